@@ -1,0 +1,125 @@
+//! Files → sessions. A session `[X, Y]` is one user's observed and hidden actions; the policy
+//! sees X, and Y makes the reward (section 4.1).
+
+use serde::{Deserialize, Serialize};
+
+/// Which part of the users a session belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Split {
+    /// Trained on.
+    Train,
+    /// Watched while training.
+    Validation,
+    /// Looked at once, at the end.
+    Test,
+}
+
+/// Sorted sets of actions, one per context (compressed sparse rows).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionSets {
+    offsets: Vec<usize>,
+    actions: Vec<u32>,
+}
+
+impl ActionSets {
+    /// From `(context, action)` pairs, in any order; equal pairs count once.
+    #[must_use]
+    pub fn from_pairs(
+        num_contexts: usize,
+        pairs: impl Iterator<Item = (u32, u32)> + Clone,
+    ) -> Self {
+        let mut offsets = vec![0; num_contexts + 1];
+        for (context, _) in pairs.clone() {
+            offsets[context as usize + 1] += 1;
+        }
+        for context in 0..num_contexts {
+            offsets[context + 1] += offsets[context];
+        }
+        let mut next = offsets.clone();
+        let mut actions = vec![0; offsets[num_contexts]];
+        for (context, action) in pairs {
+            actions[next[context as usize]] = action;
+            next[context as usize] += 1;
+        }
+        let mut kept = 0;
+        let mut start = 0;
+        for context in 0..num_contexts {
+            let end = offsets[context + 1];
+            actions[start..end].sort_unstable();
+            for at in start..end {
+                if at == start || actions[at] != actions[at - 1] {
+                    actions[kept] = actions[at];
+                    kept += 1;
+                }
+            }
+            start = end;
+            offsets[context + 1] = kept;
+        }
+        actions.truncate(kept);
+        Self { offsets, actions }
+    }
+
+    /// Number of contexts.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there is no context.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The actions of a context, ascending.
+    #[must_use]
+    pub fn of(&self, context: u32) -> &[u32] {
+        let context = context as usize;
+        &self.actions[self.offsets[context]..self.offsets[context + 1]]
+    }
+
+    /// Whether `action` belongs to `context`; O(log n).
+    #[must_use]
+    pub fn contains(&self, context: u32, action: u32) -> bool {
+        self.of(context).binary_search(&action).is_ok()
+    }
+
+    /// Number of pairs.
+    #[must_use]
+    pub fn num_pairs(&self) -> usize {
+        self.actions.len()
+    }
+}
+
+/// All sessions of a data set. Actions are numbered by falling popularity among the training
+/// users, so that ties, and the context that says nothing, resolve to what is popular.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sessions {
+    /// X of each context.
+    pub observed: ActionSets,
+    /// Y of each context.
+    pub hidden: ActionSets,
+    /// The split of each context.
+    pub split: Vec<Split>,
+    /// P.
+    pub num_actions: usize,
+}
+
+impl Sessions {
+    /// U.
+    #[must_use]
+    pub fn num_contexts(&self) -> usize {
+        self.split.len()
+    }
+
+    /// The contexts of one split, ascending.
+    #[must_use]
+    pub fn contexts(&self, split: Split) -> Vec<u32> {
+        (0_u32..)
+            .zip(&self.split)
+            .filter(|(_, s)| **s == split)
+            .map(|(context, _)| context)
+            .collect()
+    }
+}

@@ -1,0 +1,1 @@
+//! Sessions → action embeddings β and contexts M(X).

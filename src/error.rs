@@ -1,0 +1,179 @@
+//! The library's one error type. Every variant names the file or the setting at fault, what was
+//! expected, what was found, and, where it is not obvious, what to do about it.
+
+use std::path::PathBuf;
+
+/// Shorthand for results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong on a user's input.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An I/O error; `fs-err` has put the path into its message.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+
+    /// A file that is there but does not hold what it should.
+    #[error("{}: {problem}", path.display())]
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was expected, what was found, what to do.
+        problem: String,
+    },
+
+    /// A table without a column that was asked for.
+    #[error("{}: no column `{column}`; the columns are {}", path.display(), available.join(", "))]
+    MissingColumn {
+        /// The table.
+        path: PathBuf,
+        /// The column asked for.
+        column: String,
+        /// The columns there are.
+        available: Vec<String>,
+    },
+
+    /// One cell of a table that cannot be read.
+    #[error("{}: row {row}: column `{column}`: expected {expected}, found `{found}`", path.display())]
+    Cell {
+        /// The table.
+        path: PathBuf,
+        /// Row number, the first data row being 1.
+        row: u64,
+        /// The column.
+        column: String,
+        /// What a cell of this column holds.
+        expected: &'static str,
+        /// What this cell holds.
+        found: String,
+    },
+
+    /// A preparation step that leaves nothing.
+    #[error("{}: {filter} leaves none of the {before}; change it with {knob}", path.display())]
+    NothingLeft {
+        /// The input.
+        path: PathBuf,
+        /// The filter, in words, with its value.
+        filter: String,
+        /// What there was before it, in words.
+        before: String,
+        /// The option that sets the filter.
+        knob: &'static str,
+    },
+
+    /// A slate longer than the actions it may choose from.
+    #[error(
+        "a slate of {slate_size} actions was asked for, but only {available} can be chosen{why}; \
+         lower `policy.slate_size` (--slate-size)"
+    )]
+    SlateTooLarge {
+        /// K.
+        slate_size: usize,
+        /// How many actions there are to choose from.
+        available: usize,
+        /// Why there are so few, or nothing.
+        why: String,
+    },
+
+    /// A matrix whose shape does not fit.
+    #[error("{what}: expected shape {expected}, found {found}")]
+    Shape {
+        /// Which matrix.
+        what: String,
+        /// The shape it should have.
+        expected: String,
+        /// The shape it has.
+        found: String,
+    },
+
+    /// A number that is NaN or infinite.
+    #[error("{what}: row {row}, column {column} is {value}, expected a finite number")]
+    NotFinite {
+        /// Which matrix.
+        what: String,
+        /// Row, from 0.
+        row: usize,
+        /// Column, from 0.
+        column: usize,
+        /// The value.
+        value: f32,
+    },
+
+    /// A setting whose value cannot be used.
+    #[error("setting `{key}`: {problem}")]
+    Setting {
+        /// The dotted key.
+        key: String,
+        /// What is wrong with it and what to do.
+        problem: String,
+    },
+
+    /// A key that no setting has.
+    #[error("no setting `{key}`; the nearest are {}", nearest.join(", "))]
+    UnknownSetting {
+        /// The key given.
+        key: String,
+        /// Keys that look like it.
+        nearest: Vec<String>,
+    },
+
+    /// A backend that this build or this machine does not have.
+    #[error("device `{device}`: {problem}")]
+    Device {
+        /// The name asked for.
+        device: String,
+        /// Why it cannot be used and what to do.
+        problem: String,
+    },
+
+    /// A resumed run whose settings differ from those it was started with.
+    #[error(
+        "{}: resuming with other settings would change the run's path: {}; \
+         resume without them, or start a new run",
+        path.display(), differences.join("; ")
+    )]
+    Changed {
+        /// The run folder.
+        path: PathBuf,
+        /// `key: was → is`, one each.
+        differences: Vec<String>,
+    },
+
+    /// An identifier that the catalogue or the users do not have.
+    #[error("{}: no {kind} `{id}`", path.display())]
+    UnknownId {
+        /// The table that was searched.
+        path: PathBuf,
+        /// `user` or `item`.
+        kind: &'static str,
+        /// The identifier.
+        id: String,
+    },
+
+    /// A failure that a library reports in its own words.
+    #[error("{context}: {message}")]
+    Library {
+        /// What was being done, to which file.
+        context: String,
+        /// The library's message.
+        message: String,
+    },
+}
+
+impl Error {
+    /// A [`Error::File`] for `path`.
+    pub(crate) fn file(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
+        Self::File { path: path.into(), problem: problem.into() }
+    }
+
+    /// A [`Error::Setting`] for `key`.
+    pub(crate) fn setting(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Setting { key: key.into(), problem: problem.into() }
+    }
+
+    /// A [`Error::Library`]: `message` is what the library said while doing `context`.
+    pub(crate) fn library(context: impl Into<String>, message: impl ToString) -> Self {
+        Self::Library { context: context.into(), message: message.to_string() }
+    }
+}

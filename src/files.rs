@@ -1,0 +1,158 @@
+//! Files and folders that appear whole or not at all: written beside their final name, synced,
+//! then renamed. What a killed process left beside is removed by the next one that writes there.
+
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::{Error, Result};
+
+/// Writes `path` through a buffered writer; the name exists only once every byte is on disk.
+///
+/// # Errors
+/// What `write` returns, or an I/O error naming the file; nothing is left behind then.
+pub fn write_atomic(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<fs::File>) -> Result<()>,
+) -> Result<()> {
+    let partial = partial_name(path)?;
+    let result = (|| {
+        let mut writer = BufWriter::new(fs::File::create(&partial)?);
+        write(&mut writer)?;
+        writer.flush()?;
+        writer.get_ref().sync_all()?;
+        fs::rename(&partial, path)?;
+        sync_folder(parent(path))
+    })();
+    if result.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    result
+}
+
+/// A folder under construction. Dropped before [`commit`](Self::commit), it disappears.
+#[derive(Debug)]
+pub struct StagedFolder {
+    partial: PathBuf,
+    target: PathBuf,
+}
+
+impl StagedFolder {
+    /// Starts a folder that will be named `target`, whose parents are created.
+    ///
+    /// # Errors
+    /// An I/O error naming the folder.
+    pub fn new(target: &Path) -> Result<Self> {
+        fs::create_dir_all(parent(target))?;
+        remove_leftovers(target)?;
+        let partial = partial_name(target)?;
+        fs::create_dir(&partial)?;
+        Ok(Self { partial, target: target.to_owned() })
+    }
+
+    /// Where to write meanwhile.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.partial
+    }
+
+    /// Syncs the files and gives the folder its name, replacing a folder that has it.
+    ///
+    /// # Errors
+    /// An I/O error; the folder keeps its temporary name then and is removed.
+    pub fn commit(self) -> Result<()> {
+        sync_tree(&self.partial)?;
+        if self.target.exists() {
+            let old = partial_name(&self.target)?.with_extension("old");
+            fs::rename(&self.target, &old)?;
+            fs::rename(&self.partial, &self.target)?;
+            fs::remove_dir_all(&old)?;
+        } else {
+            fs::rename(&self.partial, &self.target)?;
+        }
+        sync_folder(parent(&self.target))
+    }
+}
+
+impl Drop for StagedFolder {
+    fn drop(&mut self) {
+        if self.partial.exists() {
+            let _ = fs::remove_dir_all(&self.partial);
+        }
+    }
+}
+
+/// SHA-256 of a file, in hex.
+///
+/// # Errors
+/// An I/O error naming the file.
+pub fn digest_file(path: &Path) -> Result<String> {
+    let mut hasher = Sha256::new();
+    let mut reader = fs::File::open(path)?;
+    let mut buffer = vec![0_u8; 1 << 20];
+    loop {
+        let read = std::io::Read::read(&mut reader, &mut buffer)?;
+        if read == 0 {
+            return Ok(hex(&hasher.finalize()));
+        }
+        hasher.update(&buffer[..read]);
+    }
+}
+
+/// SHA-256 of bytes, in hex.
+#[must_use]
+pub fn digest_bytes(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+const PARTIAL: &str = ".partial-";
+
+fn partial_name(path: &Path) -> Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| Error::file(path, "is not a name to write to"))?;
+    Ok(parent(path).join(format!(".{}{PARTIAL}{}", name.to_string_lossy(), std::process::id())))
+}
+
+fn remove_leftovers(target: &Path) -> Result<()> {
+    let name = target.file_name().map(|name| name.to_string_lossy().into_owned());
+    let prefix = format!(".{}{PARTIAL}", name.unwrap_or_default());
+    for entry in fs::read_dir(parent(target))? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn sync_tree(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sync_tree(&path)?;
+        } else {
+            fs::File::open(&path)?.sync_all()?;
+        }
+    }
+    sync_folder(folder)
+}
+
+fn sync_folder(folder: &Path) -> Result<()> {
+    Ok(fs::File::open(folder)?.sync_all()?)
+}

@@ -1,0 +1,155 @@
+//! A row-major matrix of `f32` on the host: what retrieval, rewards and estimators work on.
+
+use faer::MatRef;
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+use crate::files::digest_bytes;
+
+/// Row-major `[rows, cols]` matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matrix {
+    data: Vec<f32>,
+    cols: usize,
+}
+
+impl Matrix {
+    /// A matrix over `data`, which holds whole rows of `cols` numbers.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when `data` is not a whole number of rows, or `cols` is 0.
+    pub fn new(data: Vec<f32>, cols: usize) -> Result<Self> {
+        if cols == 0 || !data.len().is_multiple_of(cols) {
+            return Err(Error::Shape {
+                what: "matrix".into(),
+                expected: format!("[rows, {cols}]"),
+                found: format!("{} numbers", data.len()),
+            });
+        }
+        Ok(Self { data, cols })
+    }
+
+    /// `[rows, cols]` of zeros.
+    ///
+    /// # Panics
+    /// Never on a positive `cols`; a matrix without columns is a programming error.
+    #[must_use]
+    pub fn zeros(rows: usize, cols: usize) -> Self {
+        assert!(cols > 0, "a matrix has at least one column");
+        Self { data: vec![0.0; rows * cols], cols }
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.data.len() / self.cols
+    }
+
+    /// Number of columns.
+    #[must_use]
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Row `i`, `[cols]`.
+    #[must_use]
+    pub fn row(&self, i: usize) -> &[f32] {
+        &self.data[i * self.cols..(i + 1) * self.cols]
+    }
+
+    /// Row `i`, `[cols]`.
+    pub fn row_mut(&mut self, i: usize) -> &mut [f32] {
+        &mut self.data[i * self.cols..(i + 1) * self.cols]
+    }
+
+    /// All numbers, row after row.
+    #[must_use]
+    pub fn as_slice(&self) -> &[f32] {
+        &self.data
+    }
+
+    /// All numbers, row after row.
+    pub fn as_mut_slice(&mut self) -> &mut [f32] {
+        &mut self.data
+    }
+
+    /// The numbers themselves, row after row.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<f32> {
+        self.data
+    }
+
+    /// Rows in order.
+    pub fn iter_rows(&self) -> std::slice::ChunksExact<'_, f32> {
+        self.data.chunks_exact(self.cols)
+    }
+
+    /// Rows in order, in parallel.
+    pub fn par_rows_mut(&mut self) -> rayon::slice::ChunksExactMut<'_, f32> {
+        self.data.par_chunks_exact_mut(self.cols)
+    }
+
+    /// The chosen rows, in the order asked for.
+    #[must_use]
+    pub fn select(&self, rows: &[u32]) -> Self {
+        let mut data = Vec::with_capacity(rows.len() * self.cols);
+        for &row in rows {
+            data.extend_from_slice(self.row(row as usize));
+        }
+        Self { data, cols: self.cols }
+    }
+
+    /// Rows `start..end` as a view for products.
+    #[must_use]
+    pub fn view(&self, start: usize, end: usize) -> MatRef<'_, f32> {
+        let rows = &self.data[start * self.cols..end * self.cols];
+        MatRef::from_row_major_slice(rows, end - start, self.cols)
+    }
+
+    /// Errors on the first NaN or infinity; `what` names the matrix in the message.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`].
+    pub fn require_finite(&self, what: &str) -> Result<()> {
+        match self.data.iter().position(|value| !value.is_finite()) {
+            None => Ok(()),
+            Some(at) => Err(Error::NotFinite {
+                what: what.into(),
+                row: at / self.cols,
+                column: at % self.cols,
+                value: self.data[at],
+            }),
+        }
+    }
+
+    /// SHA-256 over the shape and the numbers (little endian), in hex.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let mut bytes = Vec::with_capacity(16 + 4 * self.data.len());
+        bytes.extend((self.rows() as u64).to_le_bytes());
+        bytes.extend((self.cols as u64).to_le_bytes());
+        bytes.extend(self.data.iter().flat_map(|value| value.to_le_bytes()));
+        digest_bytes(&bytes)
+    }
+}
+
+/// `xᵀy`.
+#[must_use]
+pub fn dot(x: &[f32], y: &[f32]) -> f32 {
+    // Eight running sums let the compiler use vector registers; a single one may not be reordered.
+    let mut sums = [0.0_f32; 8];
+    let (xs, ys) = (x.chunks_exact(8), y.chunks_exact(8));
+    let tail: f32 = xs.remainder().iter().zip(ys.remainder()).map(|(a, b)| a * b).sum();
+    for (a, b) in xs.zip(ys) {
+        for lane in 0..8 {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    sums.iter().sum::<f32>() + tail
+}
+
+/// Euclidean norm.
+#[must_use]
+pub fn norm(x: &[f32]) -> f32 {
+    dot(x, x).sqrt()
+}

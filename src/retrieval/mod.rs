@@ -1,0 +1,95 @@
+//! β → the K actions of largest inner product: `argsort^K hᵀβ_a` (equation 2). Everything here
+//! speaks in scores, greater is better; nothing ever holds `[queries, P]` scores.
+
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+
+/// What is searched for: the top K for each row of `latent`.
+#[derive(Clone, Copy, Debug)]
+pub struct Queries<'a> {
+    /// One query per row, `[N, L]`, finite.
+    pub latent: &'a Matrix,
+    /// K.
+    pub slate_size: usize,
+    /// For each row the actions that must not be returned, ascending; `[N]`.
+    pub excluded: Option<&'a [&'a [u32]]>,
+}
+
+impl<'a> Queries<'a> {
+    /// The actions that row `i` must not return.
+    #[must_use]
+    pub fn excluded_of(&self, i: usize) -> &'a [u32] {
+        self.excluded.map_or(&[], |rows| rows[i])
+    }
+}
+
+/// The answer: K actions per query, best first; equal scores go to the lower action.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slates {
+    slate_size: usize,
+    actions: Vec<u32>,
+    scores: Vec<f32>,
+}
+
+impl Slates {
+    /// `[N·K]` actions and scores, query after query.
+    #[must_use]
+    pub(crate) fn new(slate_size: usize, actions: Vec<u32>, scores: Vec<f32>) -> Self {
+        debug_assert_eq!(actions.len(), scores.len());
+        Self { slate_size, actions, scores }
+    }
+
+    /// Number of queries answered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.actions.len() / self.slate_size
+    }
+
+    /// Whether nothing was asked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// The slate of query `i`, `[K]`.
+    #[must_use]
+    pub fn slate(&self, i: usize) -> &[u32] {
+        &self.actions[i * self.slate_size..(i + 1) * self.slate_size]
+    }
+
+    /// `hᵀβ_a` of each action on the slate of query `i`, `[K]`.
+    #[must_use]
+    pub fn scores(&self, i: usize) -> &[f32] {
+        &self.scores[i * self.slate_size..(i + 1) * self.slate_size]
+    }
+}
+
+/// Maximum inner product search over fixed action embeddings.
+///
+/// Every row gets exactly K actions. A query of norm zero has no direction; its answer is the
+/// lowest-numbered actions, which are the most popular ones.
+pub trait Retriever: Send + Sync + std::fmt::Debug {
+    /// The K best actions of each query.
+    ///
+    /// # Errors
+    /// [`Error::SlateTooLarge`] when fewer than K actions are left for a query,
+    /// [`Error::NotFinite`] for a query that is not finite, [`Error::Library`] from the index.
+    fn search(&self, queries: Queries<'_>) -> Result<Slates>;
+}
+
+/// Fails unless every query can be answered with K of `num_actions` actions.
+pub(crate) fn check(queries: Queries<'_>, num_actions: usize) -> Result<()> {
+    queries.latent.require_finite("query")?;
+    let most =
+        queries.excluded.map_or(0, |rows| rows.iter().map(|row| row.len()).max().unwrap_or(0));
+    let available = num_actions.saturating_sub(most);
+    if queries.slate_size > available || queries.slate_size == 0 {
+        let why = if most > 0 {
+            format!(" ({most} of {num_actions} are excluded)")
+        } else {
+            String::new()
+        };
+        return Err(Error::SlateTooLarge { slate_size: queries.slate_size, available, why });
+    }
+    Ok(())
+}
