@@ -1,11 +1,96 @@
-//! fast-slate.
+//! Trains the slate a recommender shows, the ordered top K out of millions of items, directly for
+//! its own reward: *Fast Slate Policy Optimization: Going Beyond Plackett-Luce* (Sakhi, Rohde,
+//! Chopin; TMLR 2023), on [Burn](https://burn.dev) and [usearch](https://github.com/unum-cloud/usearch).
+//!
+//! A policy maps a context x to the K actions of largest inner product,
+//! `d_θ(x) = argsort^K h_θ(x)ᵀβ_a`. LGP, the latent Gaussian perturbation, relaxes it to
+//! `argsort^K (h_θ(x) + σε)ᵀβ_a` with `ε ~ N(0, I)`, so that slates are sampled by approximate
+//! maximum inner product search and the gradient of *any* reward costs `O(S log P)`.
+//!
+//! # The seam
+//! With β fixed, every method of the paper is a gradient of the estimated reward with respect to
+//! the *query*, `g_b = ∂R̂/∂h_b`. An [`estimator`] takes h `[B, L]` on the host and returns g
+//! `[B, L]`; it knows nothing of autodiff. The learner step (`training::Learner`, Burn's
+//! `TrainStep`) does forward, asks the estimator for g, and backpropagates the surrogate loss
+//! `−⟨h, g⟩ / B`. S and K never reach the tape; a new tower needs no new estimator and a new
+//! estimator no new tower.
+//!
+//! # The map
+//! Data flows one way, and a module imports only from those above it in this table.
+//!
+//! | module | from → to |
+//! |---|---|
+//! | [`error`], [`files`], [`seed`], [`matrix`] | errors; files that appear whole; addressed randomness; host matrices |
+//! | [`device`] | `--device` names → Burn devices |
+//! | [`dataset`] | files → sessions X, Y |
+//! | [`embedding`] | sessions → β and the contexts M(X) |
+//! | [`retrieval`] | β → top K by inner product |
+//! | [`reward`] | context and slate → r̂ |
+//! | [`tower`] | M(X) → h |
+//! | [`policy`] | h → distributions over slates |
+//! | [`estimator`] | samples and rewards → g |
+//! | [`prepared`] | the folder that holds sessions, embeddings and indexes |
+//! | [`settings`] | presets, files and keys → one validated whole |
+//! | [`problem`] | a prepared folder and settings → what a policy is trained on and judged by |
+//! | [`run`] | a run's folder: settings, record, checkpoints |
+//! | [`evaluation`] | the decision's reward on held-out contexts |
+//! | [`recommend`] | a trained policy → slates for people |
+//! | `training` | the learner step, the loop, checkpoints |
+//! | [`cli`] | what was typed → one file per verb |
+//!
+//! # Paper → code
+//! | paper | code |
+//! |---|---|
+//! | context x, action a, slate A_K, K, P, L, S | `context`, `action: u32`, `slate`, `slate_size`, `num_actions`, `latent_dim`, `num_samples` |
+//! | X, Y, U users | [`Sessions::observed`](dataset::Sessions), `hidden`, `num_contexts` |
+//! | β (SVD of the interactions) | [`embedding::ActionEmbeddings`], [`embedding::svd`] |
+//! | M(X), mean embedding | [`embedding::mean_contexts`] |
+//! | `argsort^K`, equation 2 (MIPS) | [`retrieval::Retriever`] |
+//! | `h_θ(X) = M(X)θ`, equation 9 | [`tower::LinearTower`] |
+//! | the deep policy `sigmoid(Mθ₁)θ₂` | [`tower::SigmoidMlp`] |
+//! | r̂(A_K, X), section 4.1 | [`reward::LinearReward::discounted`] |
+//! | LGP, σ, section 3 | [`policy::LatentPerturbation`] |
+//! | `G^σ_θ`, equation 8; the body of Algorithm 1 | [`estimator::ScoreFunction`] |
+//! | Algorithm 1 | `training::Trainer` |
+//! | R̂(d_θ) | [`evaluation::Evaluation`] |
+//!
+//! Algorithm 1 is followed with two corrections: the perturbed query is `h + σε` (not `h + ε`),
+//! and θ moves up the reward (not down).
+//!
+//! # Invariants
+//! - Nothing above `training` knows autodiff, and a build without the feature `train` has none; one
+//!   without `prepare` reads no CSV.
+//! - Nothing but [`device`] knows which backends are compiled in.
+//! - Nothing draws from a global generator: a draw is addressed by (seed, purpose, step, place in
+//!   the global batch), so a resumed run draws what an uninterrupted one draws.
+//! - A batch is split by rows in retrieval and reward only: `sample` and `finish` of an
+//!   [`estimator::Estimator`]; forward and backward see the whole batch.
+//! - Nothing ever holds `[queries, P]` scores.
+//! - No public function takes a distance: retrieval speaks in scores, greater is better.
+//! - No file is half written under its final name.
+//! - Actions are numbered by falling popularity, so that ties, and a context that says nothing
+//!   (M(∅) = 0), resolve to what is popular.
 
+pub mod cli;
 pub mod dataset;
+pub mod device;
 pub mod embedding;
 pub mod error;
+pub mod estimator;
+pub mod evaluation;
 pub mod files;
 pub mod matrix;
+pub mod policy;
+pub mod prepared;
+pub mod problem;
+pub mod recommend;
 pub mod retrieval;
+pub mod reward;
+pub mod run;
 pub mod seed;
+pub mod settings;
+pub mod tower;
+#[cfg(feature = "train")]
+pub mod training;
 
 pub use error::{Error, Result};

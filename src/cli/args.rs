@@ -1,0 +1,232 @@
+//! What was typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+
+use crate::dataset::Split;
+use crate::run::Which;
+use crate::settings::Preset;
+
+/// Trains the slate a recommender shows, directly for its own reward.
+#[derive(Debug, Parser)]
+#[command(name = "slate", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+    /// Print the result as one JSON object.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Turn a file of interactions into sessions, embeddings and an index.
+    #[cfg(feature = "prepare")]
+    Prepare(PrepareArgs),
+    /// Train a policy on a prepared folder.
+    #[cfg(feature = "train")]
+    Train(TrainArgs),
+    /// Report the reward of a run's decision on held-out users.
+    Evaluate(EvaluateArgs),
+    /// Print slates for a user, or for somebody new.
+    Recommend(RecommendArgs),
+    /// Describe this build, a prepared folder or a run.
+    Info(InfoArgs),
+    /// The whole path on built-in synthetic sessions; needs no files and no network.
+    #[cfg(all(feature = "train", feature = "prepare"))]
+    Demo(DemoArgs),
+    /// Print a completion script.
+    Completions(CompletionsArgs),
+}
+
+#[cfg(feature = "prepare")]
+#[derive(Debug, Args)]
+pub(crate) struct PrepareArgs {
+    /// A MovieLens folder, ratings.csv or ratings.dat, or any CSV, TSV or Parquet file.
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub(crate) input: PathBuf,
+    /// The prepared folder to write.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+    /// Replace a prepared folder that is there.
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[arg(long, value_parser = preset, default_value = "default")]
+    pub(crate) preset: Preset,
+    /// Column of user ids (MovieLens files know theirs).
+    #[arg(long)]
+    pub(crate) user_column: Option<String>,
+    /// Column of item ids.
+    #[arg(long)]
+    pub(crate) item_column: Option<String>,
+    /// Column of ratings, for --min-rating.
+    #[arg(long)]
+    pub(crate) rating_column: Option<String>,
+    /// Keep interactions rated at least this; all without it.
+    #[arg(long)]
+    pub(crate) min_rating: Option<f64>,
+    /// Keep users with at least so many interactions.
+    #[arg(long, default_value_t = 20)]
+    pub(crate) min_user_interactions: u32,
+    /// Keep items with at least so many interactions.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) min_item_interactions: u32,
+    /// Share of each user's items that is observed; the rest is hidden.
+    #[arg(long, default_value_t = 0.5)]
+    pub(crate) observed_share: f64,
+    /// Share of the users kept for validation [default: 0.1].
+    #[arg(long)]
+    pub(crate) validation_share: Option<f64>,
+    /// Share of the users kept for the final test [default: 0.1; 0 with --preset paper].
+    #[arg(long)]
+    pub(crate) test_share: Option<f64>,
+    /// L, the length of an embedding.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) latent_dim: usize,
+    /// Compute embeddings from the training users' observed interactions alone.
+    #[arg(long)]
+    pub(crate) observed_only: bool,
+    /// Take embeddings from a .safetensors (`beta`) or .npy file, rows in the order of
+    /// actions.parquet, instead of computing them.
+    #[arg(long, value_hint = ValueHint::FilePath)]
+    pub(crate) embeddings: Option<PathBuf>,
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+#[cfg(feature = "train")]
+#[derive(Debug, Args)]
+pub(crate) struct TrainArgs {
+    /// The prepared folder [default with --resume: the run's own].
+    #[arg(long, value_hint = ValueHint::DirPath, required_unless_present = "resume")]
+    pub(crate) data: Option<PathBuf>,
+    /// The run's folder.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+    /// Go on from the last checkpoint.
+    #[arg(long, conflicts_with_all = ["preset", "config"])]
+    pub(crate) resume: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+/// Where a run's settings come from, each overlaying those before it.
+#[cfg(feature = "train")]
+#[derive(Debug, Default, Args)]
+pub(crate) struct SettingsArgs {
+    /// Named defaults: `paper` or `default`.
+    #[arg(long, value_parser = preset)]
+    pub(crate) preset: Option<Preset>,
+    /// A TOML file: any part of what a run.toml holds.
+    #[arg(long, value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// A single setting, as in `policy.samples=32`; may be given again.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Budget in optimiser steps.
+    #[arg(long, group = "budget")]
+    pub(crate) steps: Option<u64>,
+    /// Budget in passes over the training users.
+    #[arg(long, group = "budget")]
+    pub(crate) epochs: Option<u64>,
+    /// Budget in seconds of training; evaluations do not count.
+    #[arg(long, group = "budget")]
+    pub(crate) seconds: Option<u64>,
+    /// S, the number of sampled slates per user and step.
+    #[arg(long)]
+    pub(crate) samples: Option<usize>,
+    /// K, the number of items on a slate.
+    #[arg(long)]
+    pub(crate) slate_size: Option<usize>,
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct DeviceArgs {
+    /// ndarray, flex, wgpu or cuda [default: a real GPU if there is one, otherwise the CPU].
+    #[arg(long)]
+    pub(crate) device: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EvaluateArgs {
+    /// The run's folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) run: PathBuf,
+    /// train, validation or test.
+    #[arg(long, value_parser = split, default_value = "validation")]
+    pub(crate) split: Split,
+    /// Retrieve through the index instead of exactly.
+    #[arg(long)]
+    pub(crate) index: bool,
+    /// best, last or a step.
+    #[arg(long, default_value_t = Which::Best)]
+    pub(crate) checkpoint: Which,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("who").required(true)))]
+pub(crate) struct RecommendArgs {
+    /// The run's folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) run: PathBuf,
+    /// A user of the prepared data; everything known of them is used, nothing of it is shown.
+    #[arg(long, group = "who")]
+    pub(crate) user: Option<String>,
+    /// Item ids that somebody new has interacted with.
+    #[arg(long, group = "who", value_delimiter = ',')]
+    pub(crate) items: Option<Vec<String>>,
+    /// best, last or a step.
+    #[arg(long, default_value_t = Which::Best)]
+    pub(crate) checkpoint: Which,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// A prepared folder or a run.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) folder: Option<PathBuf>,
+}
+
+#[cfg(all(feature = "train", feature = "prepare"))]
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Where to write; an earlier demo there is replaced.
+    #[arg(long, default_value = "artifacts/demo", value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: Shell,
+}
+
+#[cfg(any(feature = "train", feature = "prepare"))]
+fn preset(text: &str) -> Result<Preset, String> {
+    match text {
+        "paper" => Ok(Preset::Paper),
+        "default" => Ok(Preset::Default),
+        _ => Err("expected paper or default".into()),
+    }
+}
+
+fn split(text: &str) -> Result<Split, String> {
+    match text {
+        "train" => Ok(Split::Train),
+        "validation" => Ok(Split::Validation),
+        "test" => Ok(Split::Test),
+        _ => Err("expected train, validation or test".into()),
+    }
+}

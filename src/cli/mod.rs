@@ -1,0 +1,48 @@
+//! The command line: what was typed ([`args`]) becomes validated settings, and each verb, a file of
+//! its own, returns a report that is printed once, as text or as JSON.
+
+mod args;
+mod completions;
+#[cfg(all(feature = "train", feature = "prepare"))]
+mod demo;
+mod evaluate;
+mod info;
+#[cfg(feature = "prepare")]
+mod prepare;
+mod recommend;
+mod report;
+#[cfg(feature = "train")]
+mod train;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser as _;
+
+use args::{Cli, Verb};
+pub(crate) use report::Report;
+
+/// Exit code of a run that was interrupted, as shells report it (128 + SIGINT).
+const INTERRUPTED: u8 = 130;
+
+/// Parses the command line, runs the verb, prints its report.
+///
+/// # Errors
+/// The verb's error, for the caller to print once.
+pub fn main() -> Result<ExitCode> {
+    let cli = Cli::parse();
+    let report = match cli.verb {
+        #[cfg(feature = "prepare")]
+        Verb::Prepare(args) => prepare::run(&args)?,
+        #[cfg(feature = "train")]
+        Verb::Train(args) => train::run(&args)?,
+        #[cfg(all(feature = "train", feature = "prepare"))]
+        Verb::Demo(args) => demo::run(&args)?,
+        Verb::Evaluate(args) => evaluate::run(&args)?,
+        Verb::Recommend(args) => recommend::run(&args)?,
+        Verb::Info(args) => info::run(&args)?,
+        Verb::Completions(args) => return completions::run(&args),
+    };
+    report.print(cli.json)?;
+    Ok(if report.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,37 @@
+//! What a verb has to say: one text for people, one JSON object for programs.
+
+use std::io::{ErrorKind, Write as _};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+
+/// A verb's result.
+#[derive(Debug)]
+pub(crate) struct Report {
+    text: String,
+    json: serde_json::Value,
+    /// Whether the verb was asked to stop before its end.
+    pub(crate) interrupted: bool,
+}
+
+impl Report {
+    /// A report of `value`, which `text` says in words.
+    pub(crate) fn new(value: &impl Serialize, text: impl Into<String>) -> Result<Self> {
+        let json = serde_json::to_value(value).context("writing the report as JSON")?;
+        Ok(Self { text: text.into(), json, interrupted: false })
+    }
+
+    /// Prints to stdout; a reader that has gone away is no error.
+    pub(crate) fn print(&self, as_json: bool) -> Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        let written = if as_json {
+            writeln!(stdout, "{}", self.json)
+        } else {
+            writeln!(stdout, "{}", self.text.trim_end())
+        };
+        match written.and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            result => result.context("writing to stdout"),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Backends by name. The only file that knows which of them are compiled in.
+
+use burn::tensor::Device;
+
+use crate::error::{Error, Result};
+
+/// A device and how it came to be chosen.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The device, without autodiff.
+    pub device: Device,
+    /// Its name, as `--device` takes it.
+    pub name: &'static str,
+    /// One line for the user: what was chosen and, if nobody asked for it, why.
+    pub note: String,
+}
+
+/// Names that some build understands.
+pub const NAMES: [&str; 4] = ["ndarray", "flex", "wgpu", "cuda"];
+
+/// Names compiled into this build.
+#[must_use]
+pub fn compiled() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    if cfg!(feature = "ndarray") {
+        names.push("ndarray");
+    }
+    if cfg!(feature = "flex") {
+        names.push("flex");
+    }
+    if cfg!(feature = "wgpu") {
+        names.push("wgpu");
+    }
+    if cfg!(feature = "cuda") {
+        names.push("cuda");
+    }
+    names
+}
+
+/// The device called `name`, or without a name: a real GPU of a compiled backend if there is one,
+/// otherwise the CPU. A software adapter is taken only when asked for.
+///
+/// # Errors
+/// [`Error::Device`] when the name is unknown, not compiled in, or has no device on this machine.
+pub fn choose(name: Option<&str>) -> Result<Chosen> {
+    match name {
+        Some(name) => named(name),
+        None => automatic(),
+    }
+}
+
+fn named(name: &str) -> Result<Chosen> {
+    let asked = |device: Device, name, what: &str| Chosen {
+        device,
+        name,
+        note: format!("device {name}{what}"),
+    };
+    match name {
+        #[cfg(feature = "ndarray")]
+        "ndarray" => Ok(asked(ndarray(), "ndarray", " (CPU)")),
+        #[cfg(feature = "flex")]
+        "flex" => Ok(asked(Device::flex(), "flex", " (CPU)")),
+        #[cfg(feature = "wgpu")]
+        "wgpu" => {
+            let (device, what) = wgpu::gpu().or_else(wgpu::software).ok_or_else(|| Error::Device {
+                device: name.into(),
+                problem: "no adapter was found; install a graphics driver (on Debian, \
+                          mesa-vulkan-drivers has a software one), or use a CPU device"
+                    .into(),
+            })?;
+            Ok(asked(device, "wgpu", what))
+        }
+        #[cfg(feature = "cuda")]
+        "cuda" => match cuda::gpu() {
+            Some(device) => Ok(asked(device, "cuda", " (GPU)")),
+            None => Err(Error::Device {
+                device: name.into(),
+                problem: "no CUDA device was found; check the driver, or use another device".into(),
+            }),
+        },
+        known if NAMES.contains(&known) => Err(Error::Device {
+            device: name.into(),
+            problem: format!(
+                "not compiled in; build with `--features {name}` (this build has {})",
+                compiled().join(", ")
+            ),
+        }),
+        _ => Err(Error::Device {
+            device: name.into(),
+            problem: format!("no such device; expected one of {}", NAMES.join(", ")),
+        }),
+    }
+}
+
+fn automatic() -> Result<Chosen> {
+    #[cfg(feature = "cuda")]
+    if let Some(device) = cuda::gpu() {
+        return Ok(Chosen { device, name: "cuda", note: "device cuda (a GPU was found)".into() });
+    }
+    #[cfg(feature = "wgpu")]
+    if let Some((device, _)) = wgpu::gpu() {
+        return Ok(Chosen { device, name: "wgpu", note: "device wgpu (a GPU was found)".into() });
+    }
+    let gpus: Vec<_> =
+        compiled().into_iter().filter(|name| ["wgpu", "cuda"].contains(name)).collect();
+    let why = match gpus.as_slice() {
+        [] => "no GPU backend is compiled in".to_owned(),
+        names => format!("no GPU was found for {}", names.join(" or ")),
+    };
+    let cpu = compiled().into_iter().find(|name| ["ndarray", "flex"].contains(name));
+    let Some(cpu) = cpu else {
+        return Err(Error::Device {
+            device: "automatic".into(),
+            problem: format!("{why}, nor a CPU backend; build with `--features ndarray`"),
+        });
+    };
+    let chosen = named(cpu)?;
+    Ok(Chosen { note: format!("device {cpu} (CPU: {why})"), ..chosen })
+}
+
+#[cfg(feature = "ndarray")]
+#[allow(deprecated, reason = "asked for; Burn 0.23 drops it, hence the exact pin in Cargo.toml")]
+fn ndarray() -> Device {
+    Device::ndarray()
+}
+
+#[cfg(feature = "wgpu")]
+mod wgpu {
+    use std::sync::OnceLock;
+
+    use burn::tensor::{Device, DeviceKind};
+
+    type Found = Option<(Device, &'static str)>;
+
+    /// The first discrete, else integrated, else virtual GPU.
+    pub(super) fn gpu() -> Found {
+        // A runtime can be initialised once per process, so the answer is kept.
+        static GPU: OnceLock<Found> = OnceLock::new();
+        GPU.get_or_init(|| {
+            first([
+                (DeviceKind::DiscreteGpu(0), " (GPU)"),
+                (DeviceKind::IntegratedGpu(0), " (integrated GPU)"),
+                (DeviceKind::VirtualGpu(0), " (virtual GPU)"),
+            ])
+        })
+        .clone()
+    }
+
+    /// A CPU posing as a GPU, such as Mesa's lavapipe.
+    pub(super) fn software() -> Found {
+        static SOFTWARE: OnceLock<Found> = OnceLock::new();
+        SOFTWARE.get_or_init(|| first([(DeviceKind::Cpu, " (software adapter)")])).clone()
+    }
+
+    fn first<const N: usize>(kinds: [(DeviceKind, &'static str); N]) -> Found {
+        kinds.into_iter().find_map(|(kind, what)| {
+            let device = Device::wgpu_options().device_kind(kind).init().ok()?;
+            Some((device, what))
+        })
+    }
+}
+
+#[cfg(feature = "cuda")]
+mod cuda {
+    use burn::tensor::{Device, DeviceType};
+
+    /// The first CUDA device. The driver's loader panics where there is no driver.
+    pub(super) fn gpu() -> Option<Device> {
+        let found = std::panic::catch_unwind(|| Device::enumerate(DeviceType::Cuda).into_vec());
+        found.ok()?.into_iter().next()
+    }
+}

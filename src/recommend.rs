@@ -1,0 +1,126 @@
+//! A trained policy at work: slates for a known user, or for somebody new.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::dataset::Catalogue;
+use crate::device;
+use crate::embedding::mean_context;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::prepared::Prepared;
+use crate::problem::Problem;
+use crate::retrieval::Queries;
+use crate::run::{RunFolder, RunOrigin, Which};
+use crate::tower::Tower;
+
+/// A run's policy with the problem it was trained on.
+#[derive(Clone, Debug)]
+pub struct TrainedPolicy {
+    /// The problem.
+    pub problem: Problem,
+    /// What the run was started on.
+    pub origin: RunOrigin,
+    /// The tower of the checkpoint.
+    pub tower: Tower,
+    /// The tower at step 0.
+    pub initial: Tower,
+    /// Steps behind the checkpoint.
+    pub step: u64,
+}
+
+impl TrainedPolicy {
+    /// Opens a run's checkpoint on `device` (see [`device::choose`]; without a name the CPU or GPU
+    /// that is there, which need not be the one of the training).
+    ///
+    /// # Errors
+    /// What a missing or damaged run, checkpoint or prepared folder says; [`Error::File`] when the
+    /// prepared folder is not the one that the run was trained on.
+    pub fn open(run: &Path, which: Which, device: Option<&str>) -> Result<Self> {
+        let folder = RunFolder::new(run);
+        let (settings, origin) = folder.read_settings()?;
+        let checkpoint = folder.checkpoint(which)?;
+        let chosen = device::choose(device)?;
+        tracing::info!("{}", chosen.note);
+        let prepared = Prepared::open(&origin.data)?;
+        if prepared.digest() != origin.data_digest {
+            let problem = "has changed since this run was trained on it; train again";
+            return Err(Error::file(&origin.data, problem));
+        }
+        let problem = Problem::load(&prepared, &settings)?;
+        let initial = problem.initial_tower(&settings, &chosen.device)?;
+        let tower = checkpoint.load_tower(initial.clone())?;
+        Ok(Self { problem, origin, tower, initial, step: checkpoint.state.step })
+    }
+}
+
+/// One place on a slate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recommendation {
+    /// The item's id in the input.
+    pub item_id: String,
+    /// Its title, where the input has one.
+    pub title: Option<String>,
+    /// `hᵀβ_a`.
+    pub score: f32,
+}
+
+/// Recommends with a trained policy.
+#[derive(Debug)]
+pub struct Recommender<'a> {
+    policy: &'a TrainedPolicy,
+    catalogue: Catalogue,
+}
+
+impl<'a> Recommender<'a> {
+    /// A recommender that speaks in the input's ids.
+    ///
+    /// # Errors
+    /// Naming the file of the prepared folder that cannot be read.
+    pub fn new(policy: &'a TrainedPolicy) -> Result<Self> {
+        Ok(Self { policy, catalogue: Catalogue::read(&policy.origin.data)? })
+    }
+
+    /// The slate for a user of the prepared data. Everything that is known of the user, observed
+    /// and hidden, is context, and nothing of it is recommended again.
+    ///
+    /// # Errors
+    /// [`Error::UnknownId`].
+    pub fn for_user(&self, user_id: &str) -> Result<Vec<Recommendation>> {
+        let context = self.catalogue.context_of(user_id)?;
+        let sessions = &self.policy.problem.sessions;
+        self.slate([sessions.observed.of(context), sessions.hidden.of(context)].concat())
+    }
+
+    /// The slate for somebody who has interacted with `item_ids`, none of which is shown. Without
+    /// any, the most popular items.
+    ///
+    /// # Errors
+    /// [`Error::UnknownId`].
+    pub fn for_items(&self, item_ids: &[String]) -> Result<Vec<Recommendation>> {
+        let known: Result<Vec<u32>> =
+            item_ids.iter().map(|id| self.catalogue.action_of(id.trim())).collect();
+        self.slate(known?)
+    }
+
+    fn slate(&self, mut known: Vec<u32>) -> Result<Vec<Recommendation>> {
+        known.sort_unstable();
+        known.dedup();
+        let problem = &self.policy.problem;
+        let context = mean_context(&known, &problem.actions);
+        let latent = self.policy.tower.latent(&Matrix::new(context, problem.contexts.cols())?)?;
+        let slates = problem.exact.search(Queries {
+            latent: &latent,
+            slate_size: problem.slate_size(),
+            excluded: Some(&[&known]),
+        })?;
+        let placed = slates.slate(0).iter().zip(slates.scores(0));
+        let recommendation = |(&action, &score): (&u32, &f32)| Recommendation {
+            item_id: self.catalogue.item_id(action).to_owned(),
+            title: self.catalogue.title(action).map(str::to_owned),
+            score,
+        };
+        Ok(placed.map(recommendation).collect())
+    }
+}

@@ -1,0 +1,142 @@
+//! Rewards r̂(A_K, x): any function of a context and a slate. The built-in ones look at the hidden
+//! part Y of the context's session.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::Sessions;
+
+/// The reward of showing a slate in a context. Nothing is assumed about it: not that it is
+/// linear, nor smooth, nor positive. It is called from many threads at once.
+pub trait SlateReward: Send + Sync + Debug {
+    /// r̂(A_K, x), for `slate` = A_K `[K]`, best first, in context x.
+    fn reward(&self, context: u32, slate: &[u32]) -> f32;
+}
+
+/// `Σ_k w_k 1[a_k ∈ Y]`: rank weights times relevance.
+#[derive(Clone, Debug)]
+pub struct LinearReward {
+    rank_weights: Vec<f32>,
+    sessions: Arc<Sessions>,
+}
+
+impl LinearReward {
+    /// A linear reward with weight `rank_weights[k]` at rank k (0 is the top); ranks beyond have
+    /// weight zero.
+    #[must_use]
+    pub fn new(rank_weights: Vec<f32>, sessions: Arc<Sessions>) -> Self {
+        Self { rank_weights, sessions }
+    }
+
+    /// The paper's reward, `Σ_k 1[a_k ∈ Y] / 2^(k−1)` (section 4.1).
+    #[must_use]
+    pub fn discounted(slate_size: usize, sessions: Arc<Sessions>) -> Self {
+        let weights = std::iter::successors(Some(1.0_f32), |weight| Some(weight / 2.0));
+        Self::new(weights.take(slate_size).collect(), sessions)
+    }
+
+    /// Discounted cumulative gain, `Σ_k 1[a_k ∈ Y] / log₂(k + 1)`.
+    #[must_use]
+    pub fn dcg(slate_size: usize, sessions: Arc<Sessions>) -> Self {
+        let weights = (1..=slate_size).map(|rank| 1.0 / (rank as f32 + 1.0).log2());
+        Self::new(weights.collect(), sessions)
+    }
+}
+
+impl SlateReward for LinearReward {
+    fn reward(&self, context: u32, slate: &[u32]) -> f32 {
+        let hidden = &self.sessions.hidden;
+        let placed = self.rank_weights.iter().zip(slate);
+        placed.filter(|(_, action)| hidden.contains(context, **action)).map(|(w, _)| w).sum()
+    }
+}
+
+/// `1[some a_k ∈ Y]`: one hit is as good as many. Not linear.
+#[derive(Clone, Debug)]
+pub struct AnyHit {
+    sessions: Arc<Sessions>,
+}
+
+impl AnyHit {
+    /// The reward of hitting at least one hidden action.
+    #[must_use]
+    pub fn new(sessions: Arc<Sessions>) -> Self {
+        Self { sessions }
+    }
+}
+
+impl SlateReward for AnyHit {
+    fn reward(&self, context: u32, slate: &[u32]) -> f32 {
+        let hit = slate.iter().any(|&action| self.sessions.hidden.contains(context, action));
+        f32::from(u8::from(hit))
+    }
+}
+
+/// The built-in rewards, as a run's settings name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RewardKind {
+    /// [`LinearReward::discounted`].
+    Discounted,
+    /// [`LinearReward::dcg`].
+    Dcg,
+    /// [`AnyHit`].
+    AnyHit,
+}
+
+impl RewardKind {
+    /// The reward for slates of `slate_size` on `sessions`.
+    #[must_use]
+    pub fn init(self, slate_size: usize, sessions: Arc<Sessions>) -> Arc<dyn SlateReward> {
+        match self {
+            Self::Discounted => Arc::new(LinearReward::discounted(slate_size, sessions)),
+            Self::Dcg => Arc::new(LinearReward::dcg(slate_size, sessions)),
+            Self::AnyHit => Arc::new(AnyHit::new(sessions)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::{ActionSets, Split};
+
+    fn sessions() -> Arc<Sessions> {
+        Arc::new(Sessions {
+            observed: ActionSets::from_pairs(1, [(0, 9)].into_iter()),
+            hidden: ActionSets::from_pairs(1, [(0, 1), (0, 4), (0, 2)].into_iter()),
+            split: vec![Split::Train],
+            num_actions: 10,
+        })
+    }
+
+    #[test]
+    fn discounted_halves_with_every_rank() {
+        let reward = RewardKind::Discounted.init(5, sessions());
+        assert_eq!(reward.reward(0, &[1, 3, 4, 9, 2]), 1.0 + 0.25 + 0.0625);
+        assert_eq!(reward.reward(0, &[9, 3, 5, 6, 7]), 0.0);
+    }
+
+    #[test]
+    fn dcg_discounts_by_the_logarithm_of_the_rank() {
+        let reward = RewardKind::Dcg.init(3, sessions());
+        let expected = 1.0 + 1.0 / 4.0_f32.log2();
+        assert!((reward.reward(0, &[2, 0, 1]) - expected).abs() < 1e-6);
+    }
+
+    #[test]
+    fn any_hit_counts_one_hit_as_much_as_three() {
+        let reward = RewardKind::AnyHit.init(3, sessions());
+        assert_eq!(reward.reward(0, &[0, 3, 1]), 1.0);
+        assert_eq!(reward.reward(0, &[1, 2, 4]), 1.0);
+        assert_eq!(reward.reward(0, &[0, 3, 5]), 0.0);
+    }
+
+    #[test]
+    fn a_slate_of_a_hundred_keeps_positive_weights() {
+        let reward = LinearReward::discounted(100, sessions());
+        assert!(reward.rank_weights.iter().all(|weight| *weight > 0.0));
+    }
+}

@@ -1,0 +1,373 @@
+//! A run's folder: `run.toml` (the resolved settings and what they were applied to),
+//! `metrics.jsonl`, and `checkpoints/`, each a folder that appears whole or not at all. Reading a
+//! trained tower needs nothing of training.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::fs::TryLockError;
+use std::str::FromStr;
+
+use burn::module::Module;
+use burn::store::ModuleRecord;
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use crate::error::{Error, Result};
+use crate::files::{StagedFolder, digest_file, write_atomic};
+use crate::prepared::Prepared;
+use crate::settings::{Schedule, Settings};
+use crate::tower::Tower;
+
+/// The table of `run.toml` that says what the settings were applied to.
+pub(crate) const RUN_TABLE: &str = "run";
+
+/// What a run's settings were applied to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunOrigin {
+    /// The prepared folder.
+    pub data: PathBuf,
+    /// Digest of its sessions and embeddings.
+    pub data_digest: String,
+    /// The backend.
+    pub device: String,
+    /// The version of this crate that started the run.
+    pub version: String,
+}
+
+impl RunOrigin {
+    /// A run on `prepared` that starts now, on the device of that name.
+    #[must_use]
+    pub fn new(prepared: &Prepared, device: &str) -> Self {
+        Self {
+            data: prepared.folder().to_owned(),
+            data_digest: prepared.digest().to_owned(),
+            device: device.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+/// What a checkpoint knows besides the parameters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointState {
+    /// Optimiser steps taken.
+    pub step: u64,
+    /// The training clock, seconds.
+    pub seconds: f64,
+    /// Best validation reward so far and its step.
+    pub best: Option<Best>,
+    /// Evaluations since then.
+    pub since_best: u64,
+    /// SHA-256 of the other files.
+    pub digests: std::collections::BTreeMap<String, String>,
+}
+
+/// The best evaluation so far.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Best {
+    /// Its step.
+    pub step: u64,
+    /// Its validation reward.
+    pub reward: f64,
+}
+
+/// Which checkpoint to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Which {
+    /// The one of the best validation reward; the last where there is no validation.
+    #[default]
+    Best,
+    /// The last.
+    Last,
+    /// The one at this step.
+    Step(u64),
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "best" => Ok(Self::Best),
+            "last" => Ok(Self::Last),
+            step => step.parse().map(Self::Step).map_err(|_| "expected best, last or a step".into()),
+        }
+    }
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Best => f.write_str("best"),
+            Self::Last => f.write_str("last"),
+            Self::Step(step) => write!(f, "{step}"),
+        }
+    }
+}
+
+/// A run's folder.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+const TOWER: &str = "tower.bpk";
+const STATE: &str = "state.toml";
+
+impl RunFolder {
+    /// The folder at `path`, there or not.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `run.toml`.
+    #[must_use]
+    pub fn settings_path(&self) -> PathBuf {
+        self.path.join("run.toml")
+    }
+
+    /// `metrics.jsonl`.
+    #[must_use]
+    pub fn metrics_path(&self) -> PathBuf {
+        self.path.join("metrics.jsonl")
+    }
+
+    /// Whether a run was started here.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.settings_path().exists()
+    }
+
+    /// Writes `run.toml`.
+    ///
+    /// # Errors
+    /// An I/O error naming the file.
+    pub fn write_settings(&self, settings: &Settings, origin: &RunOrigin) -> Result<()> {
+        let as_table = |result: Result<Table, toml::ser::Error>| {
+            result.map_err(|error| Error::library("run.toml", error))
+        };
+        let mut table = as_table(Table::try_from(settings))?;
+        table.insert(RUN_TABLE.into(), as_table(Table::try_from(origin))?.into());
+        fs::create_dir_all(&self.path)?;
+        let text = toml::to_string(&table).map_err(|error| Error::library("run.toml", error))?;
+        write_atomic(&self.settings_path(), |file| {
+            Ok(std::io::Write::write_all(file, text.as_bytes())?)
+        })
+    }
+
+    /// Starts a run: writes its settings before its first step.
+    ///
+    /// # Errors
+    /// [`Error::File`] when there is a run already.
+    pub fn begin(&self, settings: &Settings, origin: &RunOrigin) -> Result<()> {
+        if self.exists() {
+            let problem = "there is a run here already; go on with --resume, or give another --out";
+            return Err(Error::file(&self.path, problem));
+        }
+        self.write_settings(settings, origin)
+    }
+
+    /// Refuses to go on with settings that would have led elsewhere from the start. Only what does
+    /// not touch the path may differ: how many checkpoints are kept, and, while the learning rate
+    /// does not depend on it, the budget's amount.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] with the differences.
+    pub fn require_same_path(&self, settings: &Settings, origin: &RunOrigin) -> Result<()> {
+        let (recorded, began) = self.read_settings()?;
+        let free = |key: &str| {
+            key == "checkpoint.keep"
+                || key == "budget.amount" && settings.optimizer.schedule == Schedule::Constant
+        };
+        let changed = recorded.differences(settings).into_iter();
+        let mut differences: Vec<String> =
+            changed.filter(|(key, _)| !free(key)).map(|(_, change)| change).collect();
+        if began.data_digest != origin.data_digest {
+            differences.push(format!("the prepared folder {} holds other data", origin.data.display()));
+        }
+        if began.device != origin.device {
+            differences.push(format!("device: {} → {}", began.device, origin.device));
+        }
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Changed { path: self.path.clone(), differences })
+    }
+
+    /// Keeps other processes from training here until the lock is dropped.
+    ///
+    /// # Errors
+    /// [`Error::File`] when another process trains here.
+    pub fn lock(&self) -> Result<fs::File> {
+        let path = self.path.join("run.lock");
+        let file = fs::OpenOptions::new().create(true).append(true).open(&path)?;
+        match file.file().try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => {
+                Err(Error::file(&self.path, "another process is training here"))
+            }
+            Err(TryLockError::Error(error)) => Err(error.into()),
+        }
+    }
+
+    /// Reads `run.toml`.
+    ///
+    /// # Errors
+    /// [`Error::File`] where there is no run or its file cannot be read.
+    pub fn read_settings(&self) -> Result<(Settings, RunOrigin)> {
+        let path = self.settings_path();
+        if !path.exists() {
+            return Err(Error::file(&self.path, "no run here (no run.toml); start one with `slate train`"));
+        }
+        let bad = |error: &dyn fmt::Display| Error::file(&path, format!("not a run's settings: {error}"));
+        let text = fs::read_to_string(&path)?;
+        let mut table: Table = text.parse().map_err(|error| bad(&error))?;
+        let origin = table.remove(RUN_TABLE).ok_or_else(|| bad(&"no [run] table"))?;
+        let origin = origin.try_into().map_err(|error| bad(&error))?;
+        let settings = table.try_into().map_err(|error| bad(&error))?;
+        Ok((settings, origin))
+    }
+
+    /// Steps of the checkpoints that are there, ascending.
+    ///
+    /// # Errors
+    /// An I/O error naming the folder.
+    pub fn checkpoints(&self) -> Result<Vec<u64>> {
+        let folder = self.path.join("checkpoints");
+        if !folder.exists() {
+            return Ok(Vec::new());
+        }
+        let mut steps = Vec::new();
+        for entry in fs::read_dir(&folder)? {
+            let name = entry?.file_name();
+            steps.extend(name.to_str().and_then(|name| name.strip_prefix("step-")?.parse::<u64>().ok()));
+        }
+        steps.sort_unstable();
+        Ok(steps)
+    }
+
+    /// The checkpoint asked for.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it is not there or damaged.
+    pub fn checkpoint(&self, which: Which) -> Result<Checkpoint> {
+        let steps = self.checkpoints()?;
+        let Some(&last) = steps.last() else {
+            return Err(Error::file(&self.path, "no checkpoint yet; continue with `slate train --resume`"));
+        };
+        let step = match which {
+            Which::Last => last,
+            Which::Step(step) if steps.contains(&step) => step,
+            Which::Step(step) => {
+                let problem = format!("no checkpoint of step {step}; there are {steps:?}");
+                return Err(Error::file(&self.path, problem));
+            }
+            Which::Best => {
+                let best = self.open_checkpoint(last)?.state.best;
+                best.map(|best| best.step).filter(|step| steps.contains(step)).unwrap_or(last)
+            }
+        };
+        self.open_checkpoint(step)
+    }
+
+    /// Writes a checkpoint whole; `write` adds what only training needs.
+    ///
+    /// # Errors
+    /// An I/O error naming the file; no folder of that step appears then.
+    pub fn write_checkpoint(
+        &self,
+        mut state: CheckpointState,
+        tower: &Tower,
+        write: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<()> {
+        let staged = StagedFolder::new(&self.checkpoint_path(state.step))?;
+        let tower_path = staged.path().join(TOWER);
+        tower
+            .clone()
+            .save_file(&tower_path)
+            .map_err(|error| Error::library(tower_path.display().to_string(), error))?;
+        write(staged.path())?;
+        state.digests.clear();
+        for entry in fs::read_dir(staged.path())? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            state.digests.insert(name, digest_file(&entry.path())?);
+        }
+        let text = toml::to_string(&state).map_err(|error| Error::library(STATE, error))?;
+        fs::write(staged.path().join(STATE), text)?;
+        staged.commit()
+    }
+
+    /// Removes all but the last `keep` checkpoints and the best one.
+    ///
+    /// # Errors
+    /// An I/O error naming the folder.
+    pub fn prune_checkpoints(&self, keep: usize, best: Option<u64>) -> Result<()> {
+        let steps = self.checkpoints()?;
+        let drop = steps.len().saturating_sub(keep);
+        for &step in steps[..drop].iter().filter(|step| Some(**step) != best) {
+            fs::remove_dir_all(self.checkpoint_path(step))?;
+        }
+        Ok(())
+    }
+
+    fn checkpoint_path(&self, step: u64) -> PathBuf {
+        self.path.join("checkpoints").join(format!("step-{step:09}"))
+    }
+
+    fn open_checkpoint(&self, step: u64) -> Result<Checkpoint> {
+        let path = self.checkpoint_path(step);
+        let damaged = |problem: &dyn fmt::Display| {
+            let advice = "delete that folder to go on from the one before it";
+            Error::file(&path, format!("damaged checkpoint: {problem}; {advice}"))
+        };
+        let text = fs::read_to_string(path.join(STATE)).map_err(|error| damaged(&error))?;
+        let state: CheckpointState = toml::from_str(&text).map_err(|error| damaged(&error))?;
+        for (name, expected) in &state.digests {
+            let found = digest_file(&path.join(name)).map_err(|error| damaged(&error))?;
+            if found != *expected {
+                return Err(damaged(&format!("{name} is not what was written")));
+            }
+        }
+        Ok(Checkpoint { path, state })
+    }
+}
+
+/// A checkpoint whose files are what was written.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    /// What it knows besides the parameters.
+    pub state: CheckpointState,
+}
+
+impl Checkpoint {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts the checkpoint's parameters into `tower`.
+    ///
+    /// # Errors
+    /// [`Error::Library`] when they do not fit it.
+    pub fn load_tower(&self, tower: Tower) -> Result<Tower> {
+        let path = self.path.join(TOWER);
+        let failed = |error: burn::store::RecordError| {
+            Error::library(path.display().to_string(), format!("{error:?}"))
+        };
+        tower.try_load_record(ModuleRecord::load(&path).map_err(failed)?).map_err(failed)
+    }
+}

@@ -1,0 +1,145 @@
+//! Towers h_θ: the context's vector M(X) `[D]` → the query h `[L]`, as Burn modules without bias.
+
+mod linear;
+mod mlp;
+
+pub use linear::LinearTower;
+pub use mlp::SigmoidMlp;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor, TensorData};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::seed::{Purpose, Seed};
+
+/// Which tower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TowerKind {
+    /// `h = M θ` (equation 9, "param").
+    Linear,
+    /// `h = sigmoid(M θ₁) θ₂`, the paper's deep policy, with L hidden units.
+    SigmoidMlp,
+}
+
+/// Where θ starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Initial {
+    /// `0.005 · randn`, as the authors do.
+    Paper,
+    /// The decision of θ = I: what the embeddings alone would recommend.
+    Identity,
+}
+
+/// A run's choice of tower.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TowerSettings {
+    /// Which tower.
+    pub kind: TowerKind,
+    /// Where θ starts.
+    pub initial: Initial,
+}
+
+/// Standard deviation of the paper's initialisation.
+const PAPER_SCALE: f32 = 0.005;
+
+/// A tower of either kind.
+// A module's variants are moved only when it is built and optimised, never in a loop over rows.
+#[allow(clippy::large_enum_variant, reason = "both hold a handful of parameter handles")]
+#[derive(Module, Debug)]
+pub enum Tower {
+    /// `h = M θ`.
+    Linear(LinearTower),
+    /// `h = sigmoid(M θ₁) θ₂`.
+    SigmoidMlp(SigmoidMlp),
+}
+
+impl TowerSettings {
+    /// The initial tower for contexts `[U, D]` (the training ones: the MLP's identity start looks
+    /// at their spread) and queries `[L]`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when `initial = "identity"` and D < L.
+    pub fn init(
+        &self,
+        contexts: &Matrix,
+        latent_dim: usize,
+        seed: Seed,
+        device: &Device,
+    ) -> Result<Tower> {
+        let context_dim = contexts.cols();
+        if self.initial == Initial::Identity && context_dim < latent_dim {
+            return Err(Error::setting(
+                "tower.initial",
+                format!(
+                    "an identity start needs contexts at least as wide as the actions, but \
+                     D = {context_dim} < L = {latent_dim}; use \"paper\""
+                ),
+            ));
+        }
+        let randn = |parameter: u64, rows: usize| {
+            let mut matrix = Matrix::zeros(rows, latent_dim);
+            seed.stream(Purpose::Initial, 0, parameter).fill_normals(matrix.as_mut_slice());
+            matrix.as_mut_slice().iter_mut().for_each(|value| *value *= PAPER_SCALE);
+            matrix
+        };
+        Ok(match (self.kind, self.initial) {
+            (TowerKind::Linear, Initial::Paper) => {
+                Tower::Linear(LinearTower::new(randn(0, context_dim), device))
+            }
+            (TowerKind::Linear, Initial::Identity) => {
+                Tower::Linear(LinearTower::new(linear::identity(context_dim, latent_dim), device))
+            }
+            (TowerKind::SigmoidMlp, Initial::Paper) => Tower::SigmoidMlp(SigmoidMlp::new(
+                randn(0, context_dim),
+                randn(1, latent_dim),
+                device,
+            )),
+            (TowerKind::SigmoidMlp, Initial::Identity) => {
+                let (theta_1, theta_2) = mlp::identity(contexts, latent_dim)?;
+                Tower::SigmoidMlp(SigmoidMlp::new(theta_1, theta_2, device))
+            }
+        })
+    }
+}
+
+impl Tower {
+    /// `[B, D]` contexts → `[B, L]` queries.
+    #[must_use]
+    pub fn forward(&self, contexts: Tensor<2>) -> Tensor<2> {
+        match self {
+            Self::Linear(tower) => tower.forward(contexts),
+            Self::SigmoidMlp(tower) => tower.forward(contexts),
+        }
+    }
+
+    /// The queries of host contexts `[B, D]`, back on the host `[B, L]`.
+    ///
+    /// # Errors
+    /// [`Error::Library`] when the device fails.
+    pub fn latent(&self, contexts: &Matrix) -> Result<Matrix> {
+        let device = self.devices().into_vec().swap_remove(0);
+        to_host(self.forward(to_device(contexts, &device)))
+    }
+}
+
+/// Host → device copy of `[B, D]`.
+#[must_use]
+pub fn to_device(matrix: &Matrix, device: &Device) -> Tensor<2> {
+    let shape = [matrix.rows(), matrix.cols()];
+    Tensor::from_data(TensorData::new(matrix.as_slice().to_vec(), shape), device)
+}
+
+/// Device → host copy of `[B, L]`; waits for the device.
+///
+/// # Errors
+/// [`Error::Library`] when the device fails.
+pub fn to_host(tensor: Tensor<2>) -> Result<Matrix> {
+    let [_, cols] = tensor.dims();
+    let numbers = tensor.into_data().into_vec::<f32>();
+    Matrix::new(numbers.map_err(|error| Error::library("reading from the device", format!("{error:?}")))?, cols)
+}

@@ -1,0 +1,127 @@
+//! How far a run has come: when it ends, when it is evaluated, what its learning rate is.
+
+use super::batches::Batches;
+use crate::settings::{BudgetUnit, OptimizerSettings, Schedule, Settings};
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Clock {
+    /// Optimiser steps taken.
+    pub(super) step: u64,
+    /// Seconds spent in them; the clock stops during evaluations.
+    pub(super) seconds: f64,
+}
+
+/// A budget of steps or of seconds; epochs are steps once the batches are known.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    steps: Option<u64>,
+    seconds: f64,
+    evaluations: u64,
+    optimizer: OptimizerSettings,
+}
+
+impl Budget {
+    pub(super) fn new(settings: &Settings, batches: &Batches) -> Self {
+        let amount = settings.budget.amount;
+        let steps = match settings.budget.unit {
+            BudgetUnit::Steps => Some(amount),
+            BudgetUnit::Epochs => Some(batches.steps(amount)),
+            BudgetUnit::Seconds => None,
+        };
+        Self {
+            steps,
+            seconds: amount as f64,
+            evaluations: settings.evaluation.count,
+            optimizer: settings.optimizer.clone(),
+        }
+    }
+
+    /// The last step, unless the budget is in seconds.
+    pub(super) fn steps(&self) -> Option<u64> {
+        self.steps
+    }
+
+    /// Share of the budget that is spent, from 0 to 1.
+    pub(super) fn spent(&self, clock: Clock) -> f64 {
+        match self.steps {
+            Some(steps) => (clock.step as f64 / steps as f64).min(1.0),
+            None => (clock.seconds / self.seconds).min(1.0),
+        }
+    }
+
+    pub(super) fn is_spent(&self, clock: Clock) -> bool {
+        match self.steps {
+            Some(steps) => clock.step >= steps,
+            None => clock.seconds >= self.seconds,
+        }
+    }
+
+    /// Whether an evaluation falls between `before` and `now`; the end of the budget is one.
+    pub(super) fn evaluation_due(&self, before: Clock, now: Clock) -> bool {
+        self.interval(now) > self.interval(before)
+    }
+
+    pub(super) fn learning_rate(&self, clock: Clock) -> f64 {
+        match self.optimizer.schedule {
+            Schedule::Constant => self.optimizer.learning_rate,
+            Schedule::Linear => self.optimizer.learning_rate * (1.0 - self.spent(clock)),
+        }
+    }
+
+    fn interval(&self, clock: Clock) -> u64 {
+        match self.steps {
+            // In integers: a share in floating point may fall short of a whole interval.
+            Some(steps) => clock.step.min(steps) * self.evaluations / steps,
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=count")]
+            None => (self.spent(clock) * self.evaluations as f64) as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::Seed;
+    use crate::settings::Preset;
+
+    fn budget(unit: BudgetUnit, amount: u64, evaluations: u64) -> Budget {
+        let mut settings = Preset::Default.settings();
+        settings.budget.unit = unit;
+        settings.budget.amount = amount;
+        settings.evaluation.count = evaluations;
+        Budget::new(&settings, &Batches::new((0..100).collect(), 32, Seed(0)))
+    }
+
+    #[test]
+    fn evaluations_are_equally_spaced_and_the_last_is_at_the_end() {
+        let budget = budget(BudgetUnit::Steps, 101, 4);
+        let clock = |step| Clock { step, seconds: 0.0 };
+        let due: Vec<u64> =
+            (1..=101).filter(|&s| budget.evaluation_due(clock(s - 1), clock(s))).collect();
+        assert_eq!(due, [26, 51, 76, 101]);
+        assert!(budget.is_spent(clock(101)) && !budget.is_spent(clock(100)));
+    }
+
+    #[test]
+    fn more_evaluations_than_steps_means_one_a_step() {
+        let budget = budget(BudgetUnit::Steps, 3, 10);
+        let clock = |step| Clock { step, seconds: 0.0 };
+        assert!((1..=3).all(|step| budget.evaluation_due(clock(step - 1), clock(step))));
+    }
+
+    #[test]
+    fn epochs_are_steps() {
+        assert_eq!(budget(BudgetUnit::Epochs, 2, 1).steps(), Some(7));
+    }
+
+    #[test]
+    fn a_budget_in_seconds_goes_by_the_clock() {
+        let budget = budget(BudgetUnit::Seconds, 10, 5);
+        let clock = |seconds| Clock { step: 1, seconds };
+        assert!(budget.evaluation_due(clock(1.9), clock(2.1)));
+        assert!(!budget.evaluation_due(clock(2.1), clock(3.9)));
+        assert!(budget.is_spent(clock(10.2)));
+        assert!((budget.learning_rate(clock(5.0)) - 0.5e-3).abs() < 1e-12);
+    }
+}

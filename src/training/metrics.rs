@@ -1,0 +1,123 @@
+//! `metrics.jsonl`: one JSON object a line, appended and synced before the checkpoint that it
+//! belongs to.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::Split;
+use crate::error::{Error, Result};
+use crate::evaluation::Interval;
+use crate::files::write_atomic;
+
+/// A line of the record.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Row {
+    /// The decision's reward on one split.
+    Evaluation {
+        /// Optimiser steps taken.
+        step: u64,
+        /// Training clock.
+        seconds: f64,
+        /// The split.
+        split: Split,
+        /// Mean reward of the decision.
+        reward: f64,
+        /// Its standard error over contexts.
+        reward_se: f64,
+        /// Gain over step 0 on the same contexts, with its paired 95 % interval.
+        gain: Interval,
+        /// Contexts evaluated.
+        contexts: usize,
+        /// Learning rate of the next step.
+        learning_rate: f64,
+    },
+    /// The share of the exact top K that the index returns for perturbed training queries.
+    Recall {
+        /// Optimiser steps taken.
+        step: u64,
+        /// Training clock.
+        seconds: f64,
+        /// Recall at K.
+        recall: f64,
+        /// K.
+        slate_size: usize,
+        /// Queries audited.
+        queries: usize,
+    },
+}
+
+impl Row {
+    /// The step of the row.
+    #[must_use]
+    pub fn step(&self) -> u64 {
+        match self {
+            Self::Evaluation { step, .. } | Self::Recall { step, .. } => *step,
+        }
+    }
+}
+
+/// Appends rows and waits until they are on disk.
+pub(super) fn append(path: &Path, rows: &[Row]) -> Result<()> {
+    let mut file = fs::OpenOptions::new().create(true).append(true).open(path)?;
+    let mut text = String::new();
+    for row in rows {
+        text += &serde_json::to_string(row).map_err(|error| Error::library("metrics", error))?;
+        text.push('\n');
+    }
+    file.write_all(text.as_bytes())?;
+    Ok(file.sync_all()?)
+}
+
+/// The rows of a record.
+///
+/// # Errors
+/// [`Error::File`] naming the line that is not a row.
+pub fn read(path: &Path) -> Result<Vec<Row>> {
+    let text = fs::read_to_string(path)?;
+    let parse = |(at, line)| {
+        serde_json::from_str(line)
+            .map_err(|error| Error::file(path, format!("line {}: {error}", at + 1)))
+    };
+    text.lines().enumerate().map(parse).collect()
+}
+
+/// Cuts the rows beyond `step`, and a last line that a crash tore.
+pub(super) fn cut(path: &Path, step: Option<u64>) -> Result<()> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let text = fs::read_to_string(path)?;
+    let kept = text.split_inclusive('\n').take_while(|line| {
+        let row = serde_json::from_str::<Row>(line).ok().filter(|_| line.ends_with('\n'));
+        row.is_some_and(|row| step.is_some_and(|step| row.step() <= step))
+    });
+    let kept: String = kept.collect();
+    write_atomic(path, |file| Ok(file.write_all(kept.as_bytes())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(step: u64) -> Row {
+        Row::Recall { step, seconds: 0.5, recall: 1.0, slate_size: 5, queries: 9 }
+    }
+
+    #[test]
+    fn rows_beyond_the_checkpoint_and_a_torn_line_are_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        append(&path, &[row(0), row(10), row(20)]).unwrap();
+        let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"kind\":\"recall\",\"st").unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("line 4"));
+        cut(&path, Some(10)).unwrap();
+        assert_eq!(read(&path).unwrap(), [row(0), row(10)]);
+        cut(&path, None).unwrap();
+        assert_eq!(read(&path).unwrap(), []);
+    }
+}

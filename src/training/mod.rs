@@ -1,0 +1,15 @@
+//! Training: the learner step, the loop around it, checkpoints from which it goes on as if never
+//! stopped, and the record it leaves.
+
+mod batches;
+mod budget;
+mod console;
+mod learner;
+mod metrics;
+mod trainer;
+
+pub use batches::Batches;
+pub use console::Console;
+pub use learner::{Batch, Learner, StepOutput};
+pub use metrics::{Row, read as read_metrics};
+pub use trainer::{Ending, Observer, Outcome, Progress, Trainer};

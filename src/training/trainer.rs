@@ -1,0 +1,292 @@
+//! The loop: Algorithm 1 with a budget, evaluations, checkpoints and a way to stop and go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use burn::module::Module as _;
+use burn::optim::{AdamConfig, ModuleOptimizer};
+use burn::tensor::Device;
+use burn::train::TrainStep as _;
+use serde::Serialize;
+
+use super::batches::Batches;
+use super::budget::{Budget, Clock};
+use super::learner::Learner;
+use super::metrics::{self, Row};
+use crate::dataset::Split;
+use crate::error::{Error, Result};
+use crate::evaluation::Evaluation;
+use crate::problem::Problem;
+use crate::retrieval::RetrievalKind;
+use crate::run::{Best, CheckpointState, RunFolder, Which};
+use crate::seed::Purpose;
+use crate::settings::Settings;
+use crate::tower::Tower;
+
+/// A training run: what is trained, how, where it is recorded, on which device.
+#[derive(Clone, Copy, Debug)]
+pub struct Trainer<'a> {
+    /// What the policy is trained on and judged by.
+    pub problem: &'a Problem,
+    /// The run's settings.
+    pub settings: &'a Settings,
+    /// Where `run.toml` was written and the rest goes.
+    pub run: &'a RunFolder,
+    /// The device, without autodiff.
+    pub device: &'a Device,
+    /// Set by whoever wants the run to checkpoint and end.
+    pub stop: &'a AtomicBool,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ending {
+    /// The budget is spent.
+    Finished,
+    /// The validation reward has stopped rising.
+    StoppedEarly,
+    /// It was asked to stop, and can go on.
+    Interrupted,
+}
+
+/// What a run leaves in memory.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The tower after the last step, without autodiff.
+    pub tower: Tower,
+    /// Steps taken in all.
+    pub step: u64,
+    /// How it ended.
+    pub ending: Ending,
+    /// The best validation reward and its step.
+    pub best: Option<Best>,
+}
+
+/// A moment of the loop, for progress.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Steps taken.
+    pub step: u64,
+    /// The last step, unless the budget is in seconds.
+    pub steps: Option<u64>,
+    /// Share of the budget that is spent.
+    pub spent: f64,
+    /// Training clock.
+    pub seconds: f64,
+    /// Mean reward of the last step's sampled slates.
+    pub sampled_reward: f32,
+}
+
+/// Who watches a run. `()` does not look.
+pub trait Observer {
+    /// After every step.
+    fn stepped(&mut self, _progress: Progress) {}
+    /// After every evaluation, with the rows that were recorded.
+    fn recorded(&mut self, _rows: &[Row]) {}
+    /// Something the user should know.
+    fn warned(&mut self, _message: &str) {}
+}
+
+impl Observer for () {}
+
+impl Trainer<'_> {
+    /// Trains until the budget is spent, going on from the last checkpoint if there is one.
+    ///
+    /// # Errors
+    /// A damaged checkpoint, a failing device or index, a full disk; what was recorded before
+    /// stays and can be resumed from.
+    pub fn train(&self, observer: &mut dyn Observer) -> Result<Outcome> {
+        let settings = self.settings;
+        let trained_on = self.problem.sessions.contexts(Split::Train);
+        let mut batches = Batches::new(trained_on, settings.optimizer.batch_size, settings.seed);
+        let budget = Budget::new(settings, &batches);
+        let initial = self.problem.initial_tower(settings, self.device)?;
+        let record = Record::new(self, &initial)?;
+
+        let fresh = self.run.checkpoints()?.is_empty();
+        let (mut learner, mut adam, mut state) = self.start(&initial)?;
+        let mut clock = Clock { step: state.step, seconds: state.seconds };
+        if fresh {
+            record.take(&learner, &adam, clock, &budget, &mut state, observer)?;
+        }
+
+        let patience = settings.evaluation.patience;
+        while !budget.is_spent(clock) {
+            if patience > 0 && state.since_best >= patience {
+                return Ok(outcome(&learner, &state, clock, Ending::StoppedEarly));
+            }
+            let (before, started) = (clock, Instant::now());
+            let batch = batches.at(clock.step, &self.problem.contexts);
+            let output = learner.step(batch);
+            let sampled_reward = output.item.reward?;
+            learner = learner.optimize(&mut adam, budget.learning_rate(clock).into(), output.grads);
+            clock.step += 1;
+            clock.seconds += started.elapsed().as_secs_f64();
+            observer.stepped(Progress {
+                step: clock.step,
+                steps: budget.steps(),
+                spent: budget.spent(clock),
+                seconds: clock.seconds,
+                sampled_reward,
+            });
+
+            let due = budget.evaluation_due(before, clock);
+            if due {
+                record.take(&learner, &adam, clock, &budget, &mut state, observer)?;
+            }
+            if self.stop.load(Ordering::Relaxed) && !budget.is_spent(clock) {
+                if !due {
+                    record.checkpoint(&learner, &adam, clock, &mut state)?;
+                }
+                return Ok(outcome(&learner, &state, clock, Ending::Interrupted));
+            }
+        }
+        Ok(outcome(&learner, &state, clock, Ending::Finished))
+    }
+
+    /// Learner, optimiser and state to begin with: those of the last checkpoint, or new ones.
+    fn start(&self, initial: &Tower) -> Result<(Learner, ModuleOptimizer, CheckpointState)> {
+        let estimator = Arc::new(self.problem.estimator(self.settings)?);
+        let optimizer = &self.settings.optimizer;
+        let adam = AdamConfig::new()
+            .with_beta_1(optimizer.beta_1)
+            .with_beta_2(optimizer.beta_2)
+            .with_epsilon(optimizer.epsilon)
+            .init();
+        let on_tape =
+            |tower: Tower| Learner::new(tower.fork(&self.device.clone().autodiff()), estimator);
+        if self.run.checkpoints()?.is_empty() {
+            metrics::cut(&self.run.metrics_path(), None)?;
+            return Ok((on_tape(initial.clone()), adam, CheckpointState::default()));
+        }
+        let checkpoint = self.run.checkpoint(Which::Last)?;
+        metrics::cut(&self.run.metrics_path(), Some(checkpoint.state.step))?;
+        let learner = on_tape(checkpoint.load_tower(initial.clone())?);
+        let path = checkpoint.path().join(ADAM);
+        let adam = adam
+            .load(&path)
+            .map_err(|error| Error::library(path.display().to_string(), format!("{error:?}")))?;
+        Ok((learner, adam, checkpoint.state))
+    }
+}
+
+fn outcome(learner: &Learner, state: &CheckpointState, clock: Clock, ending: Ending) -> Outcome {
+    Outcome { tower: learner.tower().valid(), step: clock.step, ending, best: state.best }
+}
+
+const ADAM: &str = "adam.bpk";
+
+/// What is looked at and written down at every evaluation.
+struct Record<'a> {
+    trainer: &'a Trainer<'a>,
+    /// The contexts reported on, and the decision's rewards at step 0.
+    splits: Vec<(Split, Vec<u32>, Evaluation)>,
+}
+
+impl<'a> Record<'a> {
+    fn new(trainer: &'a Trainer<'a>, initial: &Tower) -> Result<Self> {
+        let sessions = &trainer.problem.sessions;
+        let mut sampled = sessions.contexts(Split::Train);
+        trainer.settings.seed.stream(Purpose::Report, 0, 0).shuffle(&mut sampled);
+        sampled.truncate(trainer.settings.evaluation.train_contexts);
+        sampled.sort_unstable();
+        let mut record = Self { trainer, splits: Vec::new() };
+        let all = [(Split::Validation, sessions.contexts(Split::Validation)), (Split::Train, sampled)];
+        for (split, contexts) in all.into_iter().filter(|(_, contexts)| !contexts.is_empty()) {
+            let start = record.evaluate(initial, &contexts)?;
+            record.splits.push((split, contexts, start));
+        }
+        Ok(record)
+    }
+
+    fn evaluate(&self, tower: &Tower, contexts: &[u32]) -> Result<Evaluation> {
+        let problem = self.trainer.problem;
+        let through_index = self.trainer.settings.evaluation.index;
+        let retriever = if through_index { &problem.retriever } else { &problem.exact };
+        Evaluation::of(problem, tower, contexts, retriever.as_ref())
+    }
+
+    /// Evaluates, appends the rows, and checkpoints, in this order: a checkpoint's rows are always
+    /// on disk.
+    fn take(
+        &self,
+        learner: &Learner,
+        adam: &ModuleOptimizer,
+        clock: Clock,
+        budget: &Budget,
+        state: &mut CheckpointState,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let tower = learner.tower().valid();
+        let mut rows = Vec::new();
+        for (split, contexts, start) in &self.splits {
+            let now = self.evaluate(&tower, contexts)?;
+            if *split == Split::Validation {
+                watch(state, clock.step, now.mean());
+            }
+            rows.push(Row::Evaluation {
+                step: clock.step,
+                seconds: clock.seconds,
+                split: *split,
+                reward: now.mean(),
+                reward_se: now.standard_error(),
+                gain: now.gain_over(start),
+                contexts: contexts.len(),
+                learning_rate: budget.learning_rate(clock),
+            });
+        }
+        let audited = self.trainer.settings.retrieval.kind == RetrievalKind::Hnsw;
+        if audited && (clock.step == 0 || budget.is_spent(clock)) {
+            rows.push(self.audit(&tower, clock, observer)?);
+        }
+        metrics::append(&self.trainer.run.metrics_path(), &rows)?;
+        self.checkpoint(learner, adam, clock, state)?;
+        observer.recorded(&rows);
+        Ok(())
+    }
+
+    fn checkpoint(
+        &self,
+        learner: &Learner,
+        adam: &ModuleOptimizer,
+        clock: Clock,
+        state: &mut CheckpointState,
+    ) -> Result<()> {
+        state.step = clock.step;
+        state.seconds = clock.seconds;
+        let run = self.trainer.run;
+        run.write_checkpoint(state.clone(), &learner.tower().valid(), |folder| {
+            let path = folder.join(ADAM);
+            adam.save(&path)
+                .map_err(|error| Error::library(path.display().to_string(), format!("{error:?}")))
+        })?;
+        run.prune_checkpoints(self.trainer.settings.checkpoint.keep, state.best.map(|b| b.step))
+    }
+
+    fn audit(&self, tower: &Tower, clock: Clock, observer: &mut dyn Observer) -> Result<Row> {
+        let settings = self.trainer.settings;
+        let audit = self.trainer.problem.audit(settings, tower)?;
+        if let Some(warning) = audit.warning(settings) {
+            observer.warned(&warning);
+        }
+        Ok(Row::Recall {
+            step: clock.step,
+            seconds: clock.seconds,
+            recall: audit.recall,
+            slate_size: settings.policy.slate_size,
+            queries: audit.queries,
+        })
+    }
+}
+
+/// Keeps track of the best validation reward.
+fn watch(state: &mut CheckpointState, step: u64, reward: f64) {
+    if state.best.is_none_or(|best| reward > best.reward) {
+        state.best = Some(Best { step, reward });
+        state.since_best = 0;
+    } else {
+        state.since_best += 1;
+    }
+}
