@@ -78,17 +78,17 @@ fn npy(path: &Path) -> Result<Matrix> {
         file.shape().iter().map(|&size| usize::try_from(size).unwrap_or(usize::MAX)).collect();
     let (cols, order) = (columns(path, &shape)?, file.order());
     let kind = file.dtype().descr();
-    let data: Vec<f32> = match file.try_data::<f32>() {
-        Ok(data) => data.collect::<Result<_, _>>(),
-        Err(file) => match file.try_data::<f64>() {
-            Ok(data) => data.map(|number| number.map(|number| number as f32)).collect(),
-            Err(_) => {
+    let data: std::io::Result<Vec<f32>> = match file.try_data::<f32>() {
+        Ok(data) => data.collect(),
+        Err(file) => {
+            let Ok(data) = file.try_data::<f64>() else {
                 let problem = format!("holds {kind}, expected 'f4' or 'f8': save it as float32");
                 return Err(Error::file(path, problem));
-            }
-        },
-    }
-    .map_err(damaged)?;
+            };
+            data.map(|number| Ok(number? as f32)).collect()
+        }
+    };
+    let data = data.map_err(damaged)?;
     let stored = match order {
         Order::C => Matrix::new(data, cols)?,
         Order::Fortran => {

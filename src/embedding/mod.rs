@@ -1,6 +1,6 @@
 //! Sessions → action embeddings β and contexts M(X). β comes from a truncated SVD of the training
-//! interactions ([`svd`]) or from a file ([`import`]), and stays fixed while the policy learns
-//! (section 3); the context of a user is the mean embedding of what was observed ([`mean`]).
+//! interactions ([`svd`]) or from a file ([`mod@import`]), and stays fixed while the policy learns
+//! (section 3); the context of a user is the mean embedding of what was observed ([`mod@mean`]).
 
 pub mod import;
 pub mod mean;
@@ -164,8 +164,7 @@ impl StoredEmbeddings {
         let library = |error| Error::library(format!("writing {}", path.display()), error);
         let beta = to_bytes(self.v.as_slice());
         let shape = vec![self.v.rows(), self.v.cols()];
-        let mut tensors =
-            vec![(BETA, TensorView::new(Dtype::F32, shape, &beta).map_err(library)?)];
+        let mut tensors = vec![(BETA, TensorView::new(Dtype::F32, shape, &beta).map_err(library)?)];
         let values = self.singular_values.as_deref().map(to_bytes);
         if let Some(values) = &values {
             let view = TensorView::new(Dtype::F32, vec![values.len() / 4], values);

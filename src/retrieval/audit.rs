@@ -11,11 +11,7 @@ use crate::retrieval::{Queries, Retriever};
 ///
 /// # Errors
 /// What either search returns.
-pub fn recall(
-    index: &dyn Retriever,
-    exact: &dyn Retriever,
-    queries: Queries<'_>,
-) -> Result<f64> {
+pub fn recall(index: &dyn Retriever, exact: &dyn Retriever, queries: Queries<'_>) -> Result<f64> {
     let (found, wanted) = (index.search(queries)?, exact.search(queries)?);
     if wanted.is_empty() {
         return Ok(1.0);

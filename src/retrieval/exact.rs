@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::Result;
-use crate::matrix::{Matrix, dot};
+use crate::matrix::dot;
 use crate::retrieval::{Queries, Retriever, Slates, check, is_excluded};
 
 /// Numbers of β in a panel: 256 KB stay in a core's second-level cache while a block passes.
@@ -164,27 +164,10 @@ impl Best {
     }
 }
 
-/// Brute force for tests: every score, sorted.
-#[cfg(test)]
-pub(super) fn brute_force(embeddings: &ActionEmbeddings, queries: Queries<'_>) -> Slates {
-    let (mut actions, mut scores) = (Vec::new(), Vec::new());
-    for (i, query) in queries.latent.iter_rows().enumerate() {
-        let mut all: Vec<(f32, u32)> = (0_u32..)
-            .zip(embeddings.beta().iter_rows())
-            .filter(|(action, _)| !queries.excluded_of(i).contains(action))
-            .map(|(action, row)| (dot(query, row), action))
-            .collect();
-        all.sort_by(|a, b| b.0.partial_cmp(&a.0).expect("finite").then(a.1.cmp(&b.1)));
-        actions.extend(all[..queries.slate_size].iter().map(|entry| entry.1));
-        scores.extend(all[..queries.slate_size].iter().map(|entry| entry.0));
-    }
-    Slates::new(queries.slate_size, actions, scores)
-}
-
 /// Standard normals `[rows, cols]` for tests.
 #[cfg(test)]
-pub(super) fn normals(seed: u64, rows: usize, cols: usize) -> Matrix {
-    let mut matrix = Matrix::zeros(rows, cols);
+pub(super) fn normals(seed: u64, rows: usize, cols: usize) -> crate::matrix::Matrix {
+    let mut matrix = crate::matrix::Matrix::zeros(rows, cols);
     let mut stream = crate::seed::Seed(seed).stream(crate::seed::Purpose::Synthetic, 1, 0);
     stream.fill_normals(matrix.as_mut_slice());
     matrix
@@ -195,6 +178,23 @@ pub(super) fn normals(seed: u64, rows: usize, cols: usize) -> Matrix {
 mod tests {
     use super::*;
     use crate::error::Error;
+    use crate::matrix::Matrix;
+
+    /// Every score, sorted.
+    fn brute_force(embeddings: &ActionEmbeddings, queries: Queries<'_>) -> Slates {
+        let (mut actions, mut scores) = (Vec::new(), Vec::new());
+        for (i, query) in queries.latent.iter_rows().enumerate() {
+            let mut all: Vec<(f32, u32)> = (0_u32..)
+                .zip(embeddings.beta().iter_rows())
+                .filter(|(action, _)| !queries.excluded_of(i).contains(action))
+                .map(|(action, row)| (dot(query, row), action))
+                .collect();
+            all.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap().then(a.1.cmp(&b.1)));
+            actions.extend(all[..queries.slate_size].iter().map(|entry| entry.1));
+            scores.extend(all[..queries.slate_size].iter().map(|entry| entry.0));
+        }
+        Slates::new(queries.slate_size, actions, scores)
+    }
 
     /// Small integers: every product is exact, and ties abound.
     fn integers(seed: u64, rows: usize, cols: usize) -> Matrix {
@@ -216,7 +216,10 @@ mod tests {
                 let latent = integers(2, count, latent_dim);
                 let lists: Vec<Vec<u32>> = (0..count)
                     .map(|i| {
-                        (0..u32::try_from(num_actions).unwrap()).step_by(i % 5 + 2).skip(1).collect()
+                        (0..u32::try_from(num_actions).unwrap())
+                            .step_by(i % 5 + 2)
+                            .skip(1)
+                            .collect()
                     })
                     .collect();
                 let rows: Vec<&[u32]> = lists.iter().map(Vec::as_slice).collect();
@@ -239,10 +242,12 @@ mod tests {
         let actions = embeddings(normals(1, 3000, 50));
         let latent = normals(2, 64, 50);
         let exact = Exact::new(actions);
-        let all = exact.search(Queries { latent: &latent, slate_size: 20, excluded: None }).unwrap();
+        let all =
+            exact.search(Queries { latent: &latent, slate_size: 20, excluded: None }).unwrap();
         for i in 0..64 {
             let one = latent.select(&[i]);
-            let one = exact.search(Queries { latent: &one, slate_size: 20, excluded: None }).unwrap();
+            let one =
+                exact.search(Queries { latent: &one, slate_size: 20, excluded: None }).unwrap();
             assert_eq!(one.slate(0), all.slate(i as usize));
             assert_eq!(one.scores(0), all.scores(i as usize));
         }

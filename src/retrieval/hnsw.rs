@@ -1,6 +1,6 @@
 //! Approximate search in a navigable graph (Malkov & Yashunin 2016), by usearch with inner
 //! product. usearch speaks in distances `1 − dot` of quantised vectors; here it only proposes
-//! candidates, whose scores are recomputed from β. How an index is stored is in [`super::store`].
+//! candidates, whose scores are recomputed from β. How an index is stored is in `store.rs`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -65,10 +65,13 @@ impl TryFrom<String> for Scalar {
 }
 
 /// The graph's settings. FOPO's are M = 32, ef_construction = 40, ef_search = 16, f32.
+///
+/// The defaults' recall@5 on Gowalla (40 981 actions, L = 100, observed actions excluded, queries
+/// perturbed by σ = 0.3·‖h‖/√L): 0.998, 0.995 and 0.979 for β = V, V·s^½ and V·s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HnswOptions {
-    /// M: neighbours of an action in the upper layers, half of those in the lowest.
+    /// M: an action's neighbours in the upper layers; in the lowest it has 2M.
     pub connectivity: usize,
     /// Candidates kept while an action is inserted.
     pub ef_construction: usize,
@@ -251,7 +254,11 @@ impl Retriever for Hnsw {
 /// subnormal, and `1 − dot` keeps the digits of `dot`. Powers of two round nothing.
 pub(super) fn scale(actions: &ActionEmbeddings) -> f32 {
     let longest = actions.beta().iter_rows().map(norm).fold(0.0, f32::max);
-    if longest.is_normal() { (5.0 - longest.log2().floor()).clamp(-120.0, 120.0).exp2() } else { 1.0 }
+    if longest.is_normal() {
+        (5.0 - longest.log2().floor()).clamp(-120.0, 120.0).exp2()
+    } else {
+        1.0
+    }
 }
 
 /// usearch fails a search that finds no free thread slot, and the slots are reserved up front.

@@ -102,9 +102,8 @@ pub trait Retriever: Send + Sync + std::fmt::Debug {
 
 /// Fails unless every query can be answered with K of `num_actions` actions.
 pub(crate) fn check(queries: Queries<'_>, num_actions: usize, latent_dim: usize) -> Result<()> {
-    let shape = |what: &str, expected, found| {
-        Err(Error::Shape { what: what.into(), expected, found })
-    };
+    let shape =
+        |what: &str, expected, found| Err(Error::Shape { what: what.into(), expected, found });
     let (rows, cols) = (queries.latent.rows(), queries.latent.cols());
     if cols != latent_dim {
         return shape("queries", format!("[N, {latent_dim}]"), format!("[{rows}, {cols}]"));

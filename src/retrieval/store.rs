@@ -62,9 +62,10 @@ pub(super) fn save(
 ) -> Result<()> {
     let staged = StagedFolder::new(folder)?;
     let graph = staged.path().join(GRAPH);
-    index
-        .save(utf8(&graph)?)
-        .map_err(|error| Error::library(format!("writing {}", graph.display()), error))?;
+    index.save(utf8(&graph)?).map_err(|error| {
+        let problem = format!("could not be written ({error}): is the disk full?");
+        Error::file(folder.join(GRAPH), problem)
+    })?;
     // usearch does not look at what closing the file returns: on a full disk it is too short.
     let (expected, graph_bytes) =
         (index.serialized_length() as u64, fs_err::metadata(&graph)?.len());
