@@ -51,7 +51,7 @@ impl Seed {
 }
 
 /// One addressed stream of draws.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Stream(ChaCha8Rng);
 
 impl Stream {

@@ -1,8 +1,30 @@
 //! β → the K actions of largest inner product: `argsort^K hᵀβ_a` (equation 2). Everything here
 //! speaks in scores, greater is better; nothing ever holds `[queries, P]` scores.
 
+pub mod audit;
+pub mod exact;
+pub mod hnsw;
+mod store;
+
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
+
+pub use audit::recall;
+pub use exact::Exact;
+pub use hnsw::{Hnsw, HnswOptions, Scalar};
+
+/// How the top K are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RetrievalKind {
+    /// Every action is scored; below some fifty thousand actions as fast as an index.
+    #[default]
+    Exact,
+    /// A graph index: time grows with log P, and a few of the top K are missed.
+    Hnsw,
+}
 
 /// What is searched for: the top K for each row of `latent`.
 #[derive(Clone, Copy, Debug)]
@@ -73,12 +95,24 @@ pub trait Retriever: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// [`Error::SlateTooLarge`] when fewer than K actions are left for a query,
-    /// [`Error::NotFinite`] for a query that is not finite, [`Error::Library`] from the index.
+    /// [`Error::NotFinite`] for a query that is not finite, [`Error::Shape`] for queries of another
+    /// dimension, [`Error::Library`] from the index.
     fn search(&self, queries: Queries<'_>) -> Result<Slates>;
 }
 
 /// Fails unless every query can be answered with K of `num_actions` actions.
-pub(crate) fn check(queries: Queries<'_>, num_actions: usize) -> Result<()> {
+pub(crate) fn check(queries: Queries<'_>, num_actions: usize, latent_dim: usize) -> Result<()> {
+    let shape =
+        |what: &str, expected, found| Err(Error::Shape { what: what.into(), expected, found });
+    let (rows, cols) = (queries.latent.rows(), queries.latent.cols());
+    if cols != latent_dim {
+        return shape("queries", format!("[N, {latent_dim}]"), format!("[{rows}, {cols}]"));
+    }
+    if let Some(excluded) = queries.excluded
+        && excluded.len() != rows
+    {
+        return shape("excluded actions", format!("[{rows}]"), format!("[{}]", excluded.len()));
+    }
     queries.latent.require_finite("query")?;
     let most =
         queries.excluded.map_or(0, |rows| rows.iter().map(|row| row.len()).max().unwrap_or(0));
@@ -92,4 +126,9 @@ pub(crate) fn check(queries: Queries<'_>, num_actions: usize) -> Result<()> {
         return Err(Error::SlateTooLarge { slate_size: queries.slate_size, available, why });
     }
     Ok(())
+}
+
+/// Whether a row of [`Queries::excluded`] holds `action`.
+pub(crate) fn is_excluded(excluded: &[u32], action: u32) -> bool {
+    !excluded.is_empty() && excluded.binary_search(&action).is_ok()
 }

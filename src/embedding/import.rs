@@ -1,0 +1,243 @@
+//! β made elsewhere: a `.safetensors` or `.npy` file with one row per action, in the order of
+//! `actions.parquet`. Half and double precision are accepted and kept as f32.
+
+use std::path::Path;
+
+use half::{bf16, f16};
+use npyz::{NpyFile, Order};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+
+use crate::embedding::{BETA, StoredEmbeddings};
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+
+/// Reads β of `num_actions` actions from `path`, whose extension names the format.
+///
+/// # Errors
+/// [`Error::File`] for another format or element type or a damaged file, [`Error::Shape`] unless
+/// it holds `[num_actions, L]`, [`Error::NotFinite`] at the first NaN or infinity.
+pub fn import(path: &Path, num_actions: usize) -> Result<StoredEmbeddings> {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let v = match extension {
+        Some("safetensors") => {
+            let bytes = fs_err::read(path)?;
+            let tensors = SafeTensors::deserialize(&bytes)
+                .map_err(|error| Error::file(path, format!("is no safetensors file: {error}")))?;
+            matrix(path, &tensors, BETA)?
+        }
+        Some("npy") => npy(path)?,
+        _ => return Err(Error::file(path, "expected a `.safetensors` or a `.npy` file")),
+    };
+    if v.rows() != num_actions {
+        return Err(Error::Shape {
+            what: format!("{}: one row per action, as in actions.parquet", path.display()),
+            expected: format!("[{num_actions}, L]"),
+            found: format!("[{}, {}]", v.rows(), v.cols()),
+        });
+    }
+    Ok(StoredEmbeddings { v, singular_values: None })
+}
+
+/// The tensor `name`, `[rows, cols]`, finite.
+pub(super) fn matrix(path: &Path, tensors: &SafeTensors<'_>, name: &str) -> Result<Matrix> {
+    let view = tensors.tensor(name).map_err(|_| {
+        let names = tensors.names().join(", ");
+        Error::file(path, format!("has no tensor `{name}`; its tensors are: {names}"))
+    })?;
+    let cols = columns(path, view.shape())?;
+    finite(path, Matrix::new(numbers(path, name, &view)?, cols)?)
+}
+
+/// The numbers of a tensor of any floating point type, as f32.
+#[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
+pub(super) fn numbers(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Vec<f32>> {
+    fn read<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+        bytes.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect()
+    }
+    let bytes = view.data();
+    Ok(match view.dtype() {
+        Dtype::F32 => read(bytes, f32::from_le_bytes),
+        Dtype::F64 => read(bytes, |bytes| f64::from_le_bytes(bytes) as f32),
+        Dtype::F16 => read(bytes, |bytes| f16::from_le_bytes(bytes).to_f32()),
+        Dtype::BF16 => read(bytes, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+        other => {
+            let problem =
+                format!("tensor `{name}` holds {other:?}, expected F32 (or F64, F16, BF16)");
+            return Err(Error::file(path, problem));
+        }
+    })
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
+fn npy(path: &Path) -> Result<Matrix> {
+    let damaged = |error: std::io::Error| Error::file(path, format!("is no .npy file: {error}"));
+    let bytes = fs_err::read(path)?;
+    let file = NpyFile::new(bytes.as_slice()).map_err(damaged)?;
+    let shape: Vec<usize> =
+        file.shape().iter().map(|&size| usize::try_from(size).unwrap_or(usize::MAX)).collect();
+    let (cols, order) = (columns(path, &shape)?, file.order());
+    let kind = file.dtype().descr();
+    let data: std::io::Result<Vec<f32>> = match file.try_data::<f32>() {
+        Ok(data) => data.collect(),
+        Err(file) => {
+            let Ok(data) = file.try_data::<f64>() else {
+                let problem = format!("holds {kind}, expected 'f4' or 'f8': save it as float32");
+                return Err(Error::file(path, problem));
+            };
+            data.map(|number| Ok(number? as f32)).collect()
+        }
+    };
+    let data = data.map_err(damaged)?;
+    let stored = match order {
+        Order::C => Matrix::new(data, cols)?,
+        Order::Fortran => {
+            let rows = data.len() / cols;
+            let mut matrix = Matrix::zeros(rows, cols);
+            for row in 0..rows {
+                for (column, value) in matrix.row_mut(row).iter_mut().enumerate() {
+                    *value = data[column * rows + row];
+                }
+            }
+            matrix
+        }
+    };
+    finite(path, stored)
+}
+
+/// L of a matrix with rows and columns.
+fn columns(path: &Path, shape: &[usize]) -> Result<usize> {
+    match shape {
+        [rows, cols] if *rows > 0 && *cols > 0 => Ok(*cols),
+        _ => Err(Error::Shape {
+            what: path.display().to_string(),
+            expected: "[P, L]".into(),
+            found: format!("{shape:?}"),
+        }),
+    }
+}
+
+fn finite(path: &Path, matrix: Matrix) -> Result<Matrix> {
+    matrix.require_finite(&path.display().to_string())?;
+    Ok(matrix)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::path::PathBuf;
+
+    use npyz::WriterBuilder as _;
+
+    use super::*;
+
+    const NUMBERS: [f32; 6] = [1.0, -2.0, 0.5, 4.0, 0.25, 6.0];
+
+    fn expected() -> StoredEmbeddings {
+        let v = Matrix::new(NUMBERS.to_vec(), 2).unwrap();
+        StoredEmbeddings { v, singular_values: None }
+    }
+
+    fn safetensors(folder: &Path, dtype: Dtype, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = folder.join("beta.safetensors");
+        let view = TensorView::new(dtype, vec![3, 2], bytes).unwrap();
+        fs_err::write(&path, safetensors::serialize([(name, view)], None).unwrap()).unwrap();
+        path
+    }
+
+    fn npy_file<T>(folder: &Path, order: Order, shape: &[u64], numbers: &[T]) -> PathBuf
+    where
+        T: npyz::AutoSerialize + Copy,
+    {
+        let path = folder.join("beta.npy");
+        let mut bytes = Vec::new();
+        let options = npyz::WriteOptions::new().default_dtype().order(order).shape(shape);
+        let mut writer = options.writer(&mut bytes).begin_nd().unwrap();
+        writer.extend(numbers.iter().copied()).unwrap();
+        writer.finish().unwrap();
+        fs_err::write(&path, bytes).unwrap();
+        path
+    }
+
+    #[test]
+    fn safetensors_of_every_float_come_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = |number: fn(f32) -> Vec<u8>| -> Vec<u8> {
+            NUMBERS.iter().flat_map(|&value| number(value)).collect()
+        };
+        for (dtype, bytes) in [
+            (Dtype::F32, bytes(|value| value.to_le_bytes().to_vec())),
+            (Dtype::F64, bytes(|value| f64::from(value).to_le_bytes().to_vec())),
+            (Dtype::F16, bytes(|value| f16::from_f32(value).to_le_bytes().to_vec())),
+            (Dtype::BF16, bytes(|value| bf16::from_f32(value).to_le_bytes().to_vec())),
+        ] {
+            let path = safetensors(folder.path(), dtype, "beta", &bytes);
+            assert_eq!(import(&path, 3).unwrap(), expected(), "{dtype:?}");
+        }
+    }
+
+    #[test]
+    fn npy_in_either_order_comes_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let columns = [1.0, 0.5, 0.25, -2.0, 4.0, 6.0];
+        let path = npy_file(folder.path(), Order::C, &[3, 2], &NUMBERS);
+        assert_eq!(import(&path, 3).unwrap(), expected());
+        let path = npy_file(folder.path(), Order::Fortran, &[3, 2], &columns);
+        assert_eq!(import(&path, 3).unwrap(), expected());
+        let path = npy_file(folder.path(), Order::Fortran, &[3, 2], &columns.map(f64::from));
+        assert_eq!(import(&path, 3).unwrap(), expected());
+    }
+
+    #[test]
+    fn the_wrong_shape_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = npy_file(folder.path(), Order::C, &[3, 2], &NUMBERS);
+        let error = import(&path, 4).unwrap_err().to_string();
+        assert!(error.contains("[4, L], found [3, 2]"), "{error}");
+        let path = npy_file(folder.path(), Order::C, &[6], &NUMBERS);
+        let error = import(&path, 6).unwrap_err().to_string();
+        assert!(error.contains("[P, L], found [6]"), "{error}");
+    }
+
+    #[test]
+    fn other_elements_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = npy_file(folder.path(), Order::C, &[3, 2], &[1_i32; 6]);
+        let error = import(&path, 3).unwrap_err().to_string();
+        assert!(error.contains("i4") && error.contains("float32"), "{error}");
+        let path = safetensors(folder.path(), Dtype::I32, "beta", &[0; 24]);
+        let error = import(&path, 3).unwrap_err().to_string();
+        assert!(error.contains("I32, expected F32"), "{error}");
+    }
+
+    #[test]
+    fn nan_is_named_by_row_and_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut numbers = NUMBERS;
+        numbers[3] = f32::NAN;
+        let path = npy_file(folder.path(), Order::C, &[3, 2], &numbers);
+        let error = import(&path, 3).unwrap_err().to_string();
+        assert!(error.contains("beta.npy: row 1, column 1 is NaN"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_tensor_names_those_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = safetensors(folder.path(), Dtype::F32, "weight", &[0; 24]);
+        let error = import(&path, 3).unwrap_err().to_string();
+        assert!(error.contains("no tensor `beta`; its tensors are: weight"), "{error}");
+    }
+
+    #[test]
+    fn truncated_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let npy = npy_file(folder.path(), Order::C, &[3, 2], &NUMBERS);
+        let bytes = NUMBERS.map(f32::to_le_bytes).concat();
+        let tensors = safetensors(folder.path(), Dtype::F32, "beta", &bytes);
+        for path in [npy, tensors] {
+            let whole = fs_err::read(&path).unwrap();
+            fs_err::write(&path, &whole[..whole.len() - 3]).unwrap();
+            assert!(matches!(import(&path, 3), Err(Error::File { .. })), "{}", path.display());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How much of the true top-K an approximate index finds. Inner product is no metric, so recall
+//! can collapse on embeddings of skewed norms: it is measured at every build, and said.
+
+use std::collections::HashSet;
+
+use crate::error::Result;
+use crate::retrieval::{Queries, Retriever};
+
+/// Recall@K: the mean share of `exact`'s top K that `index` returns, in `[0, 1]`; the order does
+/// not count. Without queries, 1.
+///
+/// # Errors
+/// What either search returns.
+pub fn recall(index: &dyn Retriever, exact: &dyn Retriever, queries: Queries<'_>) -> Result<f64> {
+    let (found, wanted) = (index.search(queries)?, exact.search(queries)?);
+    if wanted.is_empty() {
+        return Ok(1.0);
+    }
+    let hits: usize = (0..wanted.len())
+        .map(|i| {
+            let wanted: HashSet<u32> = wanted.slate(i).iter().copied().collect();
+            found.slate(i).iter().filter(|action| wanted.contains(action)).count()
+        })
+        .sum();
+    Ok(hits as f64 / (wanted.len() * queries.slate_size) as f64)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::matrix::Matrix;
+    use crate::retrieval::Slates;
+
+    #[derive(Debug)]
+    struct Fixed(&'static [u32]);
+
+    impl Retriever for Fixed {
+        fn search(&self, queries: Queries<'_>) -> Result<Slates> {
+            let scores = vec![0.0; self.0.len()];
+            Ok(Slates::new(queries.slate_size, self.0.to_vec(), scores))
+        }
+    }
+
+    #[test]
+    fn recall_counts_sets() {
+        let latent = Matrix::zeros(2, 1);
+        let queries = Queries { latent: &latent, slate_size: 2, excluded: None };
+        let exact = Fixed(&[1, 2, 3, 4]);
+        assert!((recall(&exact, &exact, queries).unwrap() - 1.0).abs() < 1e-12);
+        let swapped = Fixed(&[2, 1, 4, 9]);
+        assert!((recall(&swapped, &exact, queries).unwrap() - 0.75).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,213 @@
+//! An index on disk: a folder with `graph.usearch` and `index.toml`, which says what the graph
+//! was built from. A graph of other embeddings answers without complaint and wrongly, and a
+//! damaged one makes usearch read beyond its memory, so both are found out before it is used.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use usearch::{Index, MetricKind};
+
+use crate::embedding::ActionEmbeddings;
+use crate::error::{Error, Result};
+use crate::files::{StagedFolder, digest_bytes, digest_file};
+use crate::retrieval::{HnswOptions, Scalar};
+
+const GRAPH: &str = "graph.usearch";
+const RECORD: &str = "index.toml";
+const REBUILD: &str = "delete the folder to have it built again";
+
+/// What decides the graph.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Source {
+    beta: String,
+    num_actions: usize,
+    latent_dim: usize,
+    connectivity: usize,
+    ef_construction: usize,
+    scalar: Scalar,
+}
+
+impl Source {
+    fn new(actions: &ActionEmbeddings, options: &HnswOptions) -> Self {
+        Self {
+            beta: actions.digest().into(),
+            num_actions: actions.num_actions(),
+            latent_dim: actions.latent_dim(),
+            connectivity: options.connectivity,
+            ef_construction: options.ef_construction,
+            scalar: options.scalar,
+        }
+    }
+}
+
+/// `index.toml`.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    graph_bytes: u64,
+    graph_sha256: String,
+    source: Source,
+}
+
+/// The folder's name: what decides the graph decides it.
+pub(super) fn folder_name(actions: &ActionEmbeddings, options: &HnswOptions) -> String {
+    let digest = digest_bytes(format!("{:?}", Source::new(actions, options)).as_bytes());
+    format!("hnsw-{}", &digest[..12])
+}
+
+pub(super) fn save(
+    folder: &Path,
+    index: &Index,
+    actions: &ActionEmbeddings,
+    options: &HnswOptions,
+) -> Result<()> {
+    let staged = StagedFolder::new(folder)?;
+    let graph = staged.path().join(GRAPH);
+    index.save(utf8(&graph)?).map_err(|error| {
+        let problem = format!("could not be written ({error}): is the disk full?");
+        Error::file(folder.join(GRAPH), problem)
+    })?;
+    // usearch does not look at what closing the file returns: on a full disk it is too short.
+    let (expected, graph_bytes) =
+        (index.serialized_length() as u64, fs_err::metadata(&graph)?.len());
+    if graph_bytes != expected {
+        let problem = format!("{graph_bytes} of {expected} bytes were written: is the disk full?");
+        return Err(Error::file(folder.join(GRAPH), problem));
+    }
+    let source = Source::new(actions, options);
+    let record = Record { graph_bytes, graph_sha256: digest_file(&graph)?, source };
+    let text = toml::to_string(&record).map_err(|error| Error::library("writing TOML", error))?;
+    fs_err::write(staged.path().join(RECORD), text)?;
+    staged.commit()
+}
+
+/// Opens the graph of `actions · scale` by mapping its file; the caller reserves thread slots.
+pub(super) fn open(
+    folder: &Path,
+    actions: &ActionEmbeddings,
+    options: &HnswOptions,
+    scale: f32,
+) -> Result<Index> {
+    let text = fs_err::read_to_string(folder.join(RECORD))?;
+    let record: Record = toml::from_str(&text).map_err(|error| {
+        Error::file(folder.join(RECORD), format!("cannot be read ({error}); {REBUILD}"))
+    })?;
+    let source = Source::new(actions, options);
+    if record.source != source {
+        let problem = format!(
+            "the index belongs to other embeddings or options (it was built from {:?}, expected \
+             {source:?}); {REBUILD}",
+            record.source
+        );
+        return Err(Error::file(folder, problem));
+    }
+
+    let path = folder.join(GRAPH);
+    let length = fs_err::metadata(&path)?.len();
+    if length != record.graph_bytes || digest_file(&path)? != record.graph_sha256 {
+        let problem = format!(
+            "is damaged: {length} bytes that are not the {} that were written; {REBUILD}",
+            record.graph_bytes
+        );
+        return Err(Error::file(path, problem));
+    }
+
+    let index = options.index(source.latent_dim)?;
+    index
+        .view(utf8(&path)?)
+        .map_err(|error| Error::file(&path, format!("usearch says: {error}; {REBUILD}")))?;
+    let fits = index.size() == source.num_actions
+        && index.dimensions() == source.latent_dim
+        && index.connectivity() == source.connectivity
+        && index.metric_kind() == MetricKind::IP
+        && index.scalar_kind() == options.scalar.kind();
+    if !fits || !holds_beta(&index, actions, options.scalar, scale) {
+        let problem = format!("the graph belongs to other embeddings; {REBUILD}");
+        return Err(Error::file(path, problem));
+    }
+    // Viewing resets it to the default.
+    index.change_expansion_search(options.ef_search);
+    Ok(index)
+}
+
+/// Spot check: a few stored rows are those of β, to the precision of the scalar.
+fn holds_beta(index: &Index, actions: &ActionEmbeddings, scalar: Scalar, scale: f32) -> bool {
+    let mut stored = vec![0.0_f32; actions.latent_dim()];
+    let step = actions.num_actions().div_ceil(16).max(1);
+    (0..actions.num_actions()).step_by(step).all(|action| {
+        let found = index.get(action as u64, &mut stored);
+        let row = actions.beta().row(action).iter();
+        matches!(found, Ok(1))
+            && row.zip(&stored).all(|(value, stored)| {
+                let value = value * scale;
+                // The second term: the spacing of f16's subnormal numbers.
+                (value - stored).abs() <= scalar.precision() * value.abs() + 1e-7
+            })
+    })
+}
+
+fn utf8(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| Error::file(path, "usearch needs a path in UTF-8"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::retrieval::Hnsw;
+    use crate::retrieval::exact::normals;
+
+    fn embeddings(seed: u64) -> Arc<ActionEmbeddings> {
+        Arc::new(ActionEmbeddings::new(normals(seed, 200, 8)).unwrap())
+    }
+
+    fn open(folder: &Path, actions: &Arc<ActionEmbeddings>) -> Result<Hnsw, String> {
+        let options = HnswOptions::default();
+        Hnsw::open_or_build(folder, actions.clone(), &options)
+            .map(|(hnsw, _)| hnsw)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_index_of_other_embeddings_is_refused() {
+        let options = HnswOptions::default();
+        let (ours, theirs) = (embeddings(1), embeddings(2));
+        let folder = tempfile::tempdir().unwrap();
+        let at = |actions| folder.path().join(folder_name(actions, &options));
+        Hnsw::build(&at(&theirs), &theirs, &options).unwrap();
+
+        fs_err::rename(at(&theirs), at(&ours)).unwrap();
+        let error = open(folder.path(), &ours).unwrap_err();
+        assert!(error.contains("other embeddings") && error.contains("delete"), "{error}");
+
+        // With a record that claims to be ours, the vectors themselves give it away.
+        let record = at(&ours).join(RECORD);
+        let text = fs_err::read_to_string(&record).unwrap();
+        fs_err::write(&record, text.replace(theirs.digest(), ours.digest())).unwrap();
+        let error = open(folder.path(), &ours).unwrap_err();
+        assert!(error.contains("the graph belongs to other embeddings"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_graph_is_refused() {
+        let actions = embeddings(1);
+        let folder = tempfile::tempdir().unwrap();
+        open(folder.path(), &actions).unwrap();
+        let name = folder_name(&actions, &HnswOptions::default());
+        let graph = folder.path().join(&name).join(GRAPH);
+        let whole = fs_err::read(&graph).unwrap();
+        let mut flipped = whole.clone();
+        flipped[whole.len() - 9] ^= 1;
+        for damaged in [&whole[..whole.len() / 2], &whole[..0], &flipped] {
+            fs_err::write(&graph, damaged).unwrap();
+            let error = open(folder.path(), &actions).unwrap_err();
+            assert!(error.contains("graph.usearch: is damaged"), "{error}");
+        }
+        fs_err::remove_file(&graph).unwrap();
+        assert!(open(folder.path(), &actions).unwrap_err().contains("graph.usearch"));
+
+        fs_err::write(graph.with_file_name(RECORD), "graph_bytes = 3").unwrap();
+        assert!(open(folder.path(), &actions).unwrap_err().contains("index.toml: cannot be read"));
+    }
+}
