@@ -7,7 +7,17 @@
 //! the feature `prepare`.
 
 mod catalogue;
+#[cfg(feature = "prepare")]
+mod filter;
+#[cfg(feature = "prepare")]
+mod interactions;
+#[cfg(feature = "prepare")]
+mod log;
+#[cfg(feature = "prepare")]
+mod movielens;
 mod parquet;
+#[cfg(feature = "prepare")]
+mod read;
 mod statistics;
 pub mod tables;
 
@@ -15,6 +25,12 @@ use polars::prelude::DataFrame;
 use serde::{Deserialize, Serialize};
 
 pub use catalogue::Catalogue;
+#[cfg(feature = "prepare")]
+pub use filter::Filters;
+#[cfg(feature = "prepare")]
+pub use interactions::Interactions;
+#[cfg(feature = "prepare")]
+pub use read::{Source, digest, read};
 pub use statistics::{Count, Statistics};
 
 /// Which part of the users a session belongs to.
