@@ -18,7 +18,11 @@ mod movielens;
 mod parquet;
 #[cfg(feature = "prepare")]
 mod read;
+#[cfg(feature = "prepare")]
+mod split;
 mod statistics;
+#[cfg(feature = "prepare")]
+mod synthetic;
 pub mod tables;
 
 use polars::prelude::DataFrame;
@@ -31,7 +35,11 @@ pub use filter::Filters;
 pub use interactions::Interactions;
 #[cfg(feature = "prepare")]
 pub use read::{Source, digest, read};
+#[cfg(feature = "prepare")]
+pub use split::{SplitSettings, assemble};
 pub use statistics::{Count, Statistics};
+#[cfg(feature = "prepare")]
+pub use synthetic::{SyntheticSettings, synthetic};
 
 /// Which part of the users a session belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
