@@ -1,7 +1,45 @@
 //! Files → sessions. A session `[X, Y]` is one user's observed and hidden actions; the policy
 //! sees X, and Y makes the reward (section 4.1).
+//!
+//! A log of interactions becomes [`Interactions`] ([`read()`], or [`synthetic()`] where there is no
+//! log), those become a [`Dataset`] ([`assemble`]), and that is kept as three Parquet files
+//! ([`tables`]), which is all that training and serving ever read. Whatever parses a log is behind
+//! the feature `prepare`.
 
+mod catalogue;
+#[cfg(feature = "prepare")]
+mod filter;
+#[cfg(feature = "prepare")]
+mod interactions;
+#[cfg(feature = "prepare")]
+mod log;
+#[cfg(feature = "prepare")]
+mod movielens;
+mod parquet;
+#[cfg(feature = "prepare")]
+mod read;
+#[cfg(feature = "prepare")]
+mod split;
+mod statistics;
+#[cfg(feature = "prepare")]
+mod synthetic;
+pub mod tables;
+
+use polars::prelude::DataFrame;
 use serde::{Deserialize, Serialize};
+
+pub use catalogue::Catalogue;
+#[cfg(feature = "prepare")]
+pub use filter::Filters;
+#[cfg(feature = "prepare")]
+pub use interactions::Interactions;
+#[cfg(feature = "prepare")]
+pub use read::{Source, digest, read};
+#[cfg(feature = "prepare")]
+pub use split::{SplitSettings, assemble};
+pub use statistics::{Count, Statistics};
+#[cfg(feature = "prepare")]
+pub use synthetic::{SyntheticSettings, synthetic};
 
 /// Which part of the users a session belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -122,4 +160,18 @@ impl Sessions {
             .map(|(context, _)| context)
             .collect()
     }
+}
+
+/// Sessions with the names of their users and actions.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    /// X, Y and the split of each context.
+    pub sessions: Sessions,
+    /// `context: u32`, `user_id: i64 | str`; row i is context i.
+    pub contexts: DataFrame,
+    /// `action: u32`, `item_id: i64 | str` and, where the input has titles, `title: str | null`;
+    /// row i is action i.
+    pub actions: DataFrame,
+    /// What there is of each.
+    pub statistics: Statistics,
 }

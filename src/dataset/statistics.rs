@@ -1,0 +1,104 @@
+//! How many there are of everything: the columns of the paper's Table 2, and the splits.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Sessions, Split};
+
+/// Users of one split and their interactions, observed and hidden together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Number of users.
+    pub users: usize,
+    /// Number of interactions.
+    pub interactions: usize,
+}
+
+/// The size of a data set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// P.
+    pub actions: usize,
+    /// U.
+    pub users: usize,
+    /// Pairs of a user and an action.
+    pub interactions: usize,
+    /// `interactions / (users · actions)`, a share.
+    pub density: f64,
+    /// Training users.
+    pub train: Count,
+    /// Validation users.
+    pub validation: Count,
+    /// Test users.
+    pub test: Count,
+}
+
+impl Statistics {
+    /// Counts `sessions`.
+    #[must_use]
+    pub fn of(sessions: &Sessions) -> Self {
+        let count = |split| {
+            let contexts = sessions.contexts(split);
+            let pairs = |&context: &u32| {
+                sessions.observed.of(context).len() + sessions.hidden.of(context).len()
+            };
+            Count { users: contexts.len(), interactions: contexts.iter().map(pairs).sum() }
+        };
+        let (actions, users) = (sessions.num_actions, sessions.num_contexts());
+        let interactions = sessions.observed.num_pairs() + sessions.hidden.num_pairs();
+        Self {
+            actions,
+            users,
+            interactions,
+            density: interactions as f64 / (users as f64 * actions as f64).max(1.0),
+            train: count(Split::Train),
+            validation: count(Split::Validation),
+            test: count(Split::Test),
+        }
+    }
+}
+
+impl fmt::Display for Statistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:12}{:>10}{:>12}{:>14}{:>10}",
+            "", "#Actions", "#Users", "Interactions", "Density"
+        )?;
+        let density = format!("{:.2}%", 100.0 * self.density);
+        write!(
+            f,
+            "{:12}{:>10}{:>12}{:>14}{density:>10}",
+            "all", self.actions, self.users, self.interactions
+        )?;
+        let splits = [("train", self.train), ("validation", self.validation), ("test", self.test)];
+        for (name, Count { users, interactions }) in splits {
+            write!(f, "\n{name:12}{:>10}{users:>12}{interactions:>14}", "")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::ActionSets;
+
+    #[test]
+    fn prints_the_papers_columns() {
+        let sessions = Sessions {
+            observed: ActionSets::from_pairs(2, [(0, 1), (1, 0)].into_iter()),
+            hidden: ActionSets::from_pairs(2, [(0, 0)].into_iter()),
+            split: vec![Split::Train, Split::Test],
+            num_actions: 4,
+        };
+        insta::assert_snapshot!(Statistics::of(&sessions), @r"
+                      #Actions      #Users  Interactions   Density
+        all                  4           2             3    37.50%
+        train                            1             2
+        validation                       0             0
+        test                             1             1
+        ");
+    }
+}

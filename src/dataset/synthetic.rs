@@ -1,0 +1,210 @@
+//! Sessions of users whose taste is known, for when there is no log at hand.
+//!
+//! Actions belong to topics, and neighbouring topics to a neighbourhood. A user likes two or three
+//! topics of one neighbourhood; most of their actions come from these, the rest from everywhere,
+//! and within either popularity falls as 1/rank. So what a user hides can be told from what is
+//! observed, far better than by popularity, and the matrix of interactions has a low rank.
+//! Time and memory are proportional to the interactions.
+
+use std::collections::HashSet;
+
+use polars::prelude::*;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::interactions::Interactions;
+use crate::error::{Error, Result};
+use crate::seed::{Purpose, Seed, Stream};
+
+/// Topics of a neighbourhood.
+const NEIGHBOURS: u32 = 5;
+/// How often an action comes from the user's topics.
+const TOPICAL: f64 = 0.8;
+/// Standard deviation of the logarithm of what a session has beyond the shortest.
+const LENGTH_SPREAD: f64 = 0.8;
+
+/// What to make up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SyntheticSettings {
+    /// U.
+    pub users: u32,
+    /// P, before actions that nobody took are left out.
+    pub actions: u32,
+    /// Number of topics.
+    pub topics: u32,
+    /// Mean number of interactions of a user.
+    pub mean_interactions: u32,
+    /// Least number of interactions of a user.
+    pub min_interactions: u32,
+    /// Of everything.
+    pub seed: Seed,
+}
+
+impl Default for SyntheticSettings {
+    fn default() -> Self {
+        Self {
+            users: 3000,
+            actions: 2000,
+            topics: 40,
+            mean_interactions: 40,
+            min_interactions: 20,
+            seed: Seed(0),
+        }
+    }
+}
+
+/// Makes up interactions, of which every user has `min_interactions` at least.
+///
+/// # Errors
+/// [`Error::Setting`] for settings that contradict each other.
+pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
+    let &SyntheticSettings { users, actions, topics, mean_interactions, min_interactions, .. } =
+        settings;
+    if users == 0 {
+        return Err(Error::setting("users", "expected at least 1"));
+    }
+    if topics == 0 || topics > actions {
+        return Err(Error::setting("topics", format!("expected 1 to {actions} (`actions`)")));
+    }
+    if mean_interactions < min_interactions || min_interactions == 0 {
+        let problem = format!("expected 1 to {mean_interactions} (`mean_interactions`)");
+        return Err(Error::setting("min_interactions", problem));
+    }
+    // Beyond this, sessions are not about taste any more, and drawing without repetition is slow.
+    let longest = actions / 4;
+    if mean_interactions > longest {
+        let problem = format!("expected at most a quarter of the {actions} `actions`");
+        return Err(Error::setting("mean_interactions", problem));
+    }
+
+    let sessions: Vec<Vec<u32>> =
+        (0..users).into_par_iter().map(|user| session(settings, user, longest)).collect();
+    let user_ids: Vec<i64> = (1..)
+        .zip(&sessions)
+        .flat_map(|(id, session)| std::iter::repeat_n(id, session.len()))
+        .collect();
+    let item_ids: Vec<i64> = sessions.iter().flatten().map(|&item| i64::from(item) + 1).collect();
+    let columns =
+        vec![Column::new("user_id".into(), user_ids), Column::new("item_id".into(), item_ids)];
+    let wrap = |error: PolarsError| Error::library("synthetic sessions", error);
+    let table = DataFrame::new_infer_height(columns).map_err(wrap)?;
+    let mut interactions = Interactions::new("synthetic".into(), &table)?;
+    let title = |id: i64| {
+        let (topic, rank) = ((id - 1) % i64::from(topics), (id - 1) / i64::from(topics));
+        Some(format!("Topic {:02} · item {:04}", topic + 1, rank + 1))
+    };
+    let titles = interactions.items.i64().map_err(wrap)?.into_no_null_iter().map(title).collect();
+    interactions.titles = Some(titles);
+    Ok(interactions)
+}
+
+/// Different items of one user. Item i has global rank i and is number `i / topics` of topic
+/// `i % topics`.
+fn session(settings: &SyntheticSettings, user: u32, longest: u32) -> Vec<u32> {
+    let &SyntheticSettings { actions, topics, .. } = settings;
+    let mut stream = settings.seed.stream(Purpose::Synthetic, 0, user.into());
+    let length = session_length(settings, longest, &mut stream);
+    let first = stream.below(topics);
+    let neighbourhood = first - first % NEIGHBOURS;
+    let neighbours = NEIGHBOURS.min(topics - neighbourhood);
+    let num_liked = 2 + stream.below(2);
+    let mut liked = [first; 3];
+    for topic in &mut liked[1..] {
+        *topic = neighbourhood + stream.below(neighbours);
+    }
+
+    let mut session = Vec::with_capacity(length);
+    let mut taken = HashSet::with_capacity(length);
+    // Small topics run dry; what is popular fills up then.
+    for _ in 0..20 * length {
+        let item = if stream.uniform() < TOPICAL {
+            let topic = liked[stream.below(num_liked) as usize];
+            let size = (actions - topic).div_ceil(topics);
+            topic + topics * zipf(size, &mut stream)
+        } else {
+            zipf(actions, &mut stream)
+        };
+        if taken.insert(item) {
+            session.push(item);
+        }
+        if session.len() == length {
+            return session;
+        }
+    }
+    let missing = length - session.len();
+    session.extend((0..actions).filter(|item| !taken.contains(item)).take(missing));
+    session
+}
+
+/// The shortest length plus a log-normal number with the mean that is left.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn session_length(settings: &SyntheticSettings, longest: u32, stream: &mut Stream) -> usize {
+    let beyond = f64::from(settings.mean_interactions - settings.min_interactions);
+    let mut normal = [0.0_f32];
+    stream.fill_normals(&mut normal);
+    let factor = (LENGTH_SPREAD * f64::from(normal[0]) - LENGTH_SPREAD * LENGTH_SPREAD / 2.0).exp();
+    let length = f64::from(settings.min_interactions) + beyond * factor;
+    length.round().clamp(1.0, f64::from(longest)) as usize
+}
+
+/// A rank in `0..size`; the chance of rank r is proportional to ln((r + 2) / (r + 1)), about 1/r,
+/// which takes one uniform draw and no table.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0..size")]
+fn zipf(size: u32, stream: &mut Stream) -> u32 {
+    let rank = (stream.uniform() * (f64::from(size) + 1.0).ln()).exp() - 1.0;
+    (rank as u32).min(size - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> SyntheticSettings {
+        SyntheticSettings { users: 400, ..Default::default() }
+    }
+
+    #[test]
+    fn sessions_are_long_enough_and_of_the_mean_asked_for() {
+        let made = synthetic(&small()).unwrap();
+        let lengths: Vec<_> = made.pairs.chunk_by(|a, b| a.0 == b.0).map(<[_]>::len).collect();
+        assert_eq!(lengths.len(), 400);
+        assert!(lengths.iter().all(|&length| length >= 20));
+        let mean = lengths.iter().sum::<usize>() as f64 / 400.0;
+        assert!((36.0..44.0).contains(&mean), "{mean}");
+        assert_eq!(made.titles.unwrap()[41].as_deref(), Some("Topic 02 · item 0002"));
+    }
+
+    #[test]
+    fn items_of_one_user_tell_of_each_other() {
+        let made = synthetic(&small()).unwrap();
+        let ids: Vec<i64> = made.items.i64().unwrap().into_no_null_iter().collect();
+        let (mut together, mut chance) = (0, 0);
+        let topic = |pair: &(u32, u32)| (ids[pair.1 as usize] - 1) % 40;
+        let sessions: Vec<_> = made.pairs.chunk_by(|a, b| a.0 == b.0).collect();
+        for (session, other) in sessions.iter().zip(&sessions[1..]) {
+            together += usize::from(topic(&session[3]) == topic(&session[10]));
+            chance += usize::from(topic(&session[3]) == topic(&other[10]));
+        }
+        assert!(together > 5 * chance.max(1), "{together} {chance}");
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let pairs =
+            |seed| synthetic(&SyntheticSettings { seed: Seed(seed), ..small() }).unwrap().pairs;
+        assert_eq!(pairs(1), pairs(1));
+        assert_ne!(pairs(1), pairs(2));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let refused = |settings: SyntheticSettings| synthetic(&settings).unwrap_err().to_string();
+        assert!(refused(SyntheticSettings { users: 0, ..small() }).contains("`users`"));
+        assert!(refused(SyntheticSettings { topics: 0, ..small() }).contains("`topics`"));
+        let long = SyntheticSettings { actions: 100, ..small() };
+        assert!(refused(long).contains("`mean_interactions`"));
+        let short = SyntheticSettings { min_interactions: 41, ..small() };
+        assert!(refused(short).contains("`min_interactions`"));
+    }
+}

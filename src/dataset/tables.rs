@@ -1,0 +1,283 @@
+//! A data set on disk: three Parquet files that polars, pandas and DuckDB read as they are.
+//!
+//! | file | columns | rows |
+//! |---|---|---|
+//! | `interactions.parquet` | `context: u32`, `action: u32`, `hidden: bool`, `split: str` | by context, action |
+//! | `contexts.parquet` | `context: u32`, `user_id: i64 \| str` | row i is context i |
+//! | `actions.parquet` | `action: u32`, `item_id: i64 \| str`, perhaps `title: str \| null` | row i is action i |
+//!
+//! What is read back is checked, whoever wrote it: nothing after it looks at a number out of range.
+//! Parquet has no checksum that polars writes, so a flipped bit that leaves a valid table goes
+//! unseen here; whoever keeps the folder keeps digests of its files.
+
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use fs_err as fs;
+use polars::prelude::*;
+
+use super::parquet::read_columns;
+use super::{ActionSets, Dataset, Sessions, Split};
+use crate::error::{Error, Result};
+
+const INTERACTIONS: &str = "interactions.parquet";
+pub(super) const CONTEXTS: &str = "contexts.parquet";
+pub(super) const ACTIONS: &str = "actions.parquet";
+
+/// Writes the three tables into `folder`, which is there.
+///
+/// # Errors
+/// An error naming the file that could not be written, on a full disk for one.
+pub fn write(dataset: &Dataset, folder: &Path) -> Result<()> {
+    write_table(&mut interactions(&dataset.sessions)?, &folder.join(INTERACTIONS))?;
+    write_table(&mut dataset.contexts.clone(), &folder.join(CONTEXTS))?;
+    write_table(&mut dataset.actions.clone(), &folder.join(ACTIONS))
+}
+
+/// Reads the sessions in `folder`.
+///
+/// # Errors
+/// An error naming the file that is missing or damaged, the column that is missing or of another
+/// type, or the row that is out of order or out of range.
+pub fn read_sessions(folder: &Path) -> Result<Sessions> {
+    let num_contexts = read_columns(&folder.join(CONTEXTS), &["context"])?.height();
+    let num_actions = read_columns(&folder.join(ACTIONS), &["action"])?.height();
+    let path = folder.join(INTERACTIONS);
+    let table = read_columns(&path, &["context", "action", "hidden", "split"])?;
+    let contexts = numbers(&table, "context", &path)?;
+    let actions = numbers(&table, "action", &path)?;
+    let typed = |column: &str| {
+        let column = table.column(column).map_err(|error| Error::library("", error))?;
+        Ok::<_, Error>(column.as_materialized_series().clone())
+    };
+    let (hidden, splits) = (typed("hidden")?, typed("split")?);
+    let hidden = hidden.bool().map_err(|_| wrong_type(&path, &hidden, "booleans"))?;
+    let splits = splits.str().map_err(|_| wrong_type(&path, &splits, "text"))?;
+
+    let mut split: Vec<Split> = Vec::with_capacity(num_contexts);
+    let mut pairs = Vec::with_capacity(table.height());
+    let rows = contexts.into_iter().zip(actions).zip(hidden.iter().zip(splits.iter()));
+    for (row, ((context, action), (hidden, name))) in (1_u64..).zip(rows) {
+        let cell = |column: &str, expected, found: String| Error::Cell {
+            path: path.clone(),
+            row,
+            column: column.into(),
+            expected,
+            found,
+        };
+        let name = name.unwrap_or_default();
+        let here = match name {
+            "train" => Split::Train,
+            "validation" => Split::Validation,
+            "test" => Split::Test,
+            _ => return Err(cell("split", "train, validation or test", name.into())),
+        };
+        let Some(hidden) = hidden else {
+            return Err(cell("hidden", "true or false", String::new()));
+        };
+        if action as usize >= num_actions {
+            return Err(cell("action", "a row of actions.parquet, from 0", action.to_string()));
+        }
+        // Contexts come in order, without gaps, each in one split, their actions ascending.
+        if context as usize == split.len() && split.len() < num_contexts {
+            split.push(here);
+        } else if context as usize + 1 != split.len() {
+            let expected = "the same context as above, or the next row of contexts.parquet";
+            return Err(cell("context", expected, context.to_string()));
+        } else if split.last() != Some(&here) {
+            return Err(cell("split", "the same split as above for the same context", name.into()));
+        } else if pairs.last().is_some_and(|&(_, above, _)| above >= action) {
+            return Err(cell("action", "a greater action than above", action.to_string()));
+        }
+        pairs.push((context, action, hidden));
+    }
+    if split.len() < num_contexts {
+        let problem = format!(
+            "holds {} contexts, {CONTEXTS} beside it {num_contexts}: prepare the data again",
+            split.len()
+        );
+        return Err(Error::file(path, problem));
+    }
+    Ok(sessions(&pairs, split, num_actions))
+}
+
+/// Sessions of `(context, action, hidden)`.
+pub(super) fn sessions(
+    pairs: &[(u32, u32, bool)],
+    split: Vec<Split>,
+    num_actions: usize,
+) -> Sessions {
+    let part = |is_hidden: bool| {
+        let pairs = pairs.iter().filter(move |pair| pair.2 == is_hidden);
+        ActionSets::from_pairs(split.len(), pairs.map(|&(context, action, _)| (context, action)))
+    };
+    Sessions { observed: part(false), hidden: part(true), split, num_actions }
+}
+
+/// The table of pairs, by context, then action.
+fn interactions(sessions: &Sessions) -> Result<DataFrame> {
+    let (mut contexts, mut actions, mut hidden, mut splits) = (vec![], vec![], vec![], vec![]);
+    for (context, split) in (0_u32..).zip(&sessions.split) {
+        let name = match split {
+            Split::Train => "train",
+            Split::Validation => "validation",
+            Split::Test => "test",
+        };
+        let observed = sessions.observed.of(context).iter().map(|&action| (action, false));
+        let mut pairs: Vec<_> = observed
+            .chain(sessions.hidden.of(context).iter().map(|&action| (action, true)))
+            .collect();
+        pairs.sort_unstable();
+        for (action, is_hidden) in pairs {
+            contexts.push(context);
+            actions.push(action);
+            hidden.push(is_hidden);
+            splits.push(name);
+        }
+    }
+    let columns = vec![
+        Column::new("context".into(), contexts),
+        Column::new("action".into(), actions),
+        Column::new("hidden".into(), hidden),
+        Column::new("split".into(), splits),
+    ];
+    DataFrame::new_infer_height(columns).map_err(|error| Error::library(INTERACTIONS, error))
+}
+
+fn write_table(table: &mut DataFrame, path: &Path) -> Result<()> {
+    let mut file = BufWriter::new(fs::File::create(path)?);
+    ParquetWriter::new(&mut file)
+        .finish(table)
+        .map_err(|error| Error::library(format!("writing {}", path.display()), error))?;
+    Ok(file.flush()?)
+}
+
+/// A column of `u32` without empty cells.
+pub(super) fn numbers(table: &DataFrame, column: &str, path: &Path) -> Result<Vec<u32>> {
+    let column = table.column(column).map_err(|error| Error::library(column, error))?;
+    let series = column.as_materialized_series();
+    match series.u32() {
+        Ok(numbers) if numbers.null_count() == 0 => Ok(numbers.into_no_null_iter().collect()),
+        Ok(_) => Err(wrong_type(path, series, "no empty cells")),
+        Err(_) => Err(wrong_type(path, series, "u32")),
+    }
+}
+
+/// [`Error::File`]: a column does not hold what it should.
+pub(super) fn wrong_type(path: &Path, found: &Series, expected: &str) -> Error {
+    let problem =
+        format!("column `{}`: expected {expected}, found {}", found.name(), found.dtype());
+    Error::file(path, problem)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::{Catalogue, Statistics};
+    use super::*;
+
+    fn dataset() -> Dataset {
+        let pairs = [(0, 0, false), (0, 2, true), (1, 1, true), (1, 0, false), (2, 0, true)];
+        let split = vec![Split::Train, Split::Test, Split::Validation];
+        let sessions = sessions(&pairs, split, 3);
+        let statistics = Statistics::of(&sessions);
+        let contexts = DataFrame::new_infer_height(vec![
+            Column::new("context".into(), [0_u32, 1, 2]),
+            Column::new("user_id".into(), ["ada", "bob", "eve"]),
+        ]);
+        let actions = DataFrame::new_infer_height(vec![
+            Column::new("action".into(), [0_u32, 1, 2]),
+            Column::new("item_id".into(), [70_i64, 5, 12]),
+            Column::new("title".into(), [Some("Heat"), None, Some("Jumanji")]),
+        ]);
+        Dataset { sessions, contexts: contexts.unwrap(), actions: actions.unwrap(), statistics }
+    }
+
+    pub(in super::super) fn written() -> (tempfile::TempDir, Dataset) {
+        let (folder, dataset) = (tempfile::tempdir().unwrap(), dataset());
+        write(&dataset, folder.path()).unwrap();
+        (folder, dataset)
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let (folder, dataset) = written();
+        assert_eq!(read_sessions(folder.path()).unwrap(), dataset.sessions);
+    }
+
+    /// What reading says after `change` was applied to one table.
+    fn problem(name: &str, change: impl FnOnce(&mut DataFrame)) -> String {
+        let (folder, dataset) = written();
+        let mut table = match name {
+            INTERACTIONS => interactions(&dataset.sessions).unwrap(),
+            CONTEXTS => dataset.contexts,
+            _ => dataset.actions,
+        };
+        change(&mut table);
+        write_table(&mut table, &folder.path().join(name)).unwrap();
+        let message = match (read_sessions(folder.path()), Catalogue::read(folder.path())) {
+            (Err(error), _) | (_, Err(error)) => error.to_string(),
+            _ => panic!("{name} was accepted"),
+        };
+        assert!(message.contains(name), "{message}");
+        message
+    }
+
+    fn with(table: &mut DataFrame, column: Column) {
+        table.with_column(column).unwrap();
+    }
+
+    #[test]
+    fn damaged_tables_are_errors() {
+        let message = problem(INTERACTIONS, |table| *table = table.drop("hidden").unwrap());
+        assert!(message.contains("no column `hidden`"), "{message}");
+        for (column, expected) in [
+            (Column::new("context".into(), [0_i64, 0, 1, 1, 2]), "expected u32"),
+            (Column::new("context".into(), [0_u32, 0, 2, 2, 2]), "row 3: column `context`"),
+            (Column::new("context".into(), [0_u32, 0, 1, 1, 1]), "row 5: column `split`"),
+            (
+                Column::new("context".into(), [Some(0_u32), None, Some(1), Some(1), Some(2)]),
+                "empty",
+            ),
+            (Column::new("action".into(), [0_u32, 3, 0, 1, 0]), "row 2: column `action`"),
+            (Column::new("action".into(), [0_u32, 2, 1, 1, 0]), "row 4: column `action`"),
+            (Column::new("hidden".into(), [1_i64, 0, 0, 1, 1]), "expected booleans"),
+            (Column::new("split".into(), ["train", "test", "test", "test", "train"]), "row 2"),
+            (Column::new("split".into(), ["dev"; 5]), "row 1: column `split`"),
+        ] {
+            let message = problem(INTERACTIONS, |table| with(table, column));
+            assert!(message.contains(expected), "{message}");
+        }
+        let message = problem(INTERACTIONS, |table| *table = table.head(Some(4)));
+        assert!(message.contains("holds 2 contexts"), "{message}");
+        let twice = Column::new("user_id".into(), ["ada", "ada", "eve"]);
+        assert!(problem(CONTEXTS, |table| with(table, twice)).contains("twice"));
+        let order = Column::new("action".into(), [1_u32, 0, 2]);
+        assert!(problem(ACTIONS, |table| with(table, order)).contains("does not count"));
+    }
+
+    #[test]
+    fn cut_and_missing_files_are_errors() {
+        for name in [INTERACTIONS, CONTEXTS, ACTIONS] {
+            let (folder, _) = written();
+            let path = folder.path().join(name);
+            let bytes = fs::read(&path).unwrap();
+            for keep in [0, 3, bytes.len() / 2, bytes.len() - 1] {
+                fs::write(&path, &bytes[..keep]).unwrap();
+                let message = read_sessions(folder.path()).unwrap_err().to_string();
+                assert!(message.contains(name), "{message}");
+            }
+            fs::remove_file(&path).unwrap();
+            let message = read_sessions(folder.path()).unwrap_err().to_string();
+            assert!(message.contains(name), "{message}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_an_error_that_names_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/full", folder.path().join(ACTIONS)).unwrap();
+        let message = write(&dataset(), folder.path()).unwrap_err().to_string();
+        assert!(message.contains("actions.parquet"), "{message}");
+    }
+}
