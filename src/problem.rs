@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
+use serde::Serialize;
 
 use crate::dataset::{Sessions, Split};
 use crate::embedding::{ActionEmbeddings, mean_contexts};
@@ -38,7 +39,7 @@ pub struct Problem {
 }
 
 /// What an audit found.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Audit {
     /// Mean share of the exact top K that the training search returns.
     pub recall: f64,
@@ -84,7 +85,7 @@ impl Problem {
         };
         let sessions = Arc::clone(&prepared.sessions);
         let problem = Self {
-            contexts: mean_contexts(&sessions.observed, &actions),
+            contexts: mean_contexts(&sessions.observed, &(0..sessions.num_contexts() as u32).collect::<Vec<_>>(), &actions),
             reward: settings.reward.kind.init(settings.policy.slate_size, Arc::clone(&sessions)),
             slate_size: settings.policy.slate_size,
             exclude_observed: settings.retrieval.exclude_observed,

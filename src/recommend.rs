@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::dataset::Catalogue;
 use crate::device;
-use crate::embedding::mean_context;
+use crate::embedding::mean;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::prepared::Prepared;
@@ -82,6 +82,11 @@ impl<'a> Recommender<'a> {
         Ok(Self { policy, catalogue: Catalogue::read(&policy.origin.data)? })
     }
 
+    /// The users of the prepared data, in the order of their contexts.
+    pub fn user_ids(&self) -> impl Iterator<Item = &str> {
+        self.catalogue.user_ids()
+    }
+
     /// The slate for a user of the prepared data. Everything that is known of the user, observed
     /// and hidden, is context, and nothing of it is recommended again.
     ///
@@ -108,7 +113,7 @@ impl<'a> Recommender<'a> {
         known.sort_unstable();
         known.dedup();
         let problem = &self.policy.problem;
-        let context = mean_context(&known, &problem.actions);
+        let context = mean(&known, &problem.actions);
         let latent = self.policy.tower.latent(&Matrix::new(context, problem.contexts.cols())?)?;
         let slates = problem.exact.search(Queries {
             latent: &latent,

@@ -1,0 +1,46 @@
+//! `slate demo`: prepare, train and recommend on synthetic sessions.
+
+use anyhow::{Context as _, Result};
+use fs_err as fs;
+use serde::Serialize;
+
+use super::Report;
+use super::args::DemoArgs;
+use super::train::{self, Trained};
+use crate::dataset::SyntheticSettings;
+use crate::prepared::{Input, PrepareSettings, Prepared};
+use crate::recommend::{Recommendation, Recommender, TrainedPolicy};
+use crate::run::{RunFolder, Which};
+
+#[derive(Debug, Serialize)]
+struct Demo {
+    trained: Trained,
+    user: String,
+    slate: Vec<Recommendation>,
+}
+
+pub(super) fn run(args: &DemoArgs) -> Result<Report> {
+    let (data, run) = (args.out.join("data"), RunFolder::new(args.out.join("run")));
+    if run.exists() {
+        fs::remove_dir_all(run.path())?;
+    }
+    let input = Input::Synthetic(SyntheticSettings::default());
+    let prepared = Prepared::create(&input, &PrepareSettings::default(), &data, true)?;
+    tracing::info!("{}", prepared.manifest.statistics);
+    let trained = train::start(&run, &data, &args.settings)?;
+
+    let device = args.settings.device.device.as_deref();
+    let policy = TrainedPolicy::open(run.path(), Which::Best, device)?;
+    let recommender = Recommender::new(&policy)?;
+    let user = recommender.user_ids().next().context("the demo has users")?.to_owned();
+    let slate = recommender.for_user(&user)?;
+    let text = format!(
+        "{}\n\nslate for user {user}\n{}",
+        trained.text(),
+        super::recommend::table(&slate)
+    );
+    let interrupted = trained.is_interrupted();
+    let mut report = Report::new(&Demo { trained, user, slate }, text)?;
+    report.interrupted = interrupted;
+    Ok(report)
+}

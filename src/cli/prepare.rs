@@ -1,19 +1,62 @@
 //! `slate prepare`.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
+use serde::Serialize;
 
 use super::Report;
 use super::args::PrepareArgs;
 use crate::dataset::{Filters, Source, SplitSettings};
-use crate::embedding::SvdSettings;
-use crate::prepared::{EmbeddingSource, PrepareSettings, Prepared};
-use crate::settings::Preset;
+use crate::device;
+use crate::embedding::{Interactions, Power, SvdOptions};
+use crate::error::Error;
+use crate::prepared::{EmbeddingSource, Input, Manifest, PrepareSettings, Prepared};
+use crate::problem::{Audit, Problem};
+use crate::seed::Seed;
+use crate::settings::{Preset, Settings};
+
+/// What was prepared.
+#[derive(Debug, Serialize)]
+struct PreparedReport {
+    folder: PathBuf,
+    #[serde(flatten)]
+    manifest: Manifest,
+    /// Of the preset's index on its own queries.
+    recall: Option<Audit>,
+}
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
-    let prepared = Prepared::create(&args.source(), &args.settings(), &args.out, args.force)?;
-    let audit = prepared.build_index(&args.preset.settings())?;
-    let text = format!("{}\n{audit}\nprepared {}", prepared.manifest().statistics, args.out.display());
-    Report::new(prepared.manifest(), text)
+    let input = Input::File(args.source(), args.filters());
+    let prepared = Prepared::create(&input, &args.settings(), &args.out, args.force)?;
+    let recall = index(&prepared, &args.preset.settings())?;
+    let mut text = prepared.manifest.statistics.to_string();
+    if let Some(audit) = recall {
+        text += &format!("\nindex recall {:.4} on {} perturbed training queries", audit.recall, audit.queries);
+    }
+    text += &format!("\ntrain on it with\n  slate train --data {} --out RUN", args.out.display());
+    let manifest = prepared.manifest.clone();
+    Report::new(&PreparedReport { folder: args.out.clone(), manifest, recall }, text)
+}
+
+/// Builds the index that a run with the preset's settings needs and audits it on the queries of
+/// such a run's first step.
+pub(super) fn index(prepared: &Prepared, preset: &Settings) -> Result<Option<Audit>> {
+    let mut settings = preset.clone();
+    if prepared.embeddings.singular_values.is_none() {
+        settings.embedding.power = Power::Zero;
+    }
+    let problem = match Problem::load(prepared, &settings) {
+        // A catalogue smaller than the preset's slate can be trained on with a smaller one.
+        Err(Error::SlateTooLarge { .. }) => return Ok(None),
+        problem => problem?,
+    };
+    let chosen = device::choose(None)?;
+    let audit = problem.audit(&settings, &problem.initial_tower(&settings, &chosen.device)?)?;
+    if let Some(warning) = audit.warning(&settings) {
+        tracing::warn!("{warning}");
+    }
+    Ok(Some(audit))
 }
 
 impl PrepareArgs {
@@ -26,8 +69,39 @@ impl PrepareArgs {
         }
     }
 
+    fn filters(&self) -> Filters {
+        Filters {
+            min_rating: self.min_rating,
+            min_user_interactions: self.min_user_interactions,
+            min_item_interactions: self.min_item_interactions,
+        }
+    }
+
     fn settings(&self) -> PrepareSettings {
-        let defaults = PrepareSettings::preset(self.preset);
-        todo!()
+        let preset_test_share = match self.preset {
+            Preset::Paper => 0.0,
+            Preset::Default => SplitSettings::default().test_share,
+        };
+        PrepareSettings {
+            split: SplitSettings {
+                observed_share: self.observed_share,
+                validation_share: self
+                    .validation_share
+                    .unwrap_or(SplitSettings::default().validation_share),
+                test_share: self.test_share.unwrap_or(preset_test_share),
+                seed: Seed(self.seed),
+            },
+            embedding: match &self.embeddings {
+                Some(path) => EmbeddingSource::Import(path.clone()),
+                None => EmbeddingSource::Svd {
+                    interactions: if self.observed_only {
+                        Interactions::Observed
+                    } else {
+                        Interactions::All
+                    },
+                    options: SvdOptions { latent_dim: self.latent_dim, ..SvdOptions::default() },
+                },
+            },
+        }
     }
 }

@@ -1,25 +1,27 @@
 //! `slate recommend`.
 
-use std::fmt::Write as _;
-
 use anyhow::Result;
 
 use super::Report;
 use super::args::RecommendArgs;
-use crate::recommend::{Recommender, TrainedPolicy};
+use crate::recommend::{Recommendation, Recommender, TrainedPolicy};
 
 pub(super) fn run(args: &RecommendArgs) -> Result<Report> {
-    let trained = TrainedPolicy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
-    let recommender = Recommender::new(&trained)?;
+    let policy = TrainedPolicy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
+    let recommender = Recommender::new(&policy)?;
     let slate = match (&args.user, &args.items) {
         (Some(user), _) => recommender.for_user(user)?,
         (None, items) => recommender.for_items(items.as_deref().unwrap_or_default())?,
     };
-    let mut text = String::new();
+    Report::new(&slate, table(&slate))
+}
+
+/// Rank, id, score and title, a line each.
+pub(super) fn table(slate: &[Recommendation]) -> String {
     let width = slate.iter().map(|item| item.item_id.chars().count()).max().unwrap_or(0);
-    for (rank, item) in slate.iter().enumerate() {
+    let line = |(rank, item): (usize, &Recommendation)| {
         let title = item.title.as_deref().unwrap_or("");
-        writeln!(text, "{:>3}  {:<width$}  {:>9.4}  {title}", rank + 1, item.item_id, item.score)?;
-    }
-    Report::new(&slate, text)
+        format!("{:>3}  {:<width$}  {:>9.4}  {title}\n", rank + 1, item.item_id, item.score)
+    };
+    slate.iter().enumerate().map(line).collect()
 }

@@ -39,7 +39,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<Report> {
         start(&run, data, &args.settings)?
     };
     let mut report = Report::new(&trained, trained.text())?;
-    report.interrupted = trained.ending == Ending::Interrupted;
+    report.interrupted = trained.is_interrupted();
     Ok(report)
 }
 
@@ -97,9 +97,13 @@ fn train(
 }
 
 impl Trained {
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.ending == Ending::Interrupted
+    }
+
     pub(super) fn text(&self) -> String {
         let run = self.run.display();
-        if self.ending == Ending::Interrupted {
+        if self.is_interrupted() {
             return format!(
                 "interrupted at step {}; go on with\n  slate train --resume --out {run}",
                 self.step

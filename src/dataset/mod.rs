@@ -53,6 +53,16 @@ pub enum Split {
     Test,
 }
 
+impl std::fmt::Display for Split {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Train => "train",
+            Self::Validation => "validation",
+            Self::Test => "test",
+        })
+    }
+}
+
 /// Sorted sets of actions, one per context (compressed sparse rows).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionSets {

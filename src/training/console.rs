@@ -6,7 +6,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::metrics::Row;
 use super::trainer::{Observer, Progress};
-use crate::dataset::Split;
 
 /// Prints a run's progress to stderr.
 #[derive(Debug)]
@@ -79,15 +78,10 @@ impl Observer for Console {
         for row in rows {
             match row {
                 Row::Evaluation { step, seconds, split, reward, reward_se, gain, .. } => {
-                    let split = match split {
-                        Split::Train => "train",
-                        Split::Validation => "validation",
-                        Split::Test => "test",
-                    };
                     self.line(&format!(
-                        "step {step:>6}  {seconds:>7.1} s  {split:<10}  reward {reward:.4} ± \
+                        "step {step:>6}  {seconds:>7.1} s  {:<10}  reward {reward:.4} ± \
                          {reward_se:.4}  gain {:+.4} [{:+.4}, {:+.4}]",
-                        gain.mean, gain.low, gain.high
+                        split.to_string(), gain.mean, gain.low, gain.high
                     ));
                 }
                 Row::Recall { step, recall, slate_size, queries, .. } => self.line(&format!(
