@@ -7,114 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
-use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
+use usearch::Index;
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, norm};
 use crate::retrieval::exact::rank;
-use crate::retrieval::{Exact, Queries, Retriever, Slates, check, is_excluded, store};
-
-/// How the graph stores β.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", rename_all = "lowercase")]
-pub enum Scalar {
-    /// Four bytes a number: what β is.
-    F32,
-    /// Two bytes, eleven significant bits.
-    #[default]
-    F16,
-    /// Two bytes, eight significant bits.
-    Bf16,
-}
-
-impl Scalar {
-    pub(super) fn kind(self) -> ScalarKind {
-        match self {
-            Self::F32 => ScalarKind::F32,
-            Self::F16 => ScalarKind::F16,
-            Self::Bf16 => ScalarKind::BF16,
-        }
-    }
-
-    /// The largest relative error of a stored number.
-    pub(super) fn precision(self) -> f32 {
-        match self {
-            Self::F32 => 0.0,
-            Self::F16 => 1.0 / 2048.0,
-            Self::Bf16 => 1.0 / 256.0,
-        }
-    }
-}
-
-impl TryFrom<String> for Scalar {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, String> {
-        match name.as_str() {
-            "f32" => Ok(Self::F32),
-            "f16" => Ok(Self::F16),
-            "bf16" => Ok(Self::Bf16),
-            "i8" => Err("i8 rounds inner products beyond use (recall 0.12 to 0.17 where f16 \
-                         has 0.98): use f32, f16 or bf16"
-                .into()),
-            other => Err(format!("no scalar `{other}`: use f32, f16 or bf16")),
-        }
-    }
-}
-
-/// The graph's settings. FOPO's are M = 32, ef_construction = 40, ef_search = 16, f32.
-///
-/// The defaults' recall@5 on Gowalla (40 981 actions, L = 100, observed actions excluded, queries
-/// perturbed by σ = 0.3·‖h‖/√L): 0.998, 0.995 and 0.979 for β = V, V·s^½ and V·s.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct HnswOptions {
-    /// M: an action's neighbours in the upper layers; in the lowest it has 2M.
-    pub connectivity: usize,
-    /// Candidates kept while an action is inserted.
-    pub ef_construction: usize,
-    /// Candidates kept while searching; not stored, so the same graph serves any value.
-    pub ef_search: usize,
-    /// The stored precision.
-    pub scalar: Scalar,
-}
-
-impl Default for HnswOptions {
-    fn default() -> Self {
-        Self { connectivity: 16, ef_construction: 128, ef_search: 64, scalar: Scalar::F16 }
-    }
-}
-
-impl HnswOptions {
-    pub(super) fn validate(&self) -> Result<()> {
-        for (key, value, least) in [
-            ("connectivity", self.connectivity, 2),
-            ("ef_construction", self.ef_construction, 1),
-            ("ef_search", self.ef_search, 1),
-        ] {
-            if !(least..=4096).contains(&value) {
-                let problem = format!("is {value}, expected {least} to 4096");
-                return Err(Error::setting(format!("retrieval.hnsw.{key}"), problem));
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn index(&self, latent_dim: usize) -> Result<Index> {
-        Index::new(&IndexOptions {
-            dimensions: latent_dim,
-            metric: MetricKind::IP,
-            quantization: self.scalar.kind(),
-            connectivity: self.connectivity,
-            expansion_add: self.ef_construction,
-            expansion_search: self.ef_search,
-            multi: false,
-        })
-        .map_err(|error| Error::library("creating the index", error))
-    }
-}
+use crate::retrieval::{Exact, HnswOptions, Queries, Retriever, Slates, check, is_excluded, store};
 
 /// A graph over β; what it fails to answer in full, it answers exactly.
 pub struct Hnsw {
@@ -296,7 +195,7 @@ impl Drop for Slot<'_> {
 mod tests {
     use super::*;
     use crate::retrieval::exact::normals;
-    use crate::retrieval::recall;
+    use crate::retrieval::{Scalar, recall};
 
     fn embeddings(seed: u64, num_actions: usize) -> Arc<ActionEmbeddings> {
         Arc::new(ActionEmbeddings::new(normals(seed, num_actions, 16)).unwrap())
@@ -392,20 +291,5 @@ mod tests {
             }
         });
         assert_eq!(hnsw.slots.taken.load(Ordering::Acquire), 0);
-    }
-
-    #[test]
-    fn settings_that_cannot_work_say_why() {
-        let read = |text: &str| toml::from_str::<HnswOptions>(text).map_err(|e| e.to_string());
-        assert_eq!(read("scalar = \"bf16\"").unwrap().scalar, Scalar::Bf16);
-        let written = toml::to_string(&HnswOptions::default()).unwrap();
-        assert_eq!(read(&written).unwrap(), HnswOptions::default());
-        assert!(read("scalar = \"i8\"").unwrap_err().contains("recall 0.12 to 0.17"));
-        assert!(read("ef = 3").unwrap_err().contains("ef_search"));
-
-        let options = HnswOptions { connectivity: 1, ..HnswOptions::default() };
-        let folder = tempfile::tempdir().unwrap();
-        let error = Hnsw::open_or_build(folder.path(), embeddings(1, 10), &options).unwrap_err();
-        assert!(error.to_string().contains("retrieval.hnsw.connectivity"), "{error}");
     }
 }

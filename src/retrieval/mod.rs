@@ -4,27 +4,16 @@
 pub mod audit;
 pub mod exact;
 pub mod hnsw;
+pub mod options;
 mod store;
-
-use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
 pub use audit::recall;
 pub use exact::Exact;
-pub use hnsw::{Hnsw, HnswOptions, Scalar};
-
-/// How the top K are found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RetrievalKind {
-    /// Every action is scored; below some fifty thousand actions as fast as an index.
-    #[default]
-    Exact,
-    /// A graph index: time grows with log P, and a few of the top K are missed.
-    Hnsw,
-}
+pub use hnsw::Hnsw;
+pub use options::{HnswOptions, RetrievalKind, Scalar};
 
 /// What is searched for: the top K for each row of `latent`.
 #[derive(Clone, Copy, Debug)]
