@@ -62,12 +62,13 @@ fn named(name: &str) -> Result<Chosen> {
         "flex" => Ok(asked(Device::flex(), "flex", " (CPU)")),
         #[cfg(feature = "wgpu")]
         "wgpu" => {
-            let (device, what) = wgpu::gpu().or_else(wgpu::software).ok_or_else(|| Error::Device {
-                device: name.into(),
-                problem: "no adapter was found; install a graphics driver (on Debian, \
+            let (device, what) =
+                wgpu::gpu().or_else(wgpu::software).ok_or_else(|| Error::Device {
+                    device: name.into(),
+                    problem: "no adapter was found; install a graphics driver (on Debian, \
                           mesa-vulkan-drivers has a software one), or use a CPU device"
-                    .into(),
-            })?;
+                        .into(),
+                })?;
             Ok(asked(device, "wgpu", what))
         }
         #[cfg(feature = "cuda")]

@@ -173,7 +173,7 @@ impl Error {
     }
 
     /// A [`Error::Library`]: `message` is what the library said while doing `context`.
-    pub(crate) fn library(context: impl Into<String>, message: impl ToString) -> Self {
+    pub(crate) fn library(context: impl Into<String>, message: impl std::fmt::Display) -> Self {
         Self::Library { context: context.into(), message: message.to_string() }
     }
 }

@@ -1,6 +1,7 @@
 //! The prepared folder: sessions, embeddings and indexes of one data set, which every run on it
 //! shares. It appears whole or not at all; only indexes join it later, each when first needed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub struct Manifest {
     pub input: String,
     /// SHA-256 of that file; empty for synthetic sessions.
     pub input_digest: String,
+    /// SHA-256 of each file of the folder.
+    pub files: BTreeMap<String, String>,
     /// Every resolved setting.
     pub settings: toml::Table,
     /// What there is.
@@ -57,12 +60,21 @@ impl Prepared {
     pub fn open(folder: &Path) -> Result<Self> {
         let manifest_path = folder.join(MANIFEST);
         if !manifest_path.exists() {
-            let problem = format!("no prepared folder (no {MANIFEST}); make one with `slate prepare`");
+            let problem =
+                format!("no prepared folder (no {MANIFEST}); make one with `slate prepare`");
             return Err(Error::file(folder, problem));
         }
         let text = fs::read_to_string(&manifest_path)?;
-        let manifest = toml::from_str(&text)
+        let manifest: Manifest = toml::from_str(&text)
             .map_err(|error| Error::file(&manifest_path, format!("cannot be read: {error}")))?;
+        // Readers of damaged Parquet may ask for any amount of memory, so damage is found first.
+        for (name, digest) in &manifest.files {
+            let path = folder.join(name);
+            if digest_file(&path)? != *digest {
+                let problem = "is not what `slate prepare` wrote; prepare the data again";
+                return Err(Error::file(path, problem));
+            }
+        }
         let sessions = tables::read_sessions(folder)?;
         let embeddings_path = folder.join(EMBEDDINGS);
         let embeddings = StoredEmbeddings::load(&embeddings_path)?;
@@ -73,10 +85,10 @@ impl Prepared {
                 found: format!("[{}, {}]", embeddings.v.rows(), embeddings.v.cols()),
             });
         }
-        let parts = [digest_file(&folder.join("interactions.parquet"))?, digest_file(&embeddings_path)?];
+        let digests: String = manifest.files.values().map(String::as_str).collect();
         Ok(Self {
             folder: fs::canonicalize(folder)?,
-            digest: digest_bytes(parts.concat().as_bytes()),
+            digest: digest_bytes(digests.as_bytes()),
             manifest,
             sessions: Arc::new(sessions),
             embeddings,
@@ -89,7 +101,7 @@ impl Prepared {
         &self.folder
     }
 
-    /// SHA-256 over sessions and embeddings, in hex.
+    /// SHA-256 over what is in it (but for the indexes), in hex.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
@@ -126,7 +138,7 @@ mod create {
         Interactions, StoredEmbeddings, SvdOptions, import, training_matrix, truncated_svd,
     };
     use crate::error::{Error, Result};
-    use crate::files::{StagedFolder, write_atomic};
+    use crate::files::{StagedFolder, digest_file, write_atomic};
     use serde::{Deserialize, Serialize};
     use std::path::{Path, PathBuf};
 
@@ -199,9 +211,17 @@ mod create {
             let staged = StagedFolder::new(out)?;
             tables::write(&dataset, staged.path())?;
             embeddings.save(&staged.path().join(EMBEDDINGS))?;
-            let manifest = manifest(input, settings, dataset.statistics)?;
-            let text = toml::to_string(&manifest).map_err(|error| Error::library(MANIFEST, error))?;
-            write_atomic(&staged.path().join(MANIFEST), |file| Ok(file.write_all(text.as_bytes())?))?;
+            let mut manifest = manifest(input, settings, dataset.statistics)?;
+            for entry in fs_err::read_dir(staged.path())? {
+                let entry = entry?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                manifest.files.insert(name, digest_file(&entry.path())?);
+            }
+            let text =
+                toml::to_string(&manifest).map_err(|error| Error::library(MANIFEST, error))?;
+            write_atomic(&staged.path().join(MANIFEST), |file| {
+                Ok(file.write_all(text.as_bytes())?)
+            })?;
             staged.commit()?;
             Self::open(out)
         }
@@ -212,10 +232,13 @@ mod create {
         match (taken, replace) {
             (false, _) => Ok(()),
             (true, true) if out.join(MANIFEST).exists() => Ok(()),
-            (true, true) => Err(Error::file(out, "is not a prepared folder, so it is not replaced")),
-            (true, false) => {
-                Err(Error::file(out, "is there already; give another --out, or replace it with --force"))
+            (true, true) => {
+                Err(Error::file(out, "is not a prepared folder, so it is not replaced"))
             }
+            (true, false) => Err(Error::file(
+                out,
+                "is there already; give another --out, or replace it with --force",
+            )),
         }
     }
 
@@ -249,6 +272,13 @@ mod create {
             }
         };
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Ok(Manifest { version, input, input_digest, settings: all, statistics })
+        Ok(Manifest {
+            version,
+            input,
+            input_digest,
+            files: std::collections::BTreeMap::new(),
+            settings: all,
+            statistics,
+        })
     }
 }

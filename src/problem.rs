@@ -85,7 +85,11 @@ impl Problem {
         };
         let sessions = Arc::clone(&prepared.sessions);
         let problem = Self {
-            contexts: mean_contexts(&sessions.observed, &(0..sessions.num_contexts() as u32).collect::<Vec<_>>(), &actions),
+            contexts: mean_contexts(
+                &sessions.observed,
+                &(0..sessions.num_contexts() as u32).collect::<Vec<_>>(),
+                &actions,
+            ),
             reward: settings.reward.kind.init(settings.policy.slate_size, Arc::clone(&sessions)),
             slate_size: settings.policy.slate_size,
             exclude_observed: settings.retrieval.exclude_observed,

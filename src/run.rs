@@ -3,8 +3,8 @@
 //! trained tower needs nothing of training.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::fs::TryLockError;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use burn::module::Module;
@@ -94,7 +94,9 @@ impl FromStr for Which {
         match text {
             "best" => Ok(Self::Best),
             "last" => Ok(Self::Last),
-            step => step.parse().map(Self::Step).map_err(|_| "expected best, last or a step".into()),
+            step => {
+                step.parse().map(Self::Step).map_err(|_| "expected best, last or a step".into())
+            }
         }
     }
 }
@@ -194,7 +196,8 @@ impl RunFolder {
         let mut differences: Vec<String> =
             changed.filter(|(key, _)| !free(key)).map(|(_, change)| change).collect();
         if began.data_digest != origin.data_digest {
-            differences.push(format!("the prepared folder {} holds other data", origin.data.display()));
+            differences
+                .push(format!("the prepared folder {} holds other data", origin.data.display()));
         }
         if began.device != origin.device {
             differences.push(format!("device: {} → {}", began.device, origin.device));
@@ -228,9 +231,13 @@ impl RunFolder {
     pub fn read_settings(&self) -> Result<(Settings, RunOrigin)> {
         let path = self.settings_path();
         if !path.exists() {
-            return Err(Error::file(&self.path, "no run here (no run.toml); start one with `slate train`"));
+            return Err(Error::file(
+                &self.path,
+                "no run here (no run.toml); start one with `slate train`",
+            ));
         }
-        let bad = |error: &dyn fmt::Display| Error::file(&path, format!("not a run's settings: {error}"));
+        let bad =
+            |error: &dyn fmt::Display| Error::file(&path, format!("not a run's settings: {error}"));
         let text = fs::read_to_string(&path)?;
         let mut table: Table = text.parse().map_err(|error| bad(&error))?;
         let origin = table.remove(RUN_TABLE).ok_or_else(|| bad(&"no [run] table"))?;
@@ -251,7 +258,9 @@ impl RunFolder {
         let mut steps = Vec::new();
         for entry in fs::read_dir(&folder)? {
             let name = entry?.file_name();
-            steps.extend(name.to_str().and_then(|name| name.strip_prefix("step-")?.parse::<u64>().ok()));
+            steps.extend(
+                name.to_str().and_then(|name| name.strip_prefix("step-")?.parse::<u64>().ok()),
+            );
         }
         steps.sort_unstable();
         Ok(steps)
@@ -264,7 +273,10 @@ impl RunFolder {
     pub fn checkpoint(&self, which: Which) -> Result<Checkpoint> {
         let steps = self.checkpoints()?;
         let Some(&last) = steps.last() else {
-            return Err(Error::file(&self.path, "no checkpoint yet; continue with `slate train --resume`"));
+            return Err(Error::file(
+                &self.path,
+                "no checkpoint yet; continue with `slate train --resume`",
+            ));
         };
         let step = match which {
             Which::Last => last,

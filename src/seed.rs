@@ -99,6 +99,9 @@ impl Stream {
     }
 
     /// Fisher–Yates.
+    ///
+    /// # Panics
+    /// On 2³² items or more, which nothing here can number.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let bound = u32::try_from(last + 1).expect("fewer than 2^32 items");

@@ -247,10 +247,7 @@ impl Preset {
                     baseline: Baseline::LeaveOneOut,
                     ..paper.policy
                 },
-                optimizer: OptimizerSettings {
-                    schedule: Schedule::Linear,
-                    ..paper.optimizer
-                },
+                optimizer: OptimizerSettings { schedule: Schedule::Linear, ..paper.optimizer },
                 budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 3000 },
                 ..paper
             },
@@ -299,9 +296,9 @@ impl SettingsBuilder {
     /// # Errors
     /// [`Error::UnknownSetting`], or [`Error::Setting`] when there is no `=`.
     pub fn assignment(mut self, text: &str) -> Result<Self> {
-        let (key, value) = text.split_once('=').ok_or_else(|| {
-            Error::setting(text, "expected key=value, as in policy.samples=32")
-        })?;
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| Error::setting(text, "expected key=value, as in policy.samples=32"))?;
         let (key, value) = (key.trim(), value.trim());
         let parsed = format!("x = {value}").parse::<Table>().ok().and_then(|mut t| t.remove("x"));
         self.insert(key, parsed.unwrap_or_else(|| Value::String(value.to_owned())))?;
@@ -342,8 +339,9 @@ impl SettingsBuilder {
         if !self.known.iter().any(|known| known == key) {
             let mut nearest = self.known.clone();
             nearest.sort_by(|a, b| {
-                let distance = |known: &str| strsim::jaro_winkler(last(known), last(key))
-                    + strsim::jaro_winkler(known, key);
+                let distance = |known: &str| {
+                    strsim::jaro_winkler(last(known), last(key)) + strsim::jaro_winkler(known, key)
+                };
                 distance(b).total_cmp(&distance(a))
             });
             nearest.truncate(3);
@@ -386,12 +384,20 @@ impl Settings {
     fn validate(&self) -> Result<()> {
         self.policy.score_function().validate()?;
         let positive = |key: &str, ok: bool, found: String| {
-            if ok { Ok(()) } else { Err(Error::setting(key, format!("expected more than 0, found {found}"))) }
+            if ok {
+                Ok(())
+            } else {
+                Err(Error::setting(key, format!("expected more than 0, found {found}")))
+            }
         };
         let optimizer = &self.optimizer;
         let rate = optimizer.learning_rate;
         positive("optimizer.learning_rate", rate > 0.0 && rate.is_finite(), rate.to_string())?;
-        positive("optimizer.batch_size", optimizer.batch_size > 0, optimizer.batch_size.to_string())?;
+        positive(
+            "optimizer.batch_size",
+            optimizer.batch_size > 0,
+            optimizer.batch_size.to_string(),
+        )?;
         positive("optimizer.epsilon", optimizer.epsilon > 0.0, optimizer.epsilon.to_string())?;
         for (key, value) in [("beta_1", optimizer.beta_1), ("beta_2", optimizer.beta_2)] {
             if !(0.0..1.0).contains(&value) {
@@ -426,7 +432,8 @@ fn collect_keys(table: &Table, prefix: &str, keys: &mut Vec<String>) {
 }
 
 fn get<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
-    let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
+    let (first, rest) =
+        key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
     match (table.get(first)?, rest) {
         (Value::Table(inner), Some(rest)) => get(inner, rest),
         (value, None) => Some(value),
@@ -508,7 +515,8 @@ mod tests {
 
     #[test]
     fn differences_name_key_and_both_values() {
-        let other = default().assignment("policy.samples=3").and_then(SettingsBuilder::build).unwrap();
+        let other =
+            default().assignment("policy.samples=3").and_then(SettingsBuilder::build).unwrap();
         let differences = Preset::Default.settings().differences(&other);
         assert_eq!(differences[0].1, "policy.samples: 10 → 3");
     }

@@ -34,11 +34,8 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     let recommender = Recommender::new(&policy)?;
     let user = recommender.user_ids().next().context("the demo has users")?.to_owned();
     let slate = recommender.for_user(&user)?;
-    let text = format!(
-        "{}\n\nslate for user {user}\n{}",
-        trained.text(),
-        super::recommend::table(&slate)
-    );
+    let text =
+        format!("{}\n\nslate for user {user}\n{}", trained.text(), super::recommend::table(&slate));
     let interrupted = trained.is_interrupted();
     let mut report = Report::new(&Demo { trained, user, slate }, text)?;
     report.interrupted = interrupted;

@@ -81,7 +81,8 @@ fn describe_run(run: &RunFolder) -> Result<Report> {
         Some(state) => {
             text += &format!("step {} after {:.1} s\n", state.step, state.seconds);
             if let Some(best) = state.best {
-                text += &format!("best validation reward {:.4} at step {}\n", best.reward, best.step);
+                text +=
+                    &format!("best validation reward {:.4} at step {}\n", best.reward, best.step);
             }
         }
     }

@@ -32,7 +32,10 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let recall = index(&prepared, &args.preset.settings())?;
     let mut text = prepared.manifest.statistics.to_string();
     if let Some(audit) = recall {
-        text += &format!("\nindex recall {:.4} on {} perturbed training queries", audit.recall, audit.queries);
+        text += &format!(
+            "\nindex recall {:.4} on {} perturbed training queries",
+            audit.recall, audit.queries
+        );
     }
     text += &format!("\ntrain on it with\n  slate train --data {} --out RUN", args.out.display());
     let manifest = prepared.manifest.clone();

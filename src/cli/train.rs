@@ -136,14 +136,14 @@ fn resolve(base: &Settings, args: &SettingsArgs) -> Result<Settings> {
     let budgets = [("steps", args.steps), ("epochs", args.epochs), ("seconds", args.seconds)];
     for (unit, amount) in budgets {
         if let Some(amount) = amount {
-            builder = builder.set("budget.unit", unit)?.set("budget.amount", toml_integer(amount)?)?;
+            builder =
+                builder.set("budget.unit", unit)?.set("budget.amount", toml_integer(amount)?)?;
         }
     }
     let seed = args.seed.map(toml_integer).transpose()?;
     let samples = args.samples.map(|n| toml_integer(n as u64)).transpose()?;
     let slate_size = args.slate_size.map(|n| toml_integer(n as u64)).transpose()?;
-    let numbers =
-        [("seed", seed), ("policy.samples", samples), ("policy.slate_size", slate_size)];
+    let numbers = [("seed", seed), ("policy.samples", samples), ("policy.slate_size", slate_size)];
     for (key, value) in numbers {
         if let Some(value) = value {
             builder = builder.set(key, value)?;

@@ -15,6 +15,7 @@ pub struct Catalogue {
     contexts_path: PathBuf,
     actions_path: PathBuf,
     contexts: HashMap<String, u32>,
+    user_ids: Vec<String>,
     actions: HashMap<String, u32>,
     item_ids: Vec<String>,
     titles: Vec<Option<String>>,
@@ -45,9 +46,15 @@ impl Catalogue {
             actions: by_id(&item_ids, &actions_path, "item_id")?,
             contexts_path,
             actions_path,
+            user_ids,
             item_ids,
             titles,
         })
+    }
+
+    /// Ids of the users, in the order of their contexts.
+    pub fn user_ids(&self) -> impl Iterator<Item = &str> {
+        self.user_ids.iter().map(String::as_str)
     }
 
     /// P.

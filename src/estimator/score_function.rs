@@ -126,7 +126,9 @@ impl ScoreFunction {
     #[must_use]
     pub fn excluded(&self, contexts: &[u32]) -> Option<Vec<&[u32]>> {
         let sessions = self.excluded.as_ref()?;
-        let of = |&context| std::iter::repeat_n(sessions.observed.of(context), self.settings.num_samples);
+        let of = |&context| {
+            std::iter::repeat_n(sessions.observed.of(context), self.settings.num_samples)
+        };
         Some(contexts.iter().flat_map(of).collect())
     }
 

@@ -51,7 +51,8 @@ pub(super) fn identity(contexts: &Matrix, latent_dim: usize) -> Result<(Matrix, 
         .flat_map(|context| q.iter_rows().map(|column| dot(&context[..l], column).abs()))
         .collect();
     let at = spread.len().saturating_sub(1) * 99 / 100;
-    let percentile = if spread.is_empty() { 0.0 } else { *spread.select_nth_unstable_by(at, f32::total_cmp).1 };
+    let percentile =
+        if spread.is_empty() { 0.0 } else { *spread.select_nth_unstable_by(at, f32::total_cmp).1 };
     let epsilon = if percentile > 0.0 { LINEAR_RANGE / percentile } else { 1.0 };
 
     let mut theta_1 = Matrix::zeros(contexts.cols(), l);
@@ -77,9 +78,9 @@ fn least_energy_direction(contexts: &Matrix, l: usize) -> Result<Vec<f32>> {
             }
         }
     }
-    let eigen = energy
-        .self_adjoint_eigen(Side::Lower)
-        .map_err(|error| Error::library("the contexts' least-energy direction", format!("{error:?}")))?;
+    let eigen = energy.self_adjoint_eigen(Side::Lower).map_err(|error| {
+        Error::library("the contexts' least-energy direction", format!("{error:?}"))
+    })?;
     // Eigenvalues come in ascending order.
     #[allow(clippy::cast_possible_truncation, reason = "parameters are f32")]
     Ok((0..l).map(|i| eigen.U()[(i, 0)] as f32).collect())

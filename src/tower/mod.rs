@@ -122,7 +122,7 @@ impl Tower {
     /// # Errors
     /// [`Error::Library`] when the device fails.
     pub fn latent(&self, contexts: &Matrix) -> Result<Matrix> {
-        let device = self.devices().into_vec().swap_remove(0);
+        let device = self.devices().swap_remove(0);
         to_host(self.forward(to_device(contexts, &device)))
     }
 }
@@ -140,6 +140,9 @@ pub fn to_device(matrix: &Matrix, device: &Device) -> Tensor<2> {
 /// [`Error::Library`] when the device fails.
 pub fn to_host(tensor: Tensor<2>) -> Result<Matrix> {
     let [_, cols] = tensor.dims();
-    let numbers = tensor.into_data().into_vec::<f32>();
-    Matrix::new(numbers.map_err(|error| Error::library("reading from the device", format!("{error:?}")))?, cols)
+    let failed = |error: &dyn std::fmt::Debug| {
+        Error::library("reading from the device", format!("{error:?}"))
+    };
+    let data = tensor.try_into_data().map_err(|error| failed(&error))?;
+    Matrix::new(data.try_into_vec::<f32>().map_err(|error| failed(&error))?, cols)
 }

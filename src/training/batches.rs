@@ -59,7 +59,8 @@ mod tests {
     fn every_epoch_visits_every_context_once_in_another_order() {
         let vectors = Matrix::zeros(100, 1);
         let mut batches = Batches::new((0..50).collect(), 8, Seed(1));
-        let visited: Vec<u32> = (0..25).flat_map(|step| batches.at(step, &vectors).contexts).collect();
+        let visited: Vec<u32> =
+            (0..25).flat_map(|step| batches.at(step, &vectors).contexts).collect();
         let (first, second) = (&visited[..50], &visited[50..100]);
         assert_ne!(first, second);
         for epoch in [first, second] {

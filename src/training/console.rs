@@ -81,7 +81,10 @@ impl Observer for Console {
                     self.line(&format!(
                         "step {step:>6}  {seconds:>7.1} s  {:<10}  reward {reward:.4} ± \
                          {reward_se:.4}  gain {:+.4} [{:+.4}, {:+.4}]",
-                        split.to_string(), gain.mean, gain.low, gain.high
+                        split.to_string(),
+                        gain.mean,
+                        gain.low,
+                        gain.high
                     ));
                 }
                 Row::Recall { step, recall, slate_size, queries, .. } => self.line(&format!(

@@ -47,10 +47,10 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// A learner of `tower`, whose parameters are on an autodiff device.
+    /// A learner of `tower`, whose parameters it puts on the autodiff tape.
     #[must_use]
     pub fn new(tower: Tower, estimator: Arc<dyn Estimator>) -> Self {
-        Self { tower, estimator }
+        Self { tower: tower.train(), estimator }
     }
 
     /// The tower as it stands.
@@ -62,13 +62,14 @@ impl Learner {
     /// Algorithm 1 without the update: samples noise, retrieves slates, looks up rewards, and
     /// backpropagates `−⟨h, g⟩ / B`, whose gradient in θ is minus that of the reward.
     fn gradient(&self, batch: &Batch) -> Result<(GradientsParams, f32)> {
-        let device = self.tower.devices().into_vec().swap_remove(0);
+        let device = self.tower.devices().swap_remove(0);
         let h = self.tower.forward(to_device(&batch.inputs, &device)); // [B, L]
         let latent = to_host(h.clone().inner())?; // waits for the device
         let rows = BatchRows { step: batch.step, first: 0, contexts: &batch.contexts };
         let samples = self.estimator.sample(&latent, rows)?;
         let g = self.estimator.finish(&latent, &samples); // [B, L]
-        let surrogate = (h * to_device(&g, &device)).sum().neg().div_scalar(batch.contexts.len() as f32);
+        let surrogate =
+            (h * to_device(&g, &device)).sum().neg().div_scalar(batch.contexts.len() as f32);
         let gradients = GradientsParams::from_grads(surrogate.backward(), self);
         Ok((gradients, samples.mean_reward()))
     }

@@ -155,15 +155,14 @@ impl Trainer<'_> {
             .with_beta_2(optimizer.beta_2)
             .with_epsilon(optimizer.epsilon)
             .init();
-        let on_tape =
-            |tower: Tower| Learner::new(tower.fork(&self.device.clone().autodiff()), estimator);
         if self.run.checkpoints()?.is_empty() {
             metrics::cut(&self.run.metrics_path(), None)?;
-            return Ok((on_tape(initial.clone()), adam, CheckpointState::default()));
+            let learner = Learner::new(initial.clone(), estimator);
+            return Ok((learner, adam, CheckpointState::default()));
         }
         let checkpoint = self.run.checkpoint(Which::Last)?;
         metrics::cut(&self.run.metrics_path(), Some(checkpoint.state.step))?;
-        let learner = on_tape(checkpoint.load_tower(initial.clone())?);
+        let learner = Learner::new(checkpoint.load_tower(initial.clone())?, estimator);
         let path = checkpoint.path().join(ADAM);
         let adam = adam
             .load(&path)
@@ -193,7 +192,8 @@ impl<'a> Record<'a> {
         sampled.truncate(trainer.settings.evaluation.train_contexts);
         sampled.sort_unstable();
         let mut record = Self { trainer, splits: Vec::new() };
-        let all = [(Split::Validation, sessions.contexts(Split::Validation)), (Split::Train, sampled)];
+        let all =
+            [(Split::Validation, sessions.contexts(Split::Validation)), (Split::Train, sampled)];
         for (split, contexts) in all.into_iter().filter(|(_, contexts)| !contexts.is_empty()) {
             let start = record.evaluate(initial, &contexts)?;
             record.splits.push((split, contexts, start));
