@@ -4,9 +4,26 @@ use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
 const ORDER: [&str; 20] = [
-    "error", "files", "seed", "matrix", "device", "dataset", "embedding", "retrieval", "reward",
-    "tower", "policy", "estimator", "settings", "prepared", "run", "problem", "evaluation",
-    "recommend", "training", "cli",
+    "error",
+    "files",
+    "seed",
+    "matrix",
+    "device",
+    "dataset",
+    "embedding",
+    "retrieval",
+    "reward",
+    "tower",
+    "policy",
+    "estimator",
+    "settings",
+    "prepared",
+    "run",
+    "problem",
+    "evaluation",
+    "recommend",
+    "training",
+    "cli",
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -44,7 +61,8 @@ fn an_import_never_goes_upwards() {
         }
         let own = rank(module).unwrap_or_else(|| panic!("{module} has no place in the order"));
         for import in imports(&fs_err::read_to_string(file).unwrap()) {
-            let place = rank(&import).unwrap_or_else(|| panic!("{import} has no place in the order"));
+            let place =
+                rank(&import).unwrap_or_else(|| panic!("{import} has no place in the order"));
             if place > own {
                 wrong.push(format!("{} imports {import}", file.display()));
             }

@@ -1,1 +1,5 @@
+//! One behaviour a file; `common` holds what several need.
 
+mod common;
+
+mod layering;
