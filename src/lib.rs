@@ -71,6 +71,8 @@
 //! - Actions are numbered by falling popularity, so that ties, and a context that says nothing
 //!   (M(∅) = 0), resolve to what is popular.
 
+#![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
+
 pub mod cli;
 pub mod dataset;
 pub mod device;

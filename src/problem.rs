@@ -84,12 +84,9 @@ impl Problem {
             RetrievalKind::Hnsw => Arc::new(prepared.index(&actions, &settings.retrieval.hnsw)?),
         };
         let sessions = Arc::clone(&prepared.sessions);
+        let all: Vec<u32> = sessions.observed.contexts().collect();
         let problem = Self {
-            contexts: mean_contexts(
-                &sessions.observed,
-                &(0..sessions.num_contexts() as u32).collect::<Vec<_>>(),
-                &actions,
-            ),
+            contexts: mean_contexts(&sessions.observed, &all, &actions),
             reward: settings.reward.kind.init(settings.policy.slate_size, Arc::clone(&sessions)),
             slate_size: settings.policy.slate_size,
             exclude_observed: settings.retrieval.exclude_observed,
@@ -193,8 +190,8 @@ impl Problem {
     fn check_slate_size(&self) -> Result<()> {
         let num_actions = self.sessions.num_actions;
         let excluded = if self.exclude_observed {
-            let contexts = 0..self.sessions.observed.len();
-            contexts.map(|c| self.sessions.observed.of(c as u32).len()).max().unwrap_or(0)
+            let observed = &self.sessions.observed;
+            observed.contexts().map(|context| observed.of(context).len()).max().unwrap_or(0)
         } else {
             0
         };

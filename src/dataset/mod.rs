@@ -6,6 +6,8 @@
 //! ([`tables`]), which is all that training and serving ever read. Whatever parses a log is behind
 //! the feature `prepare`.
 
+#[cfg(feature = "prepare")]
+mod archive;
 mod catalogue;
 #[cfg(feature = "prepare")]
 mod filter;
@@ -112,6 +114,15 @@ impl ActionSets {
     #[must_use]
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
+    }
+
+    /// All contexts.
+    ///
+    /// # Panics
+    /// On 2³² contexts or more, which nothing here can number.
+    #[must_use]
+    pub fn contexts(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.len()).expect("contexts are numbered by u32")
     }
 
     /// Whether there is no context.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::archive;
 use super::filter::{self, Filters};
 use super::interactions::Interactions;
 use super::log::Log;
@@ -11,7 +12,8 @@ use crate::files::digest_file;
 
 /// Where interactions are logged, one a row.
 ///
-/// A MovieLens folder, its `ratings.csv` or `ratings.dat`, or any table in a `.csv`, `.tsv`
+/// A MovieLens folder or the archive it comes in (`ml-25m.zip`, unpacked beside itself once), its
+/// `ratings.csv` or `ratings.dat`, or any table in a `.csv`, `.tsv`
 /// (`.gz` or not) or `.parquet` file. Columns that are not given are MovieLens's, where the table
 /// has them.
 #[derive(Clone, Debug, Default)]
@@ -29,11 +31,8 @@ pub struct Source {
 impl Source {
     /// The file that holds the interactions.
     fn file(&self) -> Result<PathBuf> {
-        if fs_err::metadata(&self.path)?.is_dir() {
-            movielens::ratings_file(&self.path)
-        } else {
-            Ok(self.path.clone())
-        }
+        let path = archive::unpacked(&self.path)?;
+        if fs_err::metadata(&path)?.is_dir() { movielens::ratings_file(&path) } else { Ok(path) }
     }
 }
 

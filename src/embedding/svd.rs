@@ -106,8 +106,8 @@ pub fn truncated_svd(
 }
 
 fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
-    let contexts = 0..u32::try_from(matrix.len()).expect("contexts are numbered by u32");
-    let pairs = contexts
+    let pairs = matrix
+        .contexts()
         .flat_map(|context| matrix.of(context).iter().map(move |&action| (action, context)));
     ActionSets::from_pairs(num_actions, pairs)
 }

@@ -176,9 +176,9 @@ impl Estimator for ScoreFunction {
         let mut g = Matrix::zeros(h.rows(), h.cols()); // [B, L]
         g.par_rows_mut().enumerate().for_each(|(row, g)| {
             let scale = 1.0 / (s as f32 * samples.sigma[row]);
-            for at in row * s..(row + 1) * s {
-                let weight = scale * weights[at];
-                g.iter_mut().zip(samples.noise.row(at)).for_each(|(g, noise)| *g += weight * noise);
+            for (at, weight) in (row * s..).zip(&weights[row * s..(row + 1) * s]) {
+                let noise = samples.noise.row(at);
+                g.iter_mut().zip(noise).for_each(|(g, noise)| *g += scale * weight * noise);
             }
             self.policy.total_gradient(h.row(row), g);
         });

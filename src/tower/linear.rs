@@ -9,14 +9,15 @@ use crate::matrix::Matrix;
 /// `h = M θ`, θ `[D, L]`.
 #[derive(Module, Debug)]
 pub struct LinearTower {
-    theta: Param<Tensor<2>>,
+    /// θ `[D, L]`.
+    pub theta: Param<Tensor<2>>,
 }
 
 impl LinearTower {
     /// A tower that starts at `theta` `[D, L]`.
     #[must_use]
-    pub fn new(theta: Matrix, device: &Device) -> Self {
-        Self { theta: Param::from_tensor(to_device(&theta, device)) }
+    pub fn new(theta: &Matrix, device: &Device) -> Self {
+        Self { theta: Param::from_tensor(to_device(theta, device)) }
     }
 
     /// `[B, D]` → `[B, L]`.

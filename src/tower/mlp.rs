@@ -12,17 +12,19 @@ use crate::matrix::{Matrix, dot};
 /// `h = sigmoid(M θ₁) θ₂`, θ₁ `[D, H]`, θ₂ `[H, L]`.
 #[derive(Module, Debug)]
 pub struct SigmoidMlp {
-    theta_1: Param<Tensor<2>>,
-    theta_2: Param<Tensor<2>>,
+    /// θ₁ `[D, H]`.
+    pub theta_1: Param<Tensor<2>>,
+    /// θ₂ `[H, L]`.
+    pub theta_2: Param<Tensor<2>>,
 }
 
 impl SigmoidMlp {
     /// A tower that starts at `theta_1` `[D, H]`, `theta_2` `[H, L]`.
     #[must_use]
-    pub fn new(theta_1: Matrix, theta_2: Matrix, device: &Device) -> Self {
+    pub fn new(theta_1: &Matrix, theta_2: &Matrix, device: &Device) -> Self {
         Self {
-            theta_1: Param::from_tensor(to_device(&theta_1, device)),
-            theta_2: Param::from_tensor(to_device(&theta_2, device)),
+            theta_1: Param::from_tensor(to_device(theta_1, device)),
+            theta_2: Param::from_tensor(to_device(theta_2, device)),
         }
     }
 
@@ -112,15 +114,17 @@ mod tests {
         let mut u = vec![0.0; 7];
         Seed(3).stream(Purpose::Initial, 0, 0).fill_normals(&mut u);
         let length = dot(&u, &u).sqrt();
-        u.iter_mut().for_each(|value| *value /= length);
+        for value in &mut u {
+            *value /= length;
+        }
         let q = reflection(&u);
-        for i in 0..7 {
+        for (i, u) in u.iter().enumerate() {
             for j in 0..7 {
                 let expected = f32::from(u8::from(i == j));
                 assert!((dot(q.row(i), q.row(j)) - expected).abs() < 1e-5);
             }
             let image = q.row(i).iter().sum::<f32>() / 7.0_f32.sqrt();
-            assert!((image - u[i]).abs() < 1e-5);
+            assert!((image - u).abs() < 1e-5);
         }
     }
 

@@ -89,19 +89,19 @@ impl TowerSettings {
         };
         Ok(match (self.kind, self.initial) {
             (TowerKind::Linear, Initial::Paper) => {
-                Tower::Linear(LinearTower::new(randn(0, context_dim), device))
+                Tower::Linear(LinearTower::new(&randn(0, context_dim), device))
             }
             (TowerKind::Linear, Initial::Identity) => {
-                Tower::Linear(LinearTower::new(linear::identity(context_dim, latent_dim), device))
+                Tower::Linear(LinearTower::new(&linear::identity(context_dim, latent_dim), device))
             }
             (TowerKind::SigmoidMlp, Initial::Paper) => Tower::SigmoidMlp(SigmoidMlp::new(
-                randn(0, context_dim),
-                randn(1, latent_dim),
+                &randn(0, context_dim),
+                &randn(1, latent_dim),
                 device,
             )),
             (TowerKind::SigmoidMlp, Initial::Identity) => {
                 let (theta_1, theta_2) = mlp::identity(contexts, latent_dim)?;
-                Tower::SigmoidMlp(SigmoidMlp::new(theta_1, theta_2, device))
+                Tower::SigmoidMlp(SigmoidMlp::new(&theta_1, &theta_2, device))
             }
         })
     }

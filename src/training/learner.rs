@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::ExecutionError;
-use burn::train::{ItemLazy, TrainOutput, TrainStep};
+use burn::tensor::{Device, ExecutionError, Tensor};
+use burn::train::metric::{Adaptor, LossInput};
+use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
 
 use crate::error::Result;
 use crate::estimator::{BatchRows, Estimator};
@@ -25,6 +26,12 @@ pub struct Batch {
     pub inputs: Matrix,
 }
 
+impl Batch {
+    fn rows(&self) -> BatchRows<'_> {
+        BatchRows { step: self.step, first: 0, contexts: &self.contexts }
+    }
+}
+
 /// What a step reports: the mean reward of its sampled slates, or why it could not be taken.
 #[derive(Debug)]
 pub struct StepOutput {
@@ -35,6 +42,14 @@ pub struct StepOutput {
 impl ItemLazy for StepOutput {
     fn sync(self) -> Result<Self, ExecutionError> {
         Ok(self)
+    }
+}
+
+/// For Burn's own trainer: the loss is minus the reward, NaN for a step that was not taken.
+impl Adaptor<LossInput> for StepOutput {
+    fn adapt(&self) -> LossInput {
+        let loss = self.reward.as_ref().map_or(f32::NAN, |reward| -reward);
+        LossInput::new(Tensor::from_floats([loss], &Device::default()))
     }
 }
 
@@ -65,8 +80,7 @@ impl Learner {
         let device = self.tower.devices().swap_remove(0);
         let h = self.tower.forward(to_device(&batch.inputs, &device)); // [B, L]
         let latent = to_host(h.clone().inner())?; // waits for the device
-        let rows = BatchRows { step: batch.step, first: 0, contexts: &batch.contexts };
-        let samples = self.estimator.sample(&latent, rows)?;
+        let samples = self.estimator.sample(&latent, batch.rows())?;
         let g = self.estimator.finish(&latent, &samples); // [B, L]
         let surrogate =
             (h * to_device(&g, &device)).sum().neg().div_scalar(batch.contexts.len() as f32);
@@ -87,5 +101,17 @@ impl TrainStep for Learner {
             Err(error) => (GradientsParams::new(), Err(error)),
         };
         TrainOutput { grads, item: StepOutput { reward } }
+    }
+}
+
+/// The reward of the policy's sampled slates, without a gradient.
+impl InferenceStep for Learner {
+    type Input = Batch;
+    type Output = StepOutput;
+
+    fn step(&self, batch: Batch) -> StepOutput {
+        let latent = self.tower.latent(&batch.inputs);
+        let samples = latent.and_then(|latent| self.estimator.sample(&latent, batch.rows()));
+        StepOutput { reward: samples.map(|samples| samples.mean_reward()) }
     }
 }

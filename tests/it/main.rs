@@ -1,5 +1,12 @@
 //! One behaviour a file; `common` holds what several need.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
 mod common;
 
+mod backends;
+mod gowalla;
+mod gradient;
 mod layering;
+mod learner;

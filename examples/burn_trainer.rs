@@ -1,0 +1,69 @@
+//! The same learner step under Burn's own `SupervisedTraining`: its data loader, metrics and
+//! checkpoints instead of this crate's loop.
+//!
+//! `cargo run --release --example burn_trainer`
+
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+use burn::data::dataloader::DataLoaderBuilder;
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::InMemDataset;
+use burn::module::Module as _;
+use burn::optim::AdamConfig;
+use burn::tensor::Device;
+use burn::train::metric::LossMetric;
+use burn::train::{Learner as BurnLearner, SupervisedTraining};
+use fast_slate::dataset::{Split, SyntheticSettings};
+use fast_slate::device;
+use fast_slate::evaluation::Evaluation;
+use fast_slate::prepared::{Input, PrepareSettings, Prepared};
+use fast_slate::problem::Problem;
+use fast_slate::settings::Preset;
+use fast_slate::training::{Batch, Learner};
+
+/// Burn's loader does not say which step a batch is for; the noise needs to know, so this counts.
+struct Contexts {
+    problem: Arc<Problem>,
+    step: AtomicU64,
+}
+
+impl Batcher<u32, Batch> for Contexts {
+    fn batch(&self, contexts: Vec<u32>, _device: &Device) -> Batch {
+        let step = self.step.fetch_add(1, Ordering::Relaxed);
+        Batch { step, inputs: self.problem.contexts.select(&contexts), contexts }
+    }
+}
+
+fn main() -> Result<()> {
+    let out = Path::new("artifacts/burn_trainer");
+    let input = Input::Synthetic(SyntheticSettings::default());
+    let prepared = Prepared::create(&input, &PrepareSettings::default(), &out.join("data"), true)?;
+    let settings = Preset::Default.settings();
+    let problem = Arc::new(Problem::load(&prepared, &settings)?);
+    let device = device::choose(None)?.device;
+
+    let loader = |split| {
+        let batcher = Contexts { problem: Arc::clone(&problem), step: AtomicU64::new(0) };
+        let contexts = InMemDataset::new(problem.sessions.contexts(split));
+        DataLoaderBuilder::new(batcher).batch_size(32).shuffle(0).build(contexts)
+    };
+    let initial = problem.initial_tower(&settings, &device)?;
+    let learner = Learner::new(initial.clone(), Arc::new(problem.estimator(&settings)?));
+    let adam = AdamConfig::new().with_epsilon(1e-8).init();
+    let result = SupervisedTraining::new(out, loader(Split::Train), loader(Split::Validation))
+        .metric_train_numeric(LossMetric::new())
+        .metric_valid_numeric(LossMetric::new())
+        .num_epochs(5)
+        .launch(BurnLearner::new(learner, adam, settings.optimizer.learning_rate));
+
+    let held_out = problem.sessions.contexts(Split::Test);
+    let evaluate = |tower| Evaluation::of(&problem, tower, &held_out, problem.exact.as_ref());
+    let gain = evaluate(&result.model.tower().valid())?.gain_over(&evaluate(&initial)?);
+    println!("gain on test users {:+.4} [{:+.4}, {:+.4}]", gain.mean, gain.low, gain.high);
+    Ok(())
+}

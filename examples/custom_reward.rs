@@ -1,0 +1,69 @@
+//! A reward of one's own: what counts is the *rarest* hit on the slate, so a slate of nothing but
+//! blockbusters earns little. It is a maximum, not a sum: no method for linear rewards applies.
+//!
+//! `cargo run --release --example custom_reward`
+
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+use fast_slate::dataset::{Sessions, Split, SyntheticSettings};
+use fast_slate::device;
+use fast_slate::evaluation::Evaluation;
+use fast_slate::prepared::{Input, PrepareSettings, Prepared};
+use fast_slate::problem::Problem;
+use fast_slate::reward::SlateReward;
+use fast_slate::run::{RunFolder, RunOrigin};
+use fast_slate::settings::Preset;
+use fast_slate::training::Trainer;
+
+#[derive(Debug)]
+struct RarestHit {
+    sessions: Arc<Sessions>,
+}
+
+impl SlateReward for RarestHit {
+    fn reward(&self, context: u32, slate: &[u32]) -> f32 {
+        let hits = slate.iter().filter(|&&a| self.sessions.hidden.contains(context, a));
+        // Actions are numbered by falling popularity: a high number is a rare item.
+        hits.map(|&action| (2.0 + action as f32).log2()).fold(0.0, f32::max)
+    }
+}
+
+fn main() -> Result<()> {
+    let out = Path::new("artifacts/custom_reward");
+    let input = Input::Synthetic(SyntheticSettings::default());
+    let prepared = Prepared::create(&input, &PrepareSettings::default(), &out.join("data"), true)?;
+    let mut settings = Preset::Default.settings();
+    settings.budget.amount = 1000;
+
+    let reward = RarestHit { sessions: Arc::clone(&prepared.sessions) };
+    let problem = Problem::load(&prepared, &settings)?.with_reward(Arc::new(reward));
+    let chosen = device::choose(None)?;
+    let run = RunFolder::new(out.join("run"));
+    if run.exists() {
+        fs_err::remove_dir_all(run.path())?;
+    }
+    run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
+    let trainer = Trainer {
+        problem: &problem,
+        settings: &settings,
+        run: &run,
+        device: &chosen.device,
+        stop: &AtomicBool::new(false),
+    };
+    let tower = trainer.train(&mut ())?.tower;
+    let initial = problem.initial_tower(&settings, &chosen.device)?;
+
+    let held_out = problem.sessions.contexts(Split::Test);
+    let evaluate = |tower| Evaluation::of(&problem, tower, &held_out, problem.exact.as_ref());
+    let start = evaluate(&initial)?;
+    let end = evaluate(&tower)?;
+    let gain = end.gain_over(&start);
+    println!("rarest hit of test users: {:.3} before, {:.3} after", start.mean(), end.mean());
+    println!("gain {:+.3}, 95 % interval [{:+.3}, {:+.3}]", gain.mean, gain.low, gain.high);
+    Ok(())
+}

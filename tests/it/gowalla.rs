@@ -1,0 +1,43 @@
+//! On real sessions: what the default index finds, and where the MLP's identity start points.
+
+use fast_slate::dataset::{Filters, Source, Split};
+use fast_slate::device;
+use fast_slate::prepared::{Input, PrepareSettings, Prepared};
+use fast_slate::problem::Problem;
+use fast_slate::settings::Preset;
+use fast_slate::tower::TowerKind;
+
+use crate::common::real_data;
+
+#[test]
+fn the_default_index_recalls_and_the_mlp_starts_where_the_linear_tower_does() {
+    let Some(path) = real_data("gowalla/checkins.parquet") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let source = Source {
+        path,
+        user_column: Some("user_id".into()),
+        item_column: Some("location_id".into()),
+        rating_column: None,
+    };
+    let input = Input::File(source, Filters::default());
+    let out = folder.path().join("data");
+    let prepared = Prepared::create(&input, &PrepareSettings::default(), &out, false).unwrap();
+
+    let mut settings = Preset::Default.settings();
+    let device = device::choose(None).unwrap().device;
+    let problem = Problem::load(&prepared, &settings).unwrap();
+    let linear = problem.initial_tower(&settings, &device).unwrap();
+    let audit = problem.audit(&settings, &linear).unwrap();
+    assert!(audit.recall >= 0.97, "recall {}", audit.recall);
+
+    settings.tower.kind = TowerKind::SigmoidMlp;
+    let mlp = problem.initial_tower(&settings, &device).unwrap();
+    let contexts = problem.sessions.contexts(Split::Validation);
+    let decide = |tower| problem.decide(tower, &contexts, problem.exact.as_ref()).unwrap();
+    let (theirs, ours) = (decide(&linear), decide(&mlp));
+    let shared: usize = (0..contexts.len())
+        .map(|i| ours.slate(i).iter().filter(|action| theirs.slate(i).contains(action)).count())
+        .sum();
+    let overlap = shared as f64 / (5 * contexts.len()) as f64;
+    assert!(overlap >= 0.9, "top-5 overlap {overlap}");
+}
