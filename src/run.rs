@@ -16,11 +16,8 @@ use toml::Table;
 use crate::error::{Error, Result};
 use crate::files::{StagedFolder, digest_file, write_atomic};
 use crate::prepared::Prepared;
-use crate::settings::{Schedule, Settings};
+use crate::settings::{RUN_TABLE, Schedule, Settings};
 use crate::tower::Tower;
-
-/// The table of `run.toml` that says what the settings were applied to.
-pub(crate) const RUN_TABLE: &str = "run";
 
 /// What a run's settings were applied to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

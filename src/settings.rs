@@ -16,6 +16,9 @@ use crate::reward::RewardKind;
 use crate::seed::Seed;
 use crate::tower::{Initial, TowerKind, TowerSettings};
 
+/// The table of `run.toml` that says what the settings were applied to; no setting itself.
+pub(crate) const RUN_TABLE: &str = "run";
+
 /// All settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -282,7 +285,7 @@ impl SettingsBuilder {
         let text = fs::read_to_string(path)?;
         let mut overlay: Table =
             text.parse().map_err(|error| Error::library(path.display().to_string(), error))?;
-        overlay.remove(crate::run::RUN_TABLE);
+        overlay.remove(RUN_TABLE);
         let mut leaves = Vec::new();
         collect_leaves(&overlay, "", &mut leaves);
         for (key, value) in leaves {

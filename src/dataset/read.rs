@@ -291,7 +291,7 @@ mod tests {
         };
         assert!(at(folder.path()).contains("neither ratings.csv nor ratings.dat"));
         assert!(at(&folder.path().join("none.csv")).contains("none.csv"));
-        assert!(problem("ml-25m.zip", "PK", &all()).contains("expected a .csv"));
+        assert!(problem("ml-25m.tar", "PK", &all()).contains("expected a .csv"));
         assert!(problem("ratings.csv", "", &all()).contains("ratings.csv"));
         assert!(problem("ratings.csv", "userId,movieId\n", &all()).contains("holds no rows"));
         let mut latin = b"userId,movieId\n1,caf".to_vec();

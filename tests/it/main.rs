@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
 mod common;
 
