@@ -1,5 +1,6 @@
 //! Files and folders that appear whole or not at all: written beside their final name, synced,
-//! then renamed. What a killed process left beside is removed by the next one that writes there.
+//! then renamed. A folder that a killed process left half-written beside its final name is removed
+//! by the next one that writes there.
 
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -65,7 +66,8 @@ impl StagedFolder {
     pub fn commit(self) -> Result<()> {
         sync_tree(&self.partial)?;
         if self.target.exists() {
-            let old = partial_name(&self.target)?.with_extension("old");
+            let mut old = self.partial.clone().into_os_string();
+            old.push("-old");
             fs::rename(&self.target, &old)?;
             fs::rename(&self.partial, &self.target)?;
             fs::remove_dir_all(&old)?;
@@ -134,11 +136,19 @@ fn remove_leftovers(target: &Path) -> Result<()> {
     let prefix = format!(".{}{PARTIAL}", name.unwrap_or_default());
     for entry in fs::read_dir(parent(target))? {
         let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.strip_prefix(&prefix).is_some_and(|writer| !is_alive(writer)) {
             fs::remove_dir_all(entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Whether the process that `writer` begins with may still be at work. Where there is no `/proc` to
+/// ask, it may.
+fn is_alive(writer: &str) -> bool {
+    let process = writer.split('-').next().unwrap_or(writer);
+    !Path::new("/proc/self").exists() || Path::new("/proc").join(process).exists()
 }
 
 fn sync_tree(folder: &Path) -> Result<()> {
@@ -155,4 +165,54 @@ fn sync_tree(folder: &Path) -> Result<()> {
 
 fn sync_folder(folder: &Path) -> Result<()> {
     Ok(fs::File::open(folder)?.sync_all()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_appears_whole_or_not_at_all_and_leftovers_of_the_dead_go() {
+        let root = tempfile::tempdir().unwrap();
+        let target = root.path().join("data");
+        // No process has this number; process 1 always lives.
+        let (dead, alive) = (".data.partial-4294967295", ".data.partial-1");
+        for name in [dead, alive] {
+            fs::create_dir(root.path().join(name)).unwrap();
+        }
+        let staged = StagedFolder::new(&target).unwrap();
+        fs::write(staged.path().join("file"), "1").unwrap();
+        assert!(!target.exists());
+        drop(staged);
+        let names = || {
+            let entries = fs::read_dir(root.path()).unwrap();
+            let mut names: Vec<_> =
+                entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(), [alive]);
+
+        for content in ["1", "2"] {
+            let staged = StagedFolder::new(&target).unwrap();
+            fs::write(staged.path().join("file"), content).unwrap();
+            staged.commit().unwrap();
+            assert_eq!(fs::read_to_string(target.join("file")).unwrap(), content);
+        }
+        assert_eq!(names(), [alive, "data"]);
+    }
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("file");
+        write_atomic(&path, |file| Ok(file.write_all(b"old")?)).unwrap();
+        let failed = write_atomic(&path, |file| {
+            file.write_all(b"ne")?;
+            Err(Error::file("x", "went wrong"))
+        });
+        assert!(failed.is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+    }
 }

@@ -45,12 +45,12 @@
 //! | X, Y, U users | [`Sessions::observed`](dataset::Sessions), `hidden`, `num_contexts` |
 //! | β (SVD of the interactions) | [`embedding::ActionEmbeddings`], [`embedding::svd`] |
 //! | M(X), mean embedding | [`embedding::mean_contexts`] |
-//! | `argsort^K`, equation 2 (MIPS) | [`retrieval::Retriever`] |
-//! | `h_θ(X) = M(X)θ`, equation 9 | [`tower::LinearTower`] |
+//! | `argsort^K`, equation 2 | [`retrieval::Retriever`] |
+//! | `h_θ(X) = M(X)θ`, equation 10 | [`tower::LinearTower`] |
 //! | the deep policy `sigmoid(Mθ₁)θ₂` | [`tower::SigmoidMlp`] |
 //! | r̂(A_K, X), section 4.1 | [`reward::LinearReward::discounted`] |
 //! | LGP, σ, section 3 | [`policy::LatentPerturbation`] |
-//! | `G^σ_θ`, equation 8; the body of Algorithm 1 | [`estimator::ScoreFunction`] |
+//! | `G^σ_θ`, equation 9; the body of Algorithm 1 | [`estimator::ScoreFunction`] |
 //! | Algorithm 1 | `training::Trainer` |
 //! | R̂(d_θ) | [`evaluation::Evaluation`] |
 //!

@@ -1,4 +1,4 @@
-//! The command line: what was typed ([`args`]) becomes validated settings, and each verb, a file of
+//! The command line: what was typed (`args`) becomes validated settings, and each verb, a file of
 //! its own, returns a report that is printed once, as text or as JSON.
 
 mod args;

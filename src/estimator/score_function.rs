@@ -1,4 +1,4 @@
-//! The score-function gradient of LGP (equation "lgp_grad", Algorithm 1 as corrected):
+//! The score-function gradient of LGP (equation 9, "lgp_grad"; Algorithm 1 as corrected):
 //! `g = 1/(Sσ) Σ_s (r̂_s − b_s) ε_s` with slates `A_K{h + σε_s}`.
 
 use std::sync::Arc;

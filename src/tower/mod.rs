@@ -18,7 +18,7 @@ use crate::seed::{Purpose, Seed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TowerKind {
-    /// `h = M θ` (equation 9, "param").
+    /// `h = M θ` (equation 10, "param").
     Linear,
     /// `h = sigmoid(M θ₁) θ₂`, the paper's deep policy, with L hidden units.
     SigmoidMlp,

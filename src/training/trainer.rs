@@ -100,6 +100,9 @@ impl Trainer<'_> {
     pub fn train(&self, observer: &mut dyn Observer) -> Result<Outcome> {
         let settings = self.settings;
         let trained_on = self.problem.sessions.contexts(Split::Train);
+        if trained_on.is_empty() {
+            return Err(Error::file(self.run.path(), "the prepared data has no training user"));
+        }
         let mut batches = Batches::new(trained_on, settings.optimizer.batch_size, settings.seed);
         let budget = Budget::new(settings, &batches);
         let initial = self.problem.initial_tower(settings, self.device)?;
@@ -222,7 +225,10 @@ impl<'a> Record<'a> {
         let tower = learner.tower().valid();
         let mut rows = Vec::new();
         for (split, contexts, start) in &self.splits {
-            let now = self.evaluate(&tower, contexts)?;
+            let now = match clock.step {
+                0 => start.clone(),
+                _ => self.evaluate(&tower, contexts)?,
+            };
             if *split == Split::Validation {
                 watch(state, clock.step, now.mean());
             }
