@@ -1,0 +1,226 @@
+//! Settings as dotted keys, overlaid one after the other and then checked: what the file and the
+//! flags of a run become.
+
+use std::path::Path;
+
+use fs_err as fs;
+use toml::{Table, Value};
+
+use super::{Preset, RUN_TABLE, Settings};
+use crate::error::{Error, Result};
+
+/// Settings under construction: a preset, overlaid by files and single keys in turn.
+#[derive(Clone, Debug)]
+pub struct SettingsBuilder {
+    table: Table,
+    known: Vec<String>,
+}
+
+impl SettingsBuilder {
+    /// Starts from `settings`.
+    ///
+    /// # Errors
+    /// Never on settings of this crate; TOML has no way to say so.
+    pub fn new(settings: &Settings) -> Result<Self> {
+        let table = Table::try_from(settings).map_err(|error| Error::library("settings", error))?;
+        let mut known = Vec::new();
+        collect_keys(&table, "", &mut known);
+        Ok(Self { table, known })
+    }
+
+    /// Overlays a TOML file: any part of what `run.toml` holds; its `[run]` table is left out.
+    ///
+    /// # Errors
+    /// Naming the file: not there, no TOML, or [`Error::UnknownSetting`].
+    pub fn file(mut self, path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path)?;
+        let mut overlay: Table =
+            text.parse().map_err(|error| Error::library(path.display().to_string(), error))?;
+        overlay.remove(RUN_TABLE);
+        let mut leaves = Vec::new();
+        collect_leaves(&overlay, "", &mut leaves);
+        for (key, value) in leaves {
+            self.insert(&key, value)?;
+        }
+        Ok(self)
+    }
+
+    /// Overlays one `key=value`; the value is TOML, or else taken as a string.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSetting`], or [`Error::Setting`] when there is no `=`.
+    pub fn assignment(mut self, text: &str) -> Result<Self> {
+        let (key, value) = text
+            .split_once('=')
+            .ok_or_else(|| Error::setting(text, "expected key=value, as in policy.samples=32"))?;
+        let (key, value) = (key.trim(), value.trim());
+        let parsed = format!("x = {value}").parse::<Table>().ok().and_then(|mut t| t.remove("x"));
+        self.insert(key, parsed.unwrap_or_else(|| Value::String(value.to_owned())))?;
+        Ok(self)
+    }
+
+    /// Overlays one value.
+    ///
+    /// # Errors
+    /// [`Error::UnknownSetting`] with the nearest keys.
+    pub fn set(mut self, key: &str, value: impl Into<Value>) -> Result<Self> {
+        self.insert(key, value.into())?;
+        Ok(self)
+    }
+
+    /// The settings, each value of the right type and within its range.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] naming the key.
+    pub fn build(self) -> Result<Settings> {
+        // One key at a time into a valid whole, so that the message can name the key.
+        let mut leaves = Vec::new();
+        collect_leaves(&self.table, "", &mut leaves);
+        let mut valid = Preset::Default.settings();
+        for (key, value) in leaves {
+            let mut table =
+                Table::try_from(&valid).map_err(|error| Error::library("settings", error))?;
+            insert(&mut table, &key, value);
+            valid = table
+                .try_into()
+                .map_err(|error: toml::de::Error| Error::setting(&key, error.message()))?;
+        }
+        valid.validate()?;
+        Ok(valid)
+    }
+
+    fn insert(&mut self, key: &str, value: Value) -> Result<()> {
+        if !self.known.iter().any(|known| known == key) {
+            let mut nearest = self.known.clone();
+            nearest.sort_by(|a, b| {
+                let distance = |known: &str| {
+                    strsim::jaro_winkler(last(known), last(key)) + strsim::jaro_winkler(known, key)
+                };
+                distance(b).total_cmp(&distance(a))
+            });
+            nearest.truncate(3);
+            return Err(Error::UnknownSetting { key: key.to_owned(), nearest });
+        }
+        // TOML tells 1 from 1.0; a reader of `learning_rate=1` does not.
+        let old = get(&self.table, key);
+        let value = match (old, value) {
+            (Some(Value::Float(_)), Value::Integer(number)) => Value::Float(number as f64),
+            (_, value) => value,
+        };
+        insert(&mut self.table, key, value);
+        Ok(())
+    }
+}
+
+fn last(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+pub(super) fn collect_leaves(table: &Table, prefix: &str, leaves: &mut Vec<(String, Value)>) {
+    for (key, value) in table {
+        let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match value {
+            Value::Table(inner) => collect_leaves(inner, &key, leaves),
+            leaf => leaves.push((key, leaf.clone())),
+        }
+    }
+}
+
+fn collect_keys(table: &Table, prefix: &str, keys: &mut Vec<String>) {
+    let mut leaves = Vec::new();
+    collect_leaves(table, prefix, &mut leaves);
+    keys.extend(leaves.into_iter().map(|(key, _)| key));
+}
+
+fn get<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
+    let (first, rest) =
+        key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
+    match (table.get(first)?, rest) {
+        (Value::Table(inner), Some(rest)) => get(inner, rest),
+        (value, None) => Some(value),
+        _ => None,
+    }
+}
+
+fn insert(table: &mut Table, key: &str, value: Value) {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+        }
+        Some((first, rest)) => {
+            let inner = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(inner) = inner {
+                insert(inner, rest, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Sigma;
+    use crate::settings::Preset;
+
+    fn default() -> SettingsBuilder {
+        SettingsBuilder::new(&Preset::Default.settings()).unwrap()
+    }
+
+    #[test]
+    fn every_preset_survives_its_own_file() {
+        for preset in [Preset::Paper, Preset::Default] {
+            let settings = preset.settings();
+            assert_eq!(SettingsBuilder::new(&settings).unwrap().build().unwrap(), settings);
+        }
+    }
+
+    #[test]
+    fn single_keys_are_read_as_toml_or_as_text() {
+        let settings = default()
+            .assignment("policy.samples=32")
+            .and_then(|builder| builder.assignment("policy.sigma = relative(0.5)"))
+            .and_then(|builder| builder.assignment("optimizer.learning_rate=1"))
+            .and_then(SettingsBuilder::build)
+            .unwrap();
+        assert_eq!(settings.policy.samples, 32);
+        assert_eq!(settings.policy.sigma, Sigma::Relative(0.5));
+        assert!((settings.optimizer.learning_rate - 1.0).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest() {
+        let error = default().assignment("policy.sample=3").unwrap_err().to_string();
+        assert!(error.contains("no setting `policy.sample`"), "{error}");
+        assert!(error.contains("policy.samples"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_key() {
+        for (assignment, key) in [
+            ("policy.samples=many", "policy.samples"),
+            ("policy.samples=-1", "policy.samples"),
+            ("embedding.power=0.7", "embedding.power"),
+            ("retrieval.hnsw.scalar=i8", "retrieval.hnsw.scalar"),
+            ("optimizer.learning_rate=0", "optimizer.learning_rate"),
+            ("policy.sigma=huge", "policy.sigma"),
+        ] {
+            let error = default().assignment(assignment).and_then(SettingsBuilder::build);
+            let message = error.unwrap_err().to_string();
+            assert!(message.contains(&format!("`{key}`")), "{assignment}: {message}");
+        }
+    }
+
+    #[test]
+    fn biased_combinations_are_refused_with_the_reason() {
+        let error = default().assignment("policy.antithetic=true").and_then(SettingsBuilder::build);
+        assert!(error.unwrap_err().to_string().contains("S/(S − 1)"));
+    }
+
+    #[test]
+    fn differences_name_key_and_both_values() {
+        let other =
+            default().assignment("policy.samples=3").and_then(SettingsBuilder::build).unwrap();
+        let differences = Preset::Default.settings().differences(&other);
+        assert_eq!(differences[0].1, "policy.samples: 10 → 3");
+    }
+}

@@ -1,0 +1,235 @@
+//! A run's settings: two presets, overlaid by a file and by single keys, checked once as a whole,
+//! which is saved beside the run's output.
+
+mod builder;
+mod preset;
+
+pub use builder::SettingsBuilder;
+pub use preset::Preset;
+
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use crate::embedding::Power;
+use crate::error::{Error, Result};
+use crate::estimator::{Baseline, ScoreFunctionSettings};
+use crate::policy::{Radial, Sigma};
+use crate::retrieval::{HnswOptions, RetrievalKind};
+use crate::reward::RewardKind;
+use crate::seed::Seed;
+use crate::tower::TowerSettings;
+
+/// The table of `run.toml` that says what the settings were applied to; no setting itself.
+pub(crate) const RUN_TABLE: &str = "run";
+
+/// All settings of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Everything random in the run follows from it.
+    pub seed: Seed,
+    /// How β is formed from the prepared embeddings.
+    pub embedding: EmbeddingSettings,
+    /// How slates are found.
+    pub retrieval: RetrievalSettings,
+    /// h_θ.
+    pub tower: TowerSettings,
+    /// π_θ and its gradient estimate.
+    pub policy: PolicySettings,
+    /// r̂.
+    pub reward: RewardSettings,
+    /// Adam and its learning rate.
+    pub optimizer: OptimizerSettings,
+    /// How long to train.
+    pub budget: BudgetSettings,
+    /// How often to look, and when to stop early.
+    pub evaluation: EvaluationSettings,
+    /// What to keep.
+    pub checkpoint: CheckpointSettings,
+}
+
+/// How β is formed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbeddingSettings {
+    /// p in β = V·s^p: 0, 0.5 or 1.
+    pub power: Power,
+}
+
+/// How slates are found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetrievalSettings {
+    /// `exact` or `hnsw`, while training.
+    pub kind: RetrievalKind,
+    /// Whether a context's observed actions are kept off its slates.
+    pub exclude_observed: bool,
+    /// An audited recall below this draws a warning.
+    pub recall_warning: f64,
+    /// The graph.
+    pub hnsw: HnswOptions,
+}
+
+/// π_θ and its gradient estimate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySettings {
+    /// K.
+    pub slate_size: usize,
+    /// S.
+    pub samples: usize,
+    /// The rule for σ.
+    pub sigma: Sigma,
+    /// The part of the gradient along h under a relative σ.
+    pub radial: Radial,
+    /// What is subtracted from a reward.
+    pub baseline: Baseline,
+    /// Whether noise comes in mirrored pairs.
+    pub antithetic: bool,
+}
+
+impl PolicySettings {
+    /// The estimator's part of these settings.
+    #[must_use]
+    pub fn score_function(&self) -> ScoreFunctionSettings {
+        ScoreFunctionSettings {
+            num_samples: self.samples,
+            slate_size: self.slate_size,
+            baseline: self.baseline,
+            antithetic: self.antithetic,
+        }
+    }
+}
+
+/// r̂.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RewardSettings {
+    /// One of the built-in rewards.
+    pub kind: RewardKind,
+}
+
+/// Adam and its learning rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OptimizerSettings {
+    /// Learning rate at step 0.
+    pub learning_rate: f64,
+    /// What it does afterwards.
+    pub schedule: Schedule,
+    /// Contexts a step.
+    pub batch_size: usize,
+    /// Adam's β₁.
+    pub beta_1: f32,
+    /// Adam's β₂.
+    pub beta_2: f32,
+    /// Adam's ε (Burn's own default is 1e-5, PyTorch's 1e-8).
+    pub epsilon: f32,
+}
+
+/// The learning rate over the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// The same throughout.
+    Constant,
+    /// Falls linearly to 0 at the end of the budget.
+    Linear,
+}
+
+/// How long to train.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetSettings {
+    /// In what the amount counts.
+    pub unit: BudgetUnit,
+    /// How many.
+    pub amount: u64,
+}
+
+/// In what a budget counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BudgetUnit {
+    /// Optimiser steps.
+    Steps,
+    /// Passes over the training contexts.
+    Epochs,
+    /// Seconds of training; the clock stops during evaluations.
+    Seconds,
+}
+
+/// How often to look, and when to stop early.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluationSettings {
+    /// Evaluations at equal intervals, besides the one at step 0.
+    pub count: u64,
+    /// Training contexts on which the training reward is reported (a fixed sample).
+    pub train_contexts: usize,
+    /// Whether the decision is retrieved through the index instead of exactly.
+    pub index: bool,
+    /// Stop after this many evaluations in a row without a better validation reward; 0: never.
+    pub patience: u64,
+}
+
+/// What to keep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckpointSettings {
+    /// The last so many checkpoints, besides the best.
+    pub keep: usize,
+}
+
+impl Settings {
+    /// `key: this → other` for every key whose value differs.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<(String, String)> {
+        let leaves = |settings: &Self| {
+            let mut leaves = Vec::new();
+            if let Ok(table) = Table::try_from(settings) {
+                builder::collect_leaves(&table, "", &mut leaves);
+            }
+            leaves
+        };
+        let (these, others) = (leaves(self), leaves(other));
+        these
+            .into_iter()
+            .zip(others)
+            .filter(|(this, other)| this.1 != other.1)
+            .map(|((key, this), (_, other))| {
+                let change = format!("{key}: {this} → {other}");
+                (key, change)
+            })
+            .collect()
+    }
+
+    fn validate(&self) -> Result<()> {
+        self.policy.score_function().validate()?;
+        let positive = |key: &str, ok: bool, found: String| {
+            if ok {
+                Ok(())
+            } else {
+                Err(Error::setting(key, format!("expected more than 0, found {found}")))
+            }
+        };
+        let optimizer = &self.optimizer;
+        let rate = optimizer.learning_rate;
+        positive("optimizer.learning_rate", rate > 0.0 && rate.is_finite(), rate.to_string())?;
+        positive(
+            "optimizer.batch_size",
+            optimizer.batch_size > 0,
+            optimizer.batch_size.to_string(),
+        )?;
+        positive("optimizer.epsilon", optimizer.epsilon > 0.0, optimizer.epsilon.to_string())?;
+        for (key, value) in [("beta_1", optimizer.beta_1), ("beta_2", optimizer.beta_2)] {
+            if !(0.0..1.0).contains(&value) {
+                let problem = format!("expected at least 0 and less than 1, found {value}");
+                return Err(Error::setting(format!("optimizer.{key}"), problem));
+            }
+        }
+        positive("budget.amount", self.budget.amount > 0, self.budget.amount.to_string())?;
+        positive("evaluation.count", self.evaluation.count > 0, self.evaluation.count.to_string())?;
+        positive("checkpoint.keep", self.checkpoint.keep > 0, self.checkpoint.keep.to_string())
+    }
+}

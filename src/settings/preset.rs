@@ -1,0 +1,95 @@
+//! The two named sets of defaults.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    BudgetSettings, BudgetUnit, CheckpointSettings, EmbeddingSettings, EvaluationSettings,
+    OptimizerSettings, PolicySettings, RetrievalSettings, RewardSettings, Schedule, Settings,
+};
+use crate::embedding::Power;
+use crate::estimator::Baseline;
+use crate::policy::{Radial, Sigma};
+use crate::retrieval::{HnswOptions, RetrievalKind, Scalar};
+use crate::reward::RewardKind;
+use crate::seed::Seed;
+use crate::tower::{Initial, TowerKind, TowerSettings};
+
+/// A named set of defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    /// As the paper and its authors' earlier code do.
+    Paper,
+    /// What measured best here.
+    #[default]
+    Default,
+}
+
+impl Preset {
+    /// The preset's settings.
+    #[must_use]
+    pub fn settings(self) -> Settings {
+        let paper = Settings {
+            seed: Seed(0),
+            embedding: EmbeddingSettings { power: Power::Zero },
+            retrieval: RetrievalSettings {
+                kind: RetrievalKind::Hnsw,
+                exclude_observed: false,
+                recall_warning: 0.9,
+                hnsw: HnswOptions {
+                    connectivity: 32,
+                    ef_construction: 40,
+                    ef_search: 16,
+                    scalar: Scalar::F32,
+                },
+            },
+            tower: TowerSettings { kind: TowerKind::Linear, initial: Initial::Paper },
+            policy: PolicySettings {
+                slate_size: 5,
+                samples: 10,
+                sigma: Sigma::InverseDim,
+                radial: Radial::Keep,
+                baseline: Baseline::None,
+                antithetic: false,
+            },
+            reward: RewardSettings { kind: RewardKind::Discounted },
+            optimizer: OptimizerSettings {
+                learning_rate: 1e-3,
+                schedule: Schedule::Constant,
+                batch_size: 32,
+                beta_1: 0.9,
+                beta_2: 0.999,
+                epsilon: 1e-8,
+            },
+            budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 5000 },
+            evaluation: EvaluationSettings {
+                count: 10,
+                train_contexts: 2000,
+                index: false,
+                patience: 0,
+            },
+            checkpoint: CheckpointSettings { keep: 2 },
+        };
+        match self {
+            Self::Paper => paper,
+            Self::Default => Settings {
+                embedding: EmbeddingSettings { power: Power::Half },
+                retrieval: RetrievalSettings {
+                    exclude_observed: true,
+                    hnsw: HnswOptions::default(),
+                    ..paper.retrieval
+                },
+                tower: TowerSettings { kind: TowerKind::Linear, initial: Initial::Identity },
+                policy: PolicySettings {
+                    sigma: Sigma::Relative(0.3),
+                    radial: Radial::Project,
+                    baseline: Baseline::LeaveOneOut,
+                    ..paper.policy
+                },
+                optimizer: OptimizerSettings { schedule: Schedule::Linear, ..paper.optimizer },
+                budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 3000 },
+                ..paper
+            },
+        }
+    }
+}
