@@ -205,11 +205,13 @@ impl RunFolder {
         Err(Error::Changed { path: self.path.clone(), differences })
     }
 
-    /// Keeps other processes from training here until the lock is dropped.
+    /// Keeps other processes from training here until the lock is dropped; to be taken before
+    /// anything is written here.
     ///
     /// # Errors
     /// [`Error::File`] when another process trains here.
     pub fn lock(&self) -> Result<fs::File> {
+        fs::create_dir_all(&self.path)?;
         let path = self.path.join("run.lock");
         let file = fs::OpenOptions::new().create(true).append(true).open(&path)?;
         match file.file().try_lock() {
