@@ -15,6 +15,8 @@ fn main() -> ExitCode {
         .with_target(false)
         .with_level(false)
         .without_time()
+        // Telling stderr of errors in writing to stderr would panic.
+        .log_internal_errors(false)
         .init();
     match fast_slate::cli::main() {
         Ok(code) => code,
