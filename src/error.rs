@@ -174,6 +174,21 @@ impl Error {
 
     /// A [`Error::Library`]: `message` is what the library said while doing `context`.
     pub(crate) fn library(context: impl Into<String>, message: impl std::fmt::Display) -> Self {
-        Self::Library { context: context.into(), message: message.to_string() }
+        Self::Library { context: context.into(), message: one_line(&message.to_string()) }
     }
+}
+
+/// What `toml` found wrong with `text`, in one line: it draws the place over several.
+pub(crate) fn toml_problem(error: &toml::de::Error, text: &str) -> String {
+    match error.span().and_then(|span| text.get(..span.start)) {
+        Some(before) => {
+            format!("line {}: {}", before.matches('\n').count() + 1, one_line(error.message()))
+        }
+        None => one_line(&error.to_string()),
+    }
+}
+
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join(", ")
 }

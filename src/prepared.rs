@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dataset::{Sessions, Statistics, tables};
 use crate::embedding::{ActionEmbeddings, StoredEmbeddings};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, toml_problem};
 use crate::files::{digest_bytes, digest_file};
 use crate::retrieval::{Hnsw, HnswOptions};
 
@@ -65,8 +65,10 @@ impl Prepared {
             return Err(Error::file(folder, problem));
         }
         let text = fs::read_to_string(&manifest_path)?;
-        let manifest: Manifest = toml::from_str(&text)
-            .map_err(|error| Error::file(&manifest_path, format!("cannot be read: {error}")))?;
+        let manifest: Manifest = toml::from_str(&text).map_err(|error| {
+            let problem = toml_problem(&error, &text);
+            Error::file(&manifest_path, format!("cannot be read: {problem}"))
+        })?;
         // Readers of damaged Parquet may ask for any amount of memory, so damage is found first.
         for (name, digest) in &manifest.files {
             let path = folder.join(name);

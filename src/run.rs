@@ -13,7 +13,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, toml_problem};
 use crate::files::{StagedFolder, digest_file, write_atomic};
 use crate::prepared::Prepared;
 use crate::settings::{RUN_TABLE, Schedule, Settings};
@@ -205,11 +205,13 @@ impl RunFolder {
         Err(Error::Changed { path: self.path.clone(), differences })
     }
 
-    /// Keeps other processes from training here until the lock is dropped.
+    /// Keeps other processes from training here until the lock is dropped; to be taken before
+    /// anything is written here.
     ///
     /// # Errors
     /// [`Error::File`] when another process trains here.
     pub fn lock(&self) -> Result<fs::File> {
+        fs::create_dir_all(&self.path)?;
         let path = self.path.join("run.lock");
         let file = fs::OpenOptions::new().create(true).append(true).open(&path)?;
         match file.file().try_lock() {
@@ -236,10 +238,11 @@ impl RunFolder {
         let bad =
             |error: &dyn fmt::Display| Error::file(&path, format!("not a run's settings: {error}"));
         let text = fs::read_to_string(&path)?;
-        let mut table: Table = text.parse().map_err(|error| bad(&error))?;
+        let parsed: Result<Table, _> = text.parse();
+        let mut table = parsed.map_err(|error| bad(&toml_problem(&error, &text)))?;
         let origin = table.remove(RUN_TABLE).ok_or_else(|| bad(&"no [run] table"))?;
-        let origin = origin.try_into().map_err(|error| bad(&error))?;
-        let settings = table.try_into().map_err(|error| bad(&error))?;
+        let origin = origin.try_into().map_err(|error| bad(&toml_problem(&error, "")))?;
+        let settings = table.try_into().map_err(|error| bad(&toml_problem(&error, "")))?;
         Ok((settings, origin))
     }
 
@@ -342,7 +345,8 @@ impl RunFolder {
             Error::file(&path, format!("damaged checkpoint: {problem}; {advice}"))
         };
         let text = fs::read_to_string(path.join(STATE)).map_err(|error| damaged(&error))?;
-        let state: CheckpointState = toml::from_str(&text).map_err(|error| damaged(&error))?;
+        let state: CheckpointState = toml::from_str(&text)
+            .map_err(|error| damaged(&format!("{STATE}: {}", toml_problem(&error, &text))))?;
         for (name, expected) in &state.digests {
             let found = digest_file(&path.join(name)).map_err(|error| damaged(&error))?;
             if found != *expected {
@@ -374,9 +378,8 @@ impl Checkpoint {
     /// [`Error::Library`] when they do not fit it.
     pub fn load_tower(&self, tower: Tower) -> Result<Tower> {
         let path = self.path.join(TOWER);
-        let failed = |error: burn::store::RecordError| {
-            Error::library(path.display().to_string(), format!("{error:?}"))
-        };
+        let failed =
+            |error: burn::store::RecordError| Error::library(path.display().to_string(), error);
         tower.try_load_record(ModuleRecord::load(&path).map_err(failed)?).map_err(failed)
     }
 }

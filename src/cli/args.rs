@@ -180,7 +180,7 @@ pub(crate) struct RecommendArgs {
     /// A user of the prepared data; everything known of them is used, nothing of it is shown.
     #[arg(long, group = "who")]
     pub(crate) user: Option<String>,
-    /// Item ids that somebody new has interacted with.
+    /// Item ids that somebody new has interacted with, by commas; "" for none.
     #[arg(long, group = "who", value_delimiter = ',')]
     pub(crate) items: Option<Vec<String>>,
     /// best, last or a step.

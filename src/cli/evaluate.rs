@@ -30,7 +30,7 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
     let problem = &trained.problem;
     let contexts = problem.sessions.contexts(args.split);
     if contexts.is_empty() {
-        bail!("{}: no user is in the {:?} split", trained.origin.data.display(), args.split);
+        bail!("{}: no user is in the {} split", trained.origin.data.display(), args.split);
     }
     let retriever = if args.index { &problem.retriever } else { &problem.exact };
     let now = Evaluation::of(problem, &trained.tower, &contexts, retriever.as_ref())?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::Report;
@@ -29,7 +29,12 @@ struct PreparedReport {
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let input = Input::File(args.source(), args.filters());
     let prepared = Prepared::create(&input, &args.settings(), &args.out, args.force)?;
-    let recall = index(&prepared, &args.preset.settings())?;
+    let recall = index(&prepared, &args.preset.settings()).with_context(|| {
+        format!(
+            "{} is prepared, but has no index, which training builds when it needs one",
+            args.out.display()
+        )
+    })?;
     let mut text = prepared.manifest.statistics.to_string();
     if let Some(audit) = recall {
         text += &format!(

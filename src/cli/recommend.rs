@@ -11,7 +11,10 @@ pub(super) fn run(args: &RecommendArgs) -> Result<Report> {
     let recommender = Recommender::new(&policy)?;
     let slate = match (&args.user, &args.items) {
         (Some(user), _) => recommender.for_user(user)?,
-        (None, items) => recommender.for_items(items.as_deref().unwrap_or_default())?,
+        (None, items) => {
+            let ids = items.iter().flatten().filter(|id| !id.trim().is_empty());
+            recommender.for_items(&ids.cloned().collect::<Vec<_>>())?
+        }
     };
     Report::new(&slate, table(&slate))
 }

@@ -50,6 +50,7 @@ pub(super) fn start(run: &RunFolder, data: &Path, args: &SettingsArgs) -> Result
     tracing::info!("{}", chosen.note);
     let prepared = Prepared::open(data)?;
     let problem = Problem::load(&prepared, &settings)?;
+    let _lock = run.lock()?;
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
     train(run, &problem, &settings, &chosen.device)
 }
@@ -57,6 +58,7 @@ pub(super) fn start(run: &RunFolder, data: &Path, args: &SettingsArgs) -> Result
 /// Goes on with a run whose settings are the same.
 fn resume(run: &RunFolder, args: &TrainArgs) -> Result<Trained> {
     let (recorded, origin) = run.read_settings()?;
+    let _lock = run.lock()?;
     let settings = resolve(&recorded, &args.settings)?;
     let device = args.settings.device.device.as_deref().unwrap_or(&origin.device);
     let chosen = device::choose(Some(device))?;
@@ -64,7 +66,8 @@ fn resume(run: &RunFolder, args: &TrainArgs) -> Result<Trained> {
     let prepared = Prepared::open(args.data.as_deref().unwrap_or(&origin.data))?;
     run.require_same_path(&settings, &RunOrigin::new(&prepared, chosen.name))?;
     let problem = Problem::load(&prepared, &settings)?;
-    run.write_settings(&settings, &origin)?;
+    // The same data may have moved.
+    run.write_settings(&settings, &RunOrigin { data: prepared.folder().to_owned(), ..origin })?;
     train(run, &problem, &settings, &chosen.device)
 }
 
@@ -74,7 +77,6 @@ fn train(
     settings: &Settings,
     device: &burn::tensor::Device,
 ) -> Result<Trained> {
-    let _lock = run.lock()?;
     let stop = stop_on_interrupt()?;
     let trainer = Trainer { problem, settings, run, device, stop };
     let outcome = trainer.train(&mut Console::new())?;

@@ -187,5 +187,8 @@ pub(super) fn collect(frame: LazyFrame, path: &Path) -> Result<DataFrame> {
 }
 
 fn reading(path: &Path, error: &PolarsError) -> Error {
-    Error::library(format!("reading {}", path.display()), error)
+    // Behind an empty line come hints for programmers.
+    let message = error.to_string();
+    let message = message.split("\n\n").next().unwrap_or_default();
+    Error::library(format!("reading {}", path.display()), message)
 }

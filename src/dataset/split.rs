@@ -119,7 +119,8 @@ fn split_users(num_users: usize, settings: &SplitSettings) -> Result<Vec<Split>>
             "test_share",
             format!(
                 "{num_test} test and {num_validation} validation users leave none of the \
-                 {num_users} to train on; lower test_share or validation_share"
+                 {num_users} to train on; lower test_share or validation_share (--test-share, \
+                 --validation-share)"
             ),
         ));
     }

@@ -75,7 +75,8 @@ pub fn truncated_svd(
     let latent_dim = options.latent_dim;
     if latent_dim == 0 || latent_dim >= rank {
         let problem = format!(
-            "is {latent_dim}, but {} training contexts and {num_actions} actions allow 1 to {}",
+            "is {latent_dim}, but {} training contexts and {num_actions} actions allow 1 to {} \
+             (--latent-dim)",
             matrix.len(),
             rank.saturating_sub(1)
         );

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use usearch::{Index, MetricKind};
 
 use crate::embedding::ActionEmbeddings;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, toml_problem};
 use crate::files::{StagedFolder, digest_bytes, digest_file};
 use crate::retrieval::{HnswOptions, Scalar};
 
@@ -89,7 +89,8 @@ pub(super) fn open(
 ) -> Result<Index> {
     let text = fs_err::read_to_string(folder.join(RECORD))?;
     let record: Record = toml::from_str(&text).map_err(|error| {
-        Error::file(folder.join(RECORD), format!("cannot be read ({error}); {REBUILD}"))
+        let problem = toml_problem(&error, &text);
+        Error::file(folder.join(RECORD), format!("cannot be read ({problem}); {REBUILD}"))
     })?;
     let source = Source::new(actions, options);
     if record.source != source {

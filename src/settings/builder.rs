@@ -7,7 +7,7 @@ use fs_err as fs;
 use toml::{Table, Value};
 
 use super::{Preset, RUN_TABLE, Settings};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, toml_problem};
 
 /// Settings under construction: a preset, overlaid by files and single keys in turn.
 #[derive(Clone, Debug)]
@@ -34,8 +34,8 @@ impl SettingsBuilder {
     /// Naming the file: not there, no TOML, or [`Error::UnknownSetting`].
     pub fn file(mut self, path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path)?;
-        let mut overlay: Table =
-            text.parse().map_err(|error| Error::library(path.display().to_string(), error))?;
+        let parsed: Result<Table, _> = text.parse();
+        let mut overlay = parsed.map_err(|error| Error::file(path, toml_problem(&error, &text)))?;
         overlay.remove(RUN_TABLE);
         let mut leaves = Vec::new();
         collect_leaves(&overlay, "", &mut leaves);

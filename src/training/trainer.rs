@@ -167,9 +167,8 @@ impl Trainer<'_> {
         metrics::cut(&self.run.metrics_path(), Some(checkpoint.state.step))?;
         let learner = Learner::new(checkpoint.load_tower(initial.clone())?, estimator);
         let path = checkpoint.path().join(ADAM);
-        let adam = adam
-            .load(&path)
-            .map_err(|error| Error::library(path.display().to_string(), format!("{error:?}")))?;
+        let adam =
+            adam.load(&path).map_err(|error| Error::library(path.display().to_string(), error))?;
         Ok((learner, adam, checkpoint.state))
     }
 }
@@ -265,8 +264,7 @@ impl<'a> Record<'a> {
         let run = self.trainer.run;
         run.write_checkpoint(state.clone(), &learner.tower().valid(), |folder| {
             let path = folder.join(ADAM);
-            adam.save(&path)
-                .map_err(|error| Error::library(path.display().to_string(), format!("{error:?}")))
+            adam.save(&path).map_err(|error| Error::library(path.display().to_string(), error))
         })?;
         run.prune_checkpoints(self.trainer.settings.checkpoint.keep, state.best.map(|b| b.step))
     }

@@ -7,7 +7,10 @@
 mod common;
 
 mod backends;
+mod bad_input;
+mod cli;
 mod gowalla;
 mod gradient;
 mod layering;
 mod learner;
+mod resume;

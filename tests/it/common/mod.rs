@@ -1,29 +1,148 @@
-//! Fixtures.
+//! Fixtures, and ways to run the binary.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
 use fast_slate::dataset::SyntheticSettings;
 use fast_slate::embedding::{Interactions, SvdOptions};
 use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
+use fast_slate::run::RunFolder;
 
 /// The binary, quiet about the device, with no colours and no inherited settings.
 pub(crate) fn slate() -> Command {
-    let mut command = Command::cargo_bin("slate").unwrap();
+    Command::from_std(process())
+}
+
+/// The same, for whoever needs its process id.
+pub(crate) fn process() -> std::process::Command {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_slate"));
     command.env_remove("SLATE_LOG").env("NO_COLOR", "1");
     command
 }
 
 /// Synthetic sessions that train in a second: 400 users, 300 actions, L = 16.
 pub(crate) fn small(folder: &Path) -> Prepared {
+    small_of(folder, 16)
+}
+
+/// The same sessions with embeddings of another length.
+pub(crate) fn small_of(folder: &Path, latent_dim: usize) -> Prepared {
     let synthetic =
         SyntheticSettings { users: 400, actions: 300, topics: 12, ..SyntheticSettings::default() };
     let embedding = EmbeddingSource::Svd {
         interactions: Interactions::All,
-        options: SvdOptions { latent_dim: 16, ..SvdOptions::default() },
+        options: SvdOptions { latent_dim, ..SvdOptions::default() },
     };
     let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
     Prepared::create(&Input::Synthetic(synthetic), &settings, folder, false).unwrap()
+}
+
+/// A log of 60 users with 20 to 26 of 40 items each, in two tastes: columns `who`, `what`, `stars`.
+pub(crate) fn log_csv(path: &Path) {
+    let mut text = String::from("who,what,stars\n");
+    for user in 0..60_u32 {
+        let own = (0..16).map(|at| 20 * (user % 2) + (user / 2 + at) % 20);
+        let others = (0..4 + user % 7).map(|at| (20 * (1 - user % 2)) + (user * 3 + at) % 20);
+        for item in own.chain(others) {
+            text += &format!("u{user},i{item},{}\n", 1 + (user + item) % 5);
+        }
+    }
+    fs_err::write(path, text).unwrap();
+}
+
+/// What was printed to stdout; the command has to succeed.
+pub(crate) fn stdout(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{command:?}: {}\n{stderr}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The one line of the error that the command has to end with: exit code 2, nothing on stdout,
+/// `error:` once, on the last line of stderr.
+pub(crate) fn refused(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{command:?}\n{stderr}");
+    assert!(output.stdout.is_empty(), "{command:?}");
+    let errors = stderr.lines().filter(|line| line.starts_with("error: ")).count();
+    assert_eq!(errors, 1, "{command:?}\n{stderr}");
+    let last = stderr.lines().last().and_then(|line| line.strip_prefix("error: "));
+    last.unwrap_or_else(|| panic!("{command:?}\n{stderr}")).to_owned()
+}
+
+/// Asserts that `text` holds every one of `parts`.
+#[track_caller]
+pub(crate) fn assert_says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no `{part}` in: {text}");
+    }
+}
+
+/// Names in a folder, sorted; those that begin with a dot among them.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs_err::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A training in a process of its own, killed when dropped.
+pub(crate) struct Training {
+    child: Child,
+    run: RunFolder,
+}
+
+impl Training {
+    /// Starts `slate train` with `args`.
+    pub(crate) fn start<A: AsRef<OsStr>>(run: &Path, args: impl IntoIterator<Item = A>) -> Self {
+        let mut command = process();
+        command.arg("train").arg("--out").arg(run).args(args);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Self { child: child.spawn().unwrap(), run: RunFolder::new(run) }
+    }
+
+    /// Waits for a checkpoint beyond `step`; whether the training is still going on then.
+    pub(crate) fn passes(&mut self, step: u64) -> bool {
+        let started = Instant::now();
+        while self.run.checkpoints().unwrap().last().is_none_or(|last| *last <= step) {
+            assert!(started.elapsed() < Duration::from_mins(2), "no checkpoint beyond {step}");
+            if self.child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ctrl-C; the exit code and what was printed to stdout.
+    pub(crate) fn interrupt(mut self) -> (Option<i32>, String) {
+        let id = self.child.id().to_string();
+        // A training that has ended by itself cannot be signalled; its exit code tells.
+        let _ = std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
+        let mut stdout = String::new();
+        let mut pipe = self.child.stdout.take().unwrap();
+        std::io::Read::read_to_string(&mut pipe, &mut stdout).unwrap();
+        (self.child.wait().unwrap().code(), stdout)
+    }
+}
+
+impl Drop for Training {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// A file of the shared data, or nothing, saying so: tests on it are skipped then.

@@ -1,0 +1,373 @@
+//! What cannot be done is said in one line that names the file, row or setting at fault and what to
+//! do, with exit code 2; and nothing half done is left behind.
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use fast_slate::device;
+use fast_slate::run::RunFolder;
+use safetensors::{Dtype, tensor::TensorView};
+use tempfile::TempDir;
+
+use crate::common::{assert_says, log_csv, names, refused, slate, small, small_of, stdout};
+
+/// A log to prepare, in a folder of its own.
+struct Input {
+    folder: TempDir,
+}
+
+impl Input {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        log_csv(&folder.path().join("log.csv"));
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `slate prepare` of `input` into `data`, but for the item column.
+    fn prepare(&self, input: &str) -> Command {
+        self.prepare_of(input, "8")
+    }
+
+    /// The same with embeddings of another length.
+    fn prepare_of(&self, input: &str, latent_dim: &str) -> Command {
+        let mut command = slate();
+        command.arg("prepare").arg(self.path(input)).arg("--out").arg(self.path("data"));
+        command.args(["--user-column", "who", "--latent-dim", latent_dim]);
+        command
+    }
+
+    /// The error of preparing the log with `args`, after which all is as it was.
+    fn refused(&self, args: &[&str]) -> String {
+        let before = names(self.folder.path());
+        let error = refused(self.prepare("log.csv").args(args));
+        assert_eq!(names(self.folder.path()), before);
+        error
+    }
+}
+
+/// A prepared folder and a run of 24 steps on it.
+fn trained() -> (TempDir, PathBuf, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, run) = (folder.path().join("data"), folder.path().join("run"));
+    small(&data);
+    stdout(&mut train(&data, &run));
+    (folder, data, run)
+}
+
+fn train(data: &Path, run: &Path) -> Command {
+    let mut command = slate();
+    command.args(["train", "--set", "budget.amount=24", "--data"]).arg(data).arg("--out").arg(run);
+    command
+}
+
+const ITEMS: [&str; 2] = ["--item-column", "what"];
+
+#[test]
+fn missing_files_and_columns_are_named() {
+    let input = Input::new();
+    let error = refused(input.prepare("nothing.csv").args(ITEMS));
+    assert_says(&error, &["nothing.csv", "No such file"]);
+
+    assert_says(&input.refused(&[]), &["log.csv", "--item-column", "who, what, stars"]);
+    let error = input.refused(&["--item-column", "item"]);
+    assert_says(&error, &["log.csv: no column `item`", "the columns are who, what, stars"]);
+    let error = input.refused(&[&ITEMS[..], &["--min-rating", "3"]].concat());
+    assert_says(&error, &["log.csv", "--rating-column", "who, what, stars"]);
+
+    let error = refused(input.prepare("").args(ITEMS));
+    assert_says(&error, &["holds neither ratings.csv nor ratings.dat"]);
+    fs_err::write(input.path("log.txt"), "").unwrap();
+    assert_says(&refused(input.prepare("log.txt").args(ITEMS)), &["log.txt: expected a .csv"]);
+    assert_eq!(names(input.folder.path()), ["log.csv", "log.txt"]);
+}
+
+#[test]
+fn unreadable_ratings_are_named_by_row() {
+    let input = Input::new();
+    let text = fs_err::read_to_string(input.path("log.csv")).unwrap();
+    fs_err::write(input.path("log.csv"), text.replacen(",3\n", ",good\n", 1)).unwrap();
+    let row = text.lines().position(|line| line.ends_with(",3")).unwrap();
+    let rated = ["--rating-column", "stars", "--min-rating", "2"];
+    let error = input.refused(&[&ITEMS[..], &rated].concat());
+    let place = format!("log.csv: row {row}: column `stars`");
+    assert_says(&error, &[&place, "expected a finite number, found `good`"]);
+    // Nothing needs the ratings without a threshold.
+    stdout(input.prepare("log.csv").args(ITEMS));
+}
+
+#[test]
+fn filters_that_leave_nothing_are_named_with_their_option() {
+    let input = Input::new();
+    for (args, filter, option) in [
+        (&["--min-user-interactions", "41"][..], "at least 41 items per user", None),
+        (&["--min-item-interactions", "61"], "at least 61 users per item", None),
+        (
+            &["--rating-column", "stars", "--min-rating", "6"],
+            "a rating of at least 6",
+            Some("--min-rating"),
+        ),
+    ] {
+        let error = input.refused(&[&ITEMS[..], args].concat());
+        assert_says(&error, &["log.csv: ", filter, "change it with", option.unwrap_or(args[0])]);
+    }
+    let error = input.refused(&[&ITEMS[..], &["--test-share", "0.95"]].concat());
+    assert_says(&error, &["--test-share", "--validation-share"]);
+    let error = refused(input.prepare_of("log.csv", "40").args(ITEMS));
+    assert_says(&error, &["is 40", "1 to 39", "--latent-dim"]);
+    assert_eq!(names(input.folder.path()), ["log.csv"]);
+}
+
+#[test]
+fn text_that_is_no_table_is_one_error() {
+    let input = Input::new();
+    fs_err::write(input.path("log.csv"), "who,what\nu1,i1\nu2,i2,3,4\n").unwrap();
+    assert_says(&input.refused(&ITEMS), &["log.csv"]);
+    fs_err::write(input.path("log.csv"), "").unwrap();
+    assert_says(&input.refused(&ITEMS), &["log.csv"]);
+    fs_err::write(input.path("log.csv"), "who,what\n").unwrap();
+    assert_says(&input.refused(&ITEMS), &["log.csv: holds no rows"]);
+}
+
+#[test]
+fn imported_embeddings_are_checked() {
+    let input = Input::new();
+    let mut numbers = [0.5_f32; 40 * 4];
+    numbers[4 * 7 + 2] = f32::NAN;
+    npy(&input.path("beta.npy"), 40, 4, &numbers);
+    safetensors(&input.path("beta.safetensors"), 40, 4, &numbers);
+    npy(&input.path("short.npy"), 39, 4, &[0.5; 39 * 4]);
+    fs_err::write(input.path("beta.txt"), "0.5").unwrap();
+    for (name, parts) in [
+        ("beta.npy", &["beta.npy: row 7, column 2 is NaN, expected a finite number"][..]),
+        ("beta.safetensors", &["beta.safetensors: row 7, column 2 is NaN"]),
+        ("short.npy", &["short.npy", "expected shape [40, L], found [39, 4]", "actions.parquet"]),
+        ("beta.txt", &["beta.txt: expected a `.safetensors` or a `.npy` file"]),
+        ("beta.bin", &["beta.bin"]),
+    ] {
+        let path = input.path(name);
+        let embeddings = ["--embeddings", path.to_str().unwrap()];
+        assert_says(&input.refused(&[&ITEMS[..], &embeddings].concat()), parts);
+    }
+
+    npy(
+        &input.path("beta.npy"),
+        40,
+        4,
+        &numbers.map(|value| if value > 0.0 { value } else { 1.0 }),
+    );
+    stdout(input.prepare("log.csv").args(ITEMS).arg("--embeddings").arg(input.path("beta.npy")));
+    let (data, run) = (input.path("data"), input.path("run"));
+    assert_says(&refused(&mut train(&data, &run)), &["`embedding.power`", "set it to 0"]);
+    assert!(!run.exists());
+    stdout(train(&data, &run).args(["--set", "embedding.power=0"]));
+}
+
+fn npy(path: &Path, rows: usize, cols: usize, numbers: &[f32]) {
+    let header =
+        format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+    bytes.extend(header.bytes());
+    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    fs_err::write(path, bytes).unwrap();
+}
+
+fn safetensors(path: &Path, rows: usize, cols: usize, numbers: &[f32]) {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let beta = TensorView::new(Dtype::F32, vec![rows, cols], &bytes).unwrap();
+    fs_err::write(path, safetensors::serialize([("beta", beta)], None).unwrap()).unwrap();
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_before_anything_is_written() {
+    let (_folder, data, run) = trained();
+    let other = run.with_file_name("other");
+    for (args, parts) in [
+        (&["--slate-size", "100000"][..], &["a slate of 100000 actions", "--slate-size"][..]),
+        (&["--set", "policy.sample=3"], &["no setting `policy.sample`", "policy.samples"]),
+        (&["--set", "policy.samples"], &["`policy.samples`", "expected key=value"]),
+        (&["--set", "policy.samples=0"], &["`policy.samples`"]),
+        (&["--steps", "0"], &["`budget.amount`", "more than 0"]),
+        (&["--device", "abacus"], &["device `abacus`", "ndarray, flex, wgpu, cuda"]),
+    ] {
+        assert_says(&refused(train(&data, &other).args(args)), parts);
+    }
+    for missing in device::NAMES.iter().filter(|name| !device::compiled().contains(name)) {
+        let error = refused(train(&data, &other).args(["--device", missing]));
+        assert_says(&error, &["not compiled in", &format!("--features {missing}")]);
+    }
+    let config = run.with_file_name("config.toml");
+    assert_says(&refused(train(&data, &other).arg("--config").arg(&config)), &["config.toml"]);
+    fs_err::write(&config, "[policy]\nsamples = \n").unwrap();
+    assert_says(&refused(train(&data, &other).arg("--config").arg(&config)), &["config.toml"]);
+    fs_err::write(&config, "[policy]\nsample = 3\n").unwrap();
+    assert_says(&refused(train(&data, &other).arg("--config").arg(&config)), &["policy.samples"]);
+    assert!(!other.exists());
+}
+
+#[test]
+fn damaged_checkpoints_are_named() {
+    let (_folder, _, run) = trained();
+    let checkpoints = RunFolder::new(&run).checkpoints().unwrap();
+    let last = run.join("checkpoints").join(format!("step-{:09}", checkpoints.last().unwrap()));
+    let mut resume = slate();
+    resume.args(["train", "--resume", "--out"]).arg(&run);
+    for name in ["tower.bpk", "adam.bpk", "state.toml"] {
+        let whole = fs_err::read(last.join(name)).unwrap();
+        fs_err::write(last.join(name), &whole[..whole.len() / 2]).unwrap();
+        let mut evaluate = slate();
+        evaluate.args(["evaluate", "--checkpoint", "last"]).arg(&run);
+        for command in [&mut resume, &mut evaluate] {
+            let error = refused(command);
+            assert_says(&error, &["step-000000024", "damaged checkpoint", name, "delete that"]);
+        }
+        fs_err::write(last.join(name), whole).unwrap();
+    }
+    let error = refused(slate().args(["evaluate", "--checkpoint", "7"]).arg(&run));
+    assert_says(&error, &["no checkpoint of step 7", "24"]);
+    // The advice holds.
+    fs_err::remove_dir_all(&last).unwrap();
+    stdout(&mut resume);
+    assert_eq!(RunFolder::new(&run).checkpoints().unwrap(), checkpoints);
+}
+
+#[test]
+fn an_index_of_other_embeddings_is_refused() {
+    let (folder, data, run) = trained();
+    let other = folder.path().join("other");
+    small_of(&other, 12);
+    stdout(&mut train(&other, &folder.path().join("other run")));
+    let index = |data: &Path| data.join("index").join(&names(&data.join("index"))[0]);
+    let (ours, theirs) = (index(&data), index(&other));
+    fs_err::remove_dir_all(&ours).unwrap();
+    fs_err::rename(theirs, &ours).unwrap();
+    let error = refused(slate().args(["evaluate", "--index"]).arg(&run));
+    assert_says(&error, &["data/index/hnsw-", "belongs to other embeddings", "delete the folder"]);
+    let another = folder.path().join("another");
+    assert_says(&refused(&mut train(&data, &another)), &["belongs to other embeddings"]);
+    assert!(!another.exists());
+    // The advice holds.
+    fs_err::remove_dir_all(ours).unwrap();
+    stdout(slate().args(["evaluate", "--index"]).arg(&run));
+}
+
+#[test]
+fn edited_data_is_refused() {
+    let (_folder, data, run) = trained();
+    for name in ["interactions.parquet", "embeddings.safetensors"] {
+        let whole = fs_err::read(data.join(name)).unwrap();
+        let mut edited = whole.clone();
+        edited[whole.len() / 2] ^= 1;
+        fs_err::write(data.join(name), edited).unwrap();
+        let expected = format!("{name}: is not what `slate prepare` wrote; prepare the data again");
+        assert_says(&refused(slate().arg("evaluate").arg(&run)), &[&expected]);
+        assert_says(&refused(slate().arg("info").arg(&data)), &[&expected]);
+        assert_says(&refused(&mut train(&data, &run.with_file_name("other"))), &[&expected]);
+        fs_err::write(data.join(name), whole).unwrap();
+    }
+    fs_err::remove_file(data.join("contexts.parquet")).unwrap();
+    assert_says(&refused(slate().arg("evaluate").arg(&run)), &["contexts.parquet"]);
+}
+
+#[test]
+fn unknown_ids_and_folders_are_named() {
+    let (folder, data, run) = trained();
+    let error = refused(slate().arg("recommend").arg(&run).args(["--user", "nobody"]));
+    assert_says(&error, &["contexts.parquet: no user `nobody`"]);
+    let error = refused(slate().arg("recommend").arg(&run).args(["--items", "1,nothing"]));
+    assert_says(&error, &["actions.parquet: no item `nothing`"]);
+    let error = refused(slate().arg("evaluate").arg(folder.path()));
+    assert_says(&error, &["no run here (no run.toml)", "slate train"]);
+    let error = refused(slate().arg("info").arg(folder.path()));
+    assert_says(&error, &["neither a prepared folder nor a run"]);
+    let error = refused(&mut train(folder.path(), &folder.path().join("new")));
+    assert_says(&error, &["no prepared folder (no prepare.toml)", "slate prepare"]);
+
+    // With other data in its place a run is of no use.
+    fs_err::remove_dir_all(&data).unwrap();
+    small_of(&data, 12);
+    let error = refused(slate().arg("evaluate").arg(&run));
+    assert_says(&error, &["data: has changed since this run was trained on it"]);
+}
+
+#[test]
+fn nothing_is_replaced_unasked() {
+    let input = Input::new();
+    stdout(input.prepare("log.csv").args(ITEMS));
+    assert_says(&input.refused(&ITEMS), &["data: is there already", "--out", "--force"]);
+    stdout(input.prepare("log.csv").args(ITEMS).arg("--force"));
+
+    // Nor, asked, anything that `slate prepare` did not make.
+    fs_err::remove_file(input.path("data").join("prepare.toml")).unwrap();
+    let error = input.refused(&[&ITEMS[..], &["--force"]].concat());
+    assert_says(&error, &["data: is not a prepared folder, so it is not replaced"]);
+    assert_eq!(names(input.folder.path()), ["data", "log.csv"]);
+}
+
+/// `command` with files limited to so many KiB: writing beyond them fails as on a full disk.
+fn limited(kib: u32, command: &Command) -> Command {
+    let mut limited = Command::new("bash");
+    let script = format!("trap '' XFSZ; ulimit -f {kib}; exec \"$@\"");
+    limited.args(["-c", &script, "bash"]).arg(command.get_program()).args(command.get_args());
+    limited.env_remove("SLATE_LOG").env("NO_COLOR", "1");
+    limited
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_no_half_data() {
+    let input = Input::new();
+    let mut prepare = input.prepare_of("log.csv", "32");
+    prepare.args(ITEMS);
+    for (kib, name) in [(1, "interactions.parquet"), (4, "embeddings.safetensors")] {
+        assert_says(&refused(&mut limited(kib, &prepare)), &[name, "File too large"]);
+        assert_eq!(names(input.folder.path()), ["log.csv"]);
+    }
+    // What fits is kept: training builds the index when there is room.
+    let error = refused(&mut limited(6, &prepare));
+    assert_says(&error, &["graph.usearch", "is the disk full?", "is prepared, but has no index"]);
+    let data = input.path("data");
+    assert_eq!(names(input.folder.path()), ["data", "log.csv"]);
+    assert_eq!(names(&data.join("index")), [""; 0]);
+    stdout(&mut train(&data, &input.path("run")));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_no_half_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, run) = (folder.path().join("data"), folder.path().join("run"));
+    small_of(&data, 32);
+    let with = |run: &Path| {
+        let mut command = train(&data, run);
+        command.args(["--set", "retrieval.kind=exact", "--set", "tower.kind=sigmoid-mlp"]);
+        command.args(["--set", "evaluation.count=2"]);
+        command
+    };
+    // The tower takes 8 KiB, and so do each of Adam's two moments, once there are any.
+    let error = refused(&mut limited(12, &with(&run)));
+    assert_says(&error, &["adam.bpk"]);
+    assert_eq!(names(&run.join("checkpoints")), ["step-000000000"]);
+
+    let mut resume = slate();
+    resume.args(["train", "--resume", "--out"]).arg(&run);
+    assert_says(&refused(&mut limited(12, &resume)), &["adam.bpk"]);
+    assert_eq!(names(&run.join("checkpoints")), ["step-000000000"]);
+    stdout(&mut resume);
+
+    let whole = folder.path().join("whole");
+    stdout(&mut with(&whole));
+    let rewards = |run: &Path| {
+        let rows = fast_slate::training::read_metrics(&run.join("metrics.jsonl")).unwrap();
+        let reward = |row| match row {
+            fast_slate::training::Row::Evaluation { step, reward, .. } => Some((step, reward)),
+            fast_slate::training::Row::Recall { .. } => None,
+        };
+        rows.into_iter().filter_map(reward).collect::<Vec<_>>()
+    };
+    assert_eq!(rewards(&run), rewards(&whole));
+}

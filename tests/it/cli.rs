@@ -1,0 +1,225 @@
+//! The verbs as people and programs use them, one after the other.
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use polars::prelude::*;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{assert_says, log_csv, refused, slate, small, stdout};
+
+fn json(command: &mut Command) -> Value {
+    let text = stdout(command.arg("--json"));
+    assert_eq!(text.lines().count(), 1, "{text}");
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Ids of a slate.
+fn ids(slate: &Value) -> Vec<&str> {
+    slate.as_array().unwrap().iter().map(|item| item["item_id"].as_str().unwrap()).collect()
+}
+
+/// The log of `common`, prepared with 8 numbers an item, and a run of 20 steps on it.
+fn trained() -> (TempDir, PathBuf, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    log_csv(&at("log.csv"));
+    let mut prepare = slate();
+    prepare.arg("prepare").arg(at("log.csv")).arg("--out").arg(at("data"));
+    prepare.args(["--user-column", "who", "--item-column", "what", "--latent-dim", "8"]);
+    stdout(&mut prepare);
+    let mut train = slate();
+    train.args(["train", "--steps", "20", "--set", "evaluation.count=2", "--samples", "4"]);
+    stdout(train.arg("--data").arg(at("data")).arg("--out").arg(at("run")));
+    let (data, run) = (at("data"), at("run"));
+    (folder, data, run)
+}
+
+#[test]
+fn the_demo_ends_in_a_slate() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = slate();
+    demo.args(["demo", "--steps", "60", "--set", "evaluation.count=2", "--out"]).arg(folder.path());
+    let text = stdout(&mut demo);
+    assert_says(
+        &text,
+        &["trained at step 60", "validation reward", "slate for user 1\n", "Topic "],
+    );
+    // Again, in the place of the first.
+    let report = json(&mut demo);
+    assert_eq!(ids(&report["slate"]).len(), 5);
+    assert_eq!(report["trained"]["step"], 60);
+    assert!(report["trained"]["reward"].as_f64().unwrap() > 0.0);
+    assert!(text.contains(ids(&report["slate"])[0]), "{text}");
+}
+
+#[test]
+fn a_table_becomes_slates() {
+    let (_folder, data, run) = trained();
+    let info = stdout(slate().arg("info").arg(&data));
+    assert_says(&info, &["log.csv", "#Actions", "[filters]", "latent_dim = 8"]);
+    let info = json(slate().arg("info").arg(&data));
+    let statistics = &info["statistics"];
+    assert_eq!((&statistics["users"], &statistics["actions"]), (&60.into(), &40.into()));
+
+    let info = stdout(slate().arg("info").arg(&run));
+    assert_says(&info, &["(ndarray)", "step 20 after", "best validation reward", "samples = 4"]);
+    let info = json(slate().arg("info").arg(&run));
+    assert_eq!(
+        (&info["last"]["step"], &info["settings"]["budget"]["amount"]),
+        (&20.into(), &20.into())
+    );
+
+    for split in ["train", "validation", "test"] {
+        for retrieval in [&[][..], &["--index"]] {
+            let mut evaluate = slate();
+            evaluate.arg("evaluate").arg(&run).args(["--checkpoint", "last", "--split", split]);
+            let report = json(evaluate.args(retrieval));
+            assert_eq!((&report["step"], &report["split"]), (&20.into(), &split.into()));
+            assert_eq!(report["contexts"], if split == "train" { 48 } else { 6 });
+            assert!(report["reward"].as_f64().unwrap() > 0.0);
+        }
+    }
+    let text = stdout(slate().arg("evaluate").arg(&run).args(["--split", "test"]));
+    assert_says(&text, &["6 test users, K = 5, exact retrieval", "95 % interval"]);
+}
+
+#[test]
+fn slates_show_nothing_that_is_known() {
+    let (_folder, data, run) = trained();
+    let recommend = |args: &[&str]| json(slate().arg("recommend").arg(&run).args(args));
+    let log = fs_err::read_to_string(data.with_file_name("log.csv")).unwrap();
+    let slate_of = recommend(&["--user", "u7"]);
+    assert_eq!(ids(&slate_of).len(), 5);
+    for id in ids(&slate_of) {
+        assert!(!log.contains(&format!("u7,{id},")), "{id} is known");
+    }
+    let first = ids(&slate_of)[0];
+    let without = recommend(&["--items", &format!("i1, {first}")]);
+    assert!(!ids(&without).contains(&first) && !ids(&without).contains(&"i1"));
+    assert_eq!(ids(&without).len(), 5);
+
+    // Actions are numbered by popularity, and nothing is known of somebody without items.
+    let nobody = recommend(&["--items", ""]);
+    let actions = table(&data.join("actions.parquet"));
+    let popular: Vec<_> =
+        actions.column("item_id").unwrap().str().unwrap().iter().take(5).collect();
+    assert_eq!(ids(&nobody).into_iter().map(Some).collect::<Vec<_>>(), popular);
+
+    // As text: rank, id, score; without titles.
+    let text = stdout(slate().arg("recommend").arg(&run).args(["--items", ""]));
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((rows.len(), rows[0].len()), (5, 3));
+    assert_eq!((rows[0][0], rows[0][1], rows[0][2]), ("1", popular[0].unwrap(), "0.0000"));
+}
+
+fn table(path: &Path) -> DataFrame {
+    ParquetReader::new(fs_err::File::open(path).unwrap().into_parts().0).finish().unwrap()
+}
+
+#[test]
+fn prepared_tables_are_as_promised() {
+    let (_folder, data, _) = trained();
+    let describe = |name: &str| {
+        let table = table(&data.join(name));
+        let columns = table.columns().iter().map(|c| format!("{}: {}", c.name(), c.dtype()));
+        columns.collect::<Vec<_>>().join(", ")
+    };
+    insta::assert_snapshot!(describe("interactions.parquet"), @"context: u32, action: u32, hidden: bool, split: str");
+    insta::assert_snapshot!(describe("contexts.parquet"), @"context: u32, user_id: str");
+    insta::assert_snapshot!(describe("actions.parquet"), @"action: u32, item_id: str");
+    let interactions = table(&data.join("interactions.parquet"));
+    let rows = fs_err::read_to_string(data.with_file_name("log.csv")).unwrap().lines().count() - 1;
+    assert_eq!(interactions.height(), rows);
+}
+
+#[test]
+fn a_movielens_folder_has_titles() {
+    let folder = tempfile::tempdir().unwrap();
+    let (release, data, run) =
+        (folder.path().join("ml-tiny"), folder.path().join("data"), folder.path().join("run"));
+    fs_err::create_dir(&release).unwrap();
+    let (mut ratings, mut movies) =
+        (String::from("userId,movieId,rating,timestamp\n"), String::from("movieId,title,genres\n"));
+    for user in 1..=50 {
+        for movie in 0..24 {
+            let rating = if movie < 22 { "4.5" } else { "1.0" };
+            ratings += &format!("{user},{},{rating},9\n", 1 + (user * 5 + movie) % 30);
+        }
+    }
+    for movie in 1..=30 {
+        movies += &format!("{movie},\"Film {movie}, The (1995)\",Drama\n");
+    }
+    fs_err::write(release.join("ratings.csv"), ratings).unwrap();
+    fs_err::write(release.join("movies.csv"), movies).unwrap();
+
+    let mut prepare = slate();
+    prepare.arg("prepare").arg(&release).arg("--out").arg(&data);
+    prepare.args(["--min-rating", "4", "--latent-dim", "6", "--preset", "paper"]);
+    let report = json(&mut prepare);
+    assert_eq!(report["statistics"]["interactions"], 50 * 22);
+    assert_eq!(report["statistics"]["test"]["users"], 0); // as the preset has it
+    assert!(report["recall"]["recall"].as_f64().unwrap() > 0.5);
+    let mut train = slate();
+    train.args(["train", "--preset", "paper", "--epochs", "3", "--data"]).arg(&data);
+    stdout(train.arg("--out").arg(&run));
+    let text = stdout(slate().arg("recommend").arg(&run).args(["--user", "7"]));
+    assert_eq!(text.matches(", The (1995)").count(), 5, "{text}");
+    let error = refused(slate().arg("evaluate").arg(&run).args(["--split", "test"]));
+    assert_says(&error, &["data", "no user is in the test split"]);
+}
+
+#[test]
+fn the_build_describes_itself() {
+    assert_says(&stdout(slate().arg("--help")), &["prepare", "train", "demo", "completions"]);
+    assert_says(&stdout(slate().args(["train", "--help"])), &["--resume", "--set <KEY=VALUE>"]);
+    assert_says(&stdout(slate().arg("--version")), &[env!("CARGO_PKG_VERSION")]);
+    assert_says(&stdout(slate().args(["completions", "bash"])), &["_slate", "--min-rating"]);
+    let build = json(slate().arg("info"));
+    let devices: Vec<_> = build["devices"].as_array().unwrap().iter().collect();
+    assert_eq!(devices, fast_slate::device::compiled());
+    assert_eq!((&build["train"], &build["prepare"]), (&true.into(), &true.into()));
+    slate().arg("recommend").arg("run").assert().code(2); // neither --user nor --items
+}
+
+#[cfg(unix)]
+#[test]
+fn readers_may_go_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, run) = (folder.path().join("data"), folder.path().join("run"));
+    small(&data);
+    let train = format!(
+        "train --steps 20 --data {} --out {} 2>&1 >/dev/null",
+        data.display(),
+        run.display()
+    );
+    let error = format!("evaluate {} 2>&1", folder.path().display());
+    for (args, code) in [
+        ("completions bash", "0"),
+        ("--help", "0"),
+        ("info --json", "0"),
+        (train.as_str(), "0"),
+        (error.as_str(), "2"),
+    ] {
+        // The reader of the pipe is gone before anything is written.
+        let status = folder.path().join("status");
+        let script = format!(
+            "exec 3> {0}; (until [ -e {0}.closed ]; do sleep 0.01; done; {1} {args}; echo $? >&3) \
+             | (exec <&-; touch {0}.closed)",
+            status.display(),
+            env!("CARGO_BIN_EXE_slate")
+        );
+        Command::new("bash").args(["-c", &script]).assert().success();
+        assert_eq!(fs_err::read_to_string(&status).unwrap().trim(), code, "{args}");
+        fs_err::remove_file(folder.path().join("status.closed")).unwrap();
+    }
+    assert_eq!(fast_slate::run::RunFolder::new(&run).checkpoints().unwrap().last(), Some(&20));
+}
+
+#[test]
+fn nothing_is_coloured_where_nobody_sees_it() {
+    let (_folder, _, run) = trained();
+    let output = slate().env_remove("NO_COLOR").arg("evaluate").arg(&run).output().unwrap();
+    assert!(!output.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&output.stderr));
+}

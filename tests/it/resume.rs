@@ -1,0 +1,306 @@
+//! A run that is stopped, by whatever, goes on as if it had not been; and never with settings under
+//! which it would not have come to where it stands.
+
+use std::path::{Path, PathBuf};
+
+use burn::module::{Module as _, ModuleVisitor, Param};
+use burn::tensor::Tensor;
+use fast_slate::device;
+use fast_slate::prepared::Prepared;
+use fast_slate::problem::Problem;
+use fast_slate::run::{RunFolder, Which};
+use fast_slate::training::{Row, read_metrics};
+use tempfile::TempDir;
+
+use crate::common::{Training, assert_says, names, refused, slate, small, stdout};
+
+/// Long enough to be hit in the middle.
+const STEPS: [&str; 2] = ["--steps", "240"];
+/// As many: 320 training users in batches of 32.
+const EPOCHS: [&str; 2] = ["--epochs", "24"];
+/// Of either.
+const INTERVAL: u64 = 20;
+
+/// A folder with prepared data, for runs beside it.
+struct Place {
+    folder: TempDir,
+    prepared: Prepared,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let prepared = small(&folder.path().join("data"));
+        Self { folder, prepared }
+    }
+
+    fn run(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What a first start of `args` is given.
+    fn args(&self, args: &[&str]) -> Vec<String> {
+        let data = self.prepared.folder().to_str().unwrap();
+        let own = ["--data", data, "--set", "evaluation.count=12"];
+        own.iter().chain(args).map(ToString::to_string).collect()
+    }
+
+    /// A run that nothing stops.
+    fn trained(&self, name: &str, args: &[&str]) -> PathBuf {
+        let run = self.run(name);
+        stdout(slate().arg("train").arg("--out").arg(&run).args(self.args(args)));
+        run
+    }
+
+    /// A training that has passed its first interval and has more before it.
+    fn underway(&self, name: &str, args: &[&str]) -> Training {
+        let run = self.run(name);
+        // A machine that stalls this process may let the training end: then it is begun again.
+        for _ in 0..10 {
+            let mut training = Training::start(&run, self.args(args));
+            if training.passes(0) {
+                return training;
+            }
+            fs_err::remove_dir_all(&run).unwrap();
+        }
+        panic!("every training ended before it could be stopped");
+    }
+
+    /// The bits of the last checkpoint's parameters.
+    fn parameters(&self, run: &Path) -> Vec<Vec<u32>> {
+        struct Bits(Vec<Vec<u32>>);
+        impl ModuleVisitor for Bits {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                let values = param.val().into_data().try_into_vec::<f32>().unwrap();
+                self.0.push(values.into_iter().map(f32::to_bits).collect());
+            }
+        }
+        let run = RunFolder::new(run);
+        let (settings, origin) = run.read_settings().unwrap();
+        let device = device::choose(Some(&origin.device)).unwrap().device;
+        let problem = Problem::load(&self.prepared, &settings).unwrap();
+        let initial = problem.initial_tower(&settings, &device).unwrap();
+        let tower = run.checkpoint(Which::Last).unwrap().load_tower(initial).unwrap();
+        let mut bits = Bits(Vec::new());
+        tower.visit(&mut bits);
+        assert!(!bits.0.is_empty());
+        bits.0
+    }
+
+    /// Two runs came to the same end on the same way.
+    fn assert_same(&self, run: &Path, other: &Path) {
+        let checkpoint = |run| RunFolder::new(run).checkpoint(Which::Last).unwrap().state;
+        let (ours, theirs) = (checkpoint(run), checkpoint(other));
+        assert_eq!((ours.step, ours.best), (theirs.step, theirs.best));
+        assert_eq!(record(run), record(other));
+        assert!(self.parameters(run) == self.parameters(other), "the parameters differ");
+    }
+}
+
+/// The record of a run, but for the time it took.
+fn record(run: &Path) -> Vec<Row> {
+    let mut rows = read_metrics(&run.join("metrics.jsonl")).unwrap();
+    for row in &mut rows {
+        match row {
+            Row::Evaluation { seconds, .. } | Row::Recall { seconds, .. } => *seconds = 0.0,
+        }
+    }
+    rows
+}
+
+fn resume(run: &Path) -> assert_cmd::Command {
+    let mut command = slate();
+    command.args(["train", "--resume", "--out"]).arg(run);
+    command
+}
+
+/// Kills a training twice, and compares what comes of it with one that was left alone.
+fn killed_twice(args: &[&str]) {
+    let place = Place::new();
+    let whole = place.trained("whole", args);
+    let steps: Vec<u64> = record(&whole)
+        .iter()
+        .filter(|row| matches!(row, Row::Evaluation { .. }))
+        .map(Row::step)
+        .collect();
+    let expected = (0..=12).flat_map(|at| [INTERVAL * at; 2]); // validation and training users
+    assert_eq!(steps, expected.collect::<Vec<u64>>());
+
+    place.underway("killed", args).kill();
+    let killed = place.run("killed");
+    let last = *RunFolder::new(&killed).checkpoints().unwrap().last().unwrap();
+    assert!(last < 12 * INTERVAL);
+    let mut second = Training::start(&killed, ["--resume"]);
+    second.passes(last);
+    second.kill();
+    stdout(&mut resume(&killed));
+    place.assert_same(&killed, &whole);
+    assert_eq!(names(&killed), names(&whole));
+    assert_eq!(names(&killed.join("checkpoints")), names(&whole.join("checkpoints")));
+}
+
+/// On every CPU device: what a GPU adds up in which order is not promised.
+fn killed_twice_on_cpus(args: &[&str]) {
+    for device in device::compiled().into_iter().filter(|name| ["ndarray", "flex"].contains(name)) {
+        killed_twice(&[args, &["--device", device]].concat());
+    }
+}
+
+#[test]
+fn a_killed_linear_run_comes_to_the_same_end_in_steps() {
+    killed_twice_on_cpus(&[&STEPS[..], &["--set", "tower.kind=linear"]].concat());
+}
+
+#[test]
+fn a_killed_linear_run_comes_to_the_same_end_in_epochs() {
+    killed_twice_on_cpus(&[&EPOCHS[..], &["--set", "tower.kind=linear"]].concat());
+}
+
+#[test]
+fn a_killed_mlp_run_comes_to_the_same_end_in_steps() {
+    killed_twice_on_cpus(&[&STEPS[..], &["--set", "tower.kind=sigmoid-mlp"]].concat());
+}
+
+#[test]
+fn a_killed_mlp_run_comes_to_the_same_end_in_epochs() {
+    killed_twice_on_cpus(&[&EPOCHS[..], &["--set", "tower.kind=sigmoid-mlp"]].concat());
+}
+
+#[test]
+fn a_run_without_a_checkpoint_begins_anew() {
+    let place = Place::new();
+    let args = ["--steps", "24"];
+    let whole = place.trained("whole", &args);
+    let killed = place.trained("killed", &args);
+    fs_err::remove_dir_all(killed.join("checkpoints")).unwrap();
+    let metrics = killed.join("metrics.jsonl");
+    let torn = fs_err::read_to_string(&metrics).unwrap() + "{\"kind\":\"evaluation\",\"st";
+    fs_err::write(&metrics, torn).unwrap();
+
+    let error = refused(slate().arg("evaluate").arg(&killed));
+    assert_says(&error, &["killed", "no checkpoint yet", "slate train --resume"]);
+    stdout(&mut resume(&killed));
+    place.assert_same(&killed, &whole);
+}
+
+#[test]
+fn a_finished_run_stays_as_it_is() {
+    let place = Place::new();
+    let run = place.trained("run", &["--steps", "24"]);
+    let before = fs_err::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let report: serde_json::Value =
+        serde_json::from_str(&stdout(resume(&run).arg("--json"))).unwrap();
+    assert_eq!((&report["ending"], &report["step"]), (&"finished".into(), &24.into()));
+    assert_eq!(fs_err::read_to_string(run.join("metrics.jsonl")).unwrap(), before);
+}
+
+#[test]
+fn ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on() {
+    let place = Place::new();
+    let whole = place.trained("whole", &STEPS);
+    let run = place.run("interrupted");
+    let mut interrupted = None;
+    for _ in 0..10 {
+        let (code, stdout) = place.underway("interrupted", &STEPS).interrupt();
+        if code == Some(130) {
+            interrupted = Some(stdout);
+            break;
+        }
+        assert_eq!(code, Some(0), "{stdout}");
+        fs_err::remove_dir_all(&run).unwrap();
+    }
+    let said = interrupted.expect("every training ended before it could be interrupted");
+    let last = RunFolder::new(&run).checkpoint(Which::Last).unwrap().state.step;
+    assert_says(&said, &[&format!("interrupted at step {last};")]);
+    let mut command = said.lines().last().unwrap().split_whitespace();
+    assert_eq!(command.next(), Some("slate"));
+    stdout(slate().args(command));
+    // The checkpoints need not be the same: the one of the interruption counts among those kept.
+    place.assert_same(&run, &whole);
+}
+
+#[test]
+fn other_settings_are_refused_by_name() {
+    let place = Place::new();
+    let run = place.trained("run", &["--steps", "12"]);
+    let settings = fs_err::read_to_string(run.join("run.toml")).unwrap();
+    for (args, difference) in [
+        (&["--set", "policy.samples=3"][..], "policy.samples: 10 → 3"),
+        (&["--samples", "3", "--seed", "7"], "seed: 0 → 7"),
+        (&["--steps", "24"], "budget.amount: 12 → 24"),
+        (&["--epochs", "12"], "budget.unit: \"steps\" → \"epochs\""),
+    ] {
+        let error = refused(resume(&run).args(args));
+        assert_says(&error, &["run: resuming", difference, "resume without them"]);
+    }
+    // How much is kept is nobody's path.
+    stdout(resume(&run).args(["--set", "checkpoint.keep=1"]));
+    let kept = fs_err::read_to_string(run.join("run.toml")).unwrap();
+    assert_eq!(kept, settings.replace("keep = 2", "keep = 1"));
+}
+
+#[test]
+fn a_constant_learning_rate_can_be_trained_on() {
+    let place = Place::new();
+    let constant = ["--set", "optimizer.schedule=constant"];
+    // The intervals are those of the budget: 2 steps in both.
+    let with = |budget: [&'static str; 2], count: &'static str| {
+        [&constant[..], &budget, &["--set", count]].concat()
+    };
+    let whole = place.trained("whole", &with(["--steps", "48"], "evaluation.count=24"));
+    let run = place.trained("run", &with(["--steps", "24"], "evaluation.count=12"));
+    stdout(resume(&run).args(["--steps", "48"]));
+    assert!(place.parameters(&run) == place.parameters(&whole), "the parameters differ");
+    let (settings, _) = RunFolder::new(&run).read_settings().unwrap();
+    assert_eq!(settings.budget.amount, 48);
+}
+
+#[test]
+fn other_data_is_refused_and_moved_data_is_not() {
+    let place = Place::new();
+    let run = place.trained("run", &["--steps", "12"]);
+    let other = crate::common::small_of(&place.run("other"), 12);
+    let error = refused(resume(&run).arg("--data").arg(other.folder()));
+    assert_says(&error, &["other holds other data"]);
+
+    let moved = place.run("moved");
+    fs_err::rename(place.prepared.folder(), &moved).unwrap();
+    assert_says(&refused(&mut resume(&run)), &["data: no prepared folder"]);
+    stdout(resume(&run).arg("--data").arg(&moved));
+    // From then on the run knows.
+    stdout(slate().arg("evaluate").arg(&run));
+}
+
+#[test]
+fn no_run_is_begun_twice_or_resumed_before_it_began() {
+    let place = Place::new();
+    let nowhere = place.run("nowhere");
+    let error = refused(&mut resume(&nowhere));
+    assert_says(&error, &["nowhere: no run here", "start one with `slate train`"]);
+    assert!(!nowhere.exists());
+
+    let run = place.trained("run", &["--steps", "12"]);
+    let before = fs_err::read_to_string(run.join("run.toml")).unwrap();
+    let mut again = slate();
+    again.arg("train").arg("--out").arg(&run).args(place.args(&["--steps", "24"]));
+    assert_says(&refused(&mut again), &["run: there is a run here already", "--resume", "--out"]);
+    assert_eq!(fs_err::read_to_string(run.join("run.toml")).unwrap(), before);
+}
+
+#[test]
+fn a_folder_has_one_training_at_a_time() {
+    let place = Place::new();
+    let long = ["--steps", "1000000", "--set", "optimizer.schedule=constant"];
+    let mut args = long.to_vec();
+    args.extend(["--set", "evaluation.count=20000"]);
+    let mut training = place.underway("run", &args);
+    let run = place.run("run");
+    let before = fs_err::read_to_string(run.join("run.toml")).unwrap();
+    let mut again = slate();
+    again.arg("train").arg("--out").arg(&run).args(place.args(&args));
+    for command in [resume(&run).args(["--steps", "2000000"]), &mut again] {
+        assert_says(&refused(command), &["run: another process is training here"]);
+    }
+    assert_eq!(fs_err::read_to_string(run.join("run.toml")).unwrap(), before);
+    training.kill();
+}
