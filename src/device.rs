@@ -129,7 +129,13 @@ fn ndarray() -> Device {
 mod wgpu {
     use std::sync::OnceLock;
 
+    use burn::tensor::wgpu::WgpuBackend;
     use burn::tensor::{Device, DeviceKind};
+
+    /// Elsewhere than on Linux the runtime settles the API. On Linux it would also ask OpenGL, which
+    /// has no compute worth having and complains on machines without a display.
+    const API: WgpuBackend =
+        if cfg!(target_os = "linux") { WgpuBackend::Vulkan } else { WgpuBackend::Auto };
 
     type Found = Option<(Device, &'static str)>;
 
@@ -155,7 +161,7 @@ mod wgpu {
 
     fn first<const N: usize>(kinds: [(DeviceKind, &'static str); N]) -> Found {
         kinds.into_iter().find_map(|(kind, what)| {
-            let device = Device::wgpu_options().device_kind(kind).init().ok()?;
+            let device = Device::wgpu_options().device_kind(kind).graphics_api(API).init().ok()?;
             Some((device, what))
         })
     }
