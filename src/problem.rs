@@ -77,6 +77,7 @@ impl Problem {
     /// # Errors
     /// [`Error::SlateTooLarge`], or what embeddings and index refuse.
     pub fn load(prepared: &Prepared, settings: &Settings) -> Result<Self> {
+        check_slate_size(&prepared.sessions, settings)?;
         let actions = Arc::new(prepared.embeddings.actions(settings.embedding.power)?);
         let exact: Arc<dyn Retriever> = Arc::new(Exact::new(Arc::clone(&actions)));
         let retriever = match settings.retrieval.kind {
@@ -85,7 +86,7 @@ impl Problem {
         };
         let sessions = Arc::clone(&prepared.sessions);
         let all: Vec<u32> = sessions.observed.contexts().collect();
-        let problem = Self {
+        Ok(Self {
             contexts: mean_contexts(&sessions.observed, &all, &actions),
             reward: settings.reward.kind.init(settings.policy.slate_size, Arc::clone(&sessions)),
             slate_size: settings.policy.slate_size,
@@ -94,9 +95,7 @@ impl Problem {
             actions,
             exact,
             retriever,
-        };
-        problem.check_slate_size()?;
-        Ok(problem)
+        })
     }
 
     /// The same problem with a reward of one's own.
@@ -186,23 +185,24 @@ impl Problem {
         let recall = recall(self.retriever.as_ref(), self.exact.as_ref(), searched)?;
         Ok(Audit { recall, queries: queries.rows() })
     }
+}
 
-    fn check_slate_size(&self) -> Result<()> {
-        let num_actions = self.sessions.num_actions;
-        let excluded = if self.exclude_observed {
-            let observed = &self.sessions.observed;
-            observed.contexts().map(|context| observed.of(context).len()).max().unwrap_or(0)
-        } else {
-            0
-        };
-        let available = num_actions - excluded;
-        if self.slate_size <= available {
-            return Ok(());
-        }
-        let why = match excluded {
-            0 => String::new(),
-            most => format!(" ({num_actions} less the {most} that one context has observed)"),
-        };
-        Err(Error::SlateTooLarge { slate_size: self.slate_size, available, why })
+/// Fails unless every context has K actions to choose from.
+fn check_slate_size(sessions: &Sessions, settings: &Settings) -> Result<()> {
+    let (slate_size, num_actions) = (settings.policy.slate_size, sessions.num_actions);
+    let observed = &sessions.observed;
+    let excluded = if settings.retrieval.exclude_observed {
+        observed.contexts().map(|context| observed.of(context).len()).max().unwrap_or(0)
+    } else {
+        0
+    };
+    let available = num_actions - excluded;
+    if slate_size <= available {
+        return Ok(());
     }
+    let why = match excluded {
+        0 => String::new(),
+        most => format!(" ({num_actions} less the {most} that one context has observed)"),
+    };
+    Err(Error::SlateTooLarge { slate_size, available, why })
 }

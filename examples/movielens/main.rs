@@ -3,18 +3,18 @@
 //! `cargo run --release --example movielens -- --data ml-latest-small`. Without `--data` it looks
 //! in `data/` and in `$FAST_SLATE_DATA`; with no data at all it runs on synthetic sessions.
 
-#![allow(clippy::print_stdout, reason = "an example prints")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
-mod download;
+mod data;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use clap::Parser;
-use fast_slate::dataset::{Filters, Source, SyntheticSettings};
 use fast_slate::device;
-use fast_slate::prepared::{Input, PrepareSettings, Prepared};
+use fast_slate::prepared::{PrepareSettings, Prepared};
 use fast_slate::problem::Problem;
 use fast_slate::recommend::{Recommender, TrainedPolicy};
 use fast_slate::run::{RunFolder, RunOrigin, Which};
@@ -28,7 +28,7 @@ struct Args {
     data: Option<PathBuf>,
     /// Fetch `latest-small` or `25m` from GroupLens into `data/` first.
     #[arg(long, conflicts_with = "data")]
-    download: Option<download::Release>,
+    download: Option<data::Release>,
     /// ndarray, flex, wgpu or cuda [default: a GPU if there is one, otherwise the CPU].
     #[arg(long)]
     device: Option<String>,
@@ -38,19 +38,18 @@ struct Args {
     out: PathBuf,
 }
 
-fn main() -> Result<()> {
-    let args = Args::parse();
-    let data = match args.download {
-        Some(release) => Some(download::fetch(release, Path::new("data"))?),
-        None => args.data.or_else(download::find),
-    };
-    let input = if let Some(path) = data {
-        println!("MovieLens in {}", path.display());
-        Input::File(Source { path, ..Source::default() }, Filters::default())
-    } else {
-        println!("no MovieLens here (see --data and --download): synthetic sessions instead");
-        Input::Synthetic(SyntheticSettings::default())
-    };
+fn main() -> ExitCode {
+    run(Args::parse()).map_or_else(
+        |error| {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+fn run(args: Args) -> Result<()> {
+    let input = data::input(args.data, args.download)?;
     let folder = args.out.join("data");
     let prepared = Prepared::create(&input, &PrepareSettings::default(), &folder, true)?;
     println!("{}", prepared.manifest.statistics);
@@ -65,10 +64,9 @@ fn main() -> Result<()> {
         fs_err::remove_dir_all(run.path())?;
     }
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
-    let stop = &AtomicBool::new(false);
     let (problem, settings, device) = (&problem, &settings, &chosen.device);
+    let stop = &AtomicBool::new(false);
     Trainer { problem, settings, run: &run, device, stop }.train(&mut Console::new())?;
-
     let policy = TrainedPolicy::open(run.path(), Which::Best, Some(chosen.name))?;
     let recommender = Recommender::new(&policy)?;
     for user in recommender.user_ids().take(3) {

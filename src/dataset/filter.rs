@@ -8,7 +8,7 @@ use std::path::Path;
 use polars::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::log::collect;
+use super::scan::collect;
 use crate::error::{Error, Result};
 
 /// Which interactions are kept.

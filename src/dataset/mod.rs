@@ -21,6 +21,10 @@ mod parquet;
 #[cfg(feature = "prepare")]
 mod read;
 #[cfg(feature = "prepare")]
+mod scan;
+#[cfg(feature = "prepare")]
+mod source;
+#[cfg(feature = "prepare")]
 mod split;
 mod statistics;
 #[cfg(feature = "prepare")]
@@ -36,7 +40,9 @@ pub use filter::Filters;
 #[cfg(feature = "prepare")]
 pub use interactions::Interactions;
 #[cfg(feature = "prepare")]
-pub use read::{Source, digest, read};
+pub use read::{digest, read};
+#[cfg(feature = "prepare")]
+pub use source::Source;
 #[cfg(feature = "prepare")]
 pub use split::{SplitSettings, assemble};
 pub use statistics::{Count, Statistics};

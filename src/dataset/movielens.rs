@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use polars::prelude::*;
 
-use super::log::{collect, scan_csv};
+use super::scan::{collect, scan_csv};
 use crate::error::{Error, Result};
 
 /// Columns of a release's ratings.

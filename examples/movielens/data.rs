@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
+use fast_slate::dataset::{Filters, Source, SyntheticSettings};
 use fast_slate::files::write_atomic;
+use fast_slate::prepared::Input;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// A release of MovieLens.
@@ -25,9 +27,23 @@ impl Release {
     }
 }
 
+/// MovieLens from `data`, from GroupLens, or from where it is found; else synthetic sessions.
+pub(crate) fn input(data: Option<PathBuf>, download: Option<Release>) -> Result<Input> {
+    let data = match download {
+        Some(release) => Some(fetch(release, Path::new("data"))?),
+        None => data.or_else(find),
+    };
+    let Some(path) = data else {
+        println!("no MovieLens here (see --data and --download): synthetic sessions instead");
+        return Ok(Input::Synthetic(SyntheticSettings::default()));
+    };
+    println!("MovieLens in {}", path.display());
+    Ok(Input::File(Source { path, ..Source::default() }, Filters::default()))
+}
+
 /// The first folder or archive called `ml-…` in `data/` or `$FAST_SLATE_DATA`, or the latter
 /// itself if it holds ratings.
-pub(crate) fn find() -> Option<PathBuf> {
+fn find() -> Option<PathBuf> {
     let from_environment = std::env::var_os("FAST_SLATE_DATA").map(PathBuf::from);
     for folder in [Some(PathBuf::from("data")), from_environment].into_iter().flatten() {
         if folder.join("ratings.csv").exists() || folder.join("ratings.dat").exists() {
@@ -48,7 +64,7 @@ pub(crate) fn find() -> Option<PathBuf> {
 }
 
 /// Downloads the release's archive into `folder`, unless it is there, and says where it is.
-pub(crate) fn fetch(release: Release, folder: &Path) -> Result<PathBuf> {
+fn fetch(release: Release, folder: &Path) -> Result<PathBuf> {
     let archive = folder.join(release.name()).with_extension("zip");
     if archive.exists() {
         return Ok(archive);
