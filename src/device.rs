@@ -132,8 +132,8 @@ mod wgpu {
     use burn::tensor::wgpu::WgpuBackend;
     use burn::tensor::{Device, DeviceKind};
 
-    /// Elsewhere than on Linux the runtime settles the API. On Linux it would also ask OpenGL, which
-    /// has no compute worth having and complains on machines without a display.
+    /// On Linux, Vulkan or nothing: OpenGL, which the runtime would try next, has no compute worth
+    /// having. Elsewhere the runtime settles the API.
     const API: WgpuBackend =
         if cfg!(target_os = "linux") { WgpuBackend::Vulkan } else { WgpuBackend::Auto };
 

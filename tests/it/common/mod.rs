@@ -19,7 +19,7 @@ pub(crate) fn slate() -> Command {
 /// The same, for whoever needs its process id.
 pub(crate) fn process() -> std::process::Command {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_slate"));
-    command.env_remove("SLATE_LOG").env("NO_COLOR", "1");
+    command.env_remove("SLATE_LOG").env("NO_COLOR", "1").env("NODEVICE_SELECT", "1");
     command
 }
 
