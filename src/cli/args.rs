@@ -7,6 +7,7 @@ use clap_complete::Shell;
 
 use crate::dataset::Split;
 use crate::run::Which;
+#[cfg(any(feature = "train", feature = "prepare"))]
 use crate::settings::Preset;
 
 /// Trains the slate a recommender shows, directly for its own reward.
