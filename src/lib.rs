@@ -7,6 +7,23 @@
 //! `argsort^K (h_θ(x) + σε)ᵀβ_a` with `ε ~ N(0, I)`, so that slates are sampled by approximate
 //! maximum inner product search and the gradient of *any* reward costs `O(S log P)`.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use fast_slate::embedding::ActionEmbeddings;
+//! use fast_slate::matrix::Matrix;
+//! use fast_slate::retrieval::{Exact, Queries, Retriever};
+//!
+//! # fn main() -> fast_slate::Result<()> {
+//! // Three actions in two dimensions, and the slate of two that a query gets.
+//! let beta = Matrix::new(vec![1.0, 0.0, 0.0, 1.0, 0.7, 0.7], 2)?;
+//! let exact = Exact::new(Arc::new(ActionEmbeddings::new(beta)?));
+//! let h = Matrix::new(vec![1.0, 0.2], 2)?;
+//! let slates = exact.search(Queries { latent: &h, slate_size: 2, excluded: None })?;
+//! assert_eq!(slates.slate(0), [0, 2]);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # The seam
 //! With β fixed, every method of the paper is a gradient of the estimated reward with respect to
 //! the *query*, `g_b = ∂R̂/∂h_b`. An [`estimator`] takes h `[B, L]` on the host and returns g

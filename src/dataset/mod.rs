@@ -6,29 +6,11 @@
 //! ([`tables`]), which is all that training and serving ever read. Whatever parses a log is behind
 //! the feature `prepare`.
 
-#[cfg(feature = "prepare")]
-mod archive;
 mod catalogue;
-#[cfg(feature = "prepare")]
-mod filter;
-#[cfg(feature = "prepare")]
-mod interactions;
-#[cfg(feature = "prepare")]
-mod log;
-#[cfg(feature = "prepare")]
-mod movielens;
 mod parquet;
 #[cfg(feature = "prepare")]
-mod read;
-#[cfg(feature = "prepare")]
-mod scan;
-#[cfg(feature = "prepare")]
-mod source;
-#[cfg(feature = "prepare")]
-mod split;
+mod prepare;
 mod statistics;
-#[cfg(feature = "prepare")]
-mod synthetic;
 pub mod tables;
 
 use polars::prelude::DataFrame;
@@ -36,18 +18,11 @@ use serde::{Deserialize, Serialize};
 
 pub use catalogue::Catalogue;
 #[cfg(feature = "prepare")]
-pub use filter::Filters;
-#[cfg(feature = "prepare")]
-pub use interactions::Interactions;
-#[cfg(feature = "prepare")]
-pub use read::{digest, read};
-#[cfg(feature = "prepare")]
-pub use source::Source;
-#[cfg(feature = "prepare")]
-pub use split::{SplitSettings, assemble};
+pub use prepare::{
+    Filters, Interactions, Source, SplitSettings, SyntheticSettings, assemble, digest, read,
+    synthetic,
+};
 pub use statistics::{Count, Statistics};
-#[cfg(feature = "prepare")]
-pub use synthetic::{SyntheticSettings, synthetic};
 
 /// Which part of the users a session belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

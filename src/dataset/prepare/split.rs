@@ -8,8 +8,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::interactions::Interactions;
-use super::statistics::Statistics;
-use super::{Dataset, Split, tables};
+use crate::dataset::{Dataset, Split, Statistics, tables};
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
 
@@ -148,8 +147,8 @@ mod tests {
     use std::collections::HashMap;
     use std::path::{Path, PathBuf};
 
-    use super::super::{Filters, Sessions, Source, SyntheticSettings, read, synthetic};
     use super::*;
+    use crate::dataset::{Filters, Sessions, Source, SyntheticSettings, read, synthetic};
 
     fn dataset(seed: u64) -> Dataset {
         let settings =

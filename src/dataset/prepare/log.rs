@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use polars::prelude::*;
 
+use super::movielens;
 use super::scan::{collect, reading, scan_csv};
 use super::source::Source;
-use super::{movielens, parquet};
+use crate::dataset::parquet;
 use crate::error::{Error, Result};
 
 /// The columns that matter, unread: `row` (from 1), `user_id`, `item_id` and, when ratings are
