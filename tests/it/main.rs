@@ -9,6 +9,7 @@ mod common;
 mod backends;
 mod bad_input;
 mod cli;
+mod early_stopping;
 mod gowalla;
 mod gradient;
 mod layering;
