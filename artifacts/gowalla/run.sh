@@ -5,7 +5,7 @@
 set -euo pipefail
 checkins=$1
 out=$(mktemp -d)
-slate=(cargo run --quiet --release --)
+read -ra slate <<<"${SLATE:-cargo run --quiet --release --}"   # or SLATE=path/to/slate
 "${slate[@]}" prepare "$checkins" --user-column user_id --item-column location_id --out "$out/default"
 "${slate[@]}" prepare "$checkins" --user-column user_id --item-column location_id --out "$out/paper" --preset paper
 "${slate[@]}" train --data "$out/paper" --out "$out/paper-run" --preset paper --samples 10 --slate-size 5 --steps 5000
