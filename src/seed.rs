@@ -29,6 +29,8 @@ pub enum Purpose {
     Sketch = 8,
     /// The training contexts on which the training reward is reported.
     Report = 9,
+    /// Slates drawn action by action.
+    Slates = 10,
 }
 
 /// A run's seed.
@@ -79,6 +81,11 @@ impl Stream {
         #[allow(clippy::cast_precision_loss, reason = "53 bits fit an f64 exactly")]
         let bits = (self.0.next_u64() >> 11) as f64;
         bits / 9_007_199_254_740_992.0
+    }
+
+    /// Uniform on `(0, 1)`: the middle of one of 2⁵³ equal parts.
+    pub fn open_uniform(&mut self) -> f64 {
+        self.uniform() + 0.5 / 9_007_199_254_740_992.0
     }
 
     /// Uniform on `0..bound` (Lemire's multiplication with rejection).

@@ -5,34 +5,24 @@
 
 mod score_function;
 
-pub use score_function::{Baseline, ScoreFunction, ScoreFunctionSettings};
+pub use score_function::{Baseline, ScoreFunction};
 
 use std::fmt::Debug;
 
 use crate::error::Result;
 use crate::matrix::Matrix;
-
-/// Consecutive rows of a global batch. A batch may be split over workers by rows; what is drawn
-/// for a row depends on its place in the global batch only.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchRows<'a> {
-    /// Training step, from 0.
-    pub step: u64,
-    /// Place of the first of these rows in the global batch.
-    pub first: usize,
-    /// The contexts of these rows, `[rows]`.
-    pub contexts: &'a [u32],
-}
+pub use crate::policy::BatchRows;
 
 /// What was drawn for some rows of a batch, S samples a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Samples {
-    /// r̂, `[rows · S]`.
+    /// r̂ of every sampled slate, `[rows · S]`.
     pub rewards: Vec<f32>,
-    /// ε, `[rows · S, L]`.
-    pub noise: Matrix,
-    /// σ of each row, `[rows]`.
-    pub sigma: Vec<f32>,
+    /// What the estimator adds up, as many for every row: `[rows · n, L]`. n = S score functions
+    /// where rewards of other rows may yet serve as a baseline, n = 1 where g is known.
+    pub terms: Matrix,
+    /// The same for log σ, `[rows · n]`; empty for a policy without σ.
+    pub sigma_terms: Vec<f32>,
 }
 
 impl Samples {
@@ -41,12 +31,12 @@ impl Samples {
     /// # Errors
     /// [`crate::Error::Shape`] when the two do not have the same L.
     pub fn join(mut self, next: Self) -> Result<Self> {
-        let cols = self.noise.cols();
-        let mut noise = self.noise.into_vec();
-        noise.extend(next.noise.into_vec());
+        let cols = self.terms.cols();
+        let mut terms = self.terms.into_vec();
+        terms.extend(next.terms.into_vec());
         self.rewards.extend(next.rewards);
-        self.sigma.extend(next.sigma);
-        Ok(Self { rewards: self.rewards, noise: Matrix::new(noise, cols)?, sigma: self.sigma })
+        self.sigma_terms.extend(next.sigma_terms);
+        Ok(Self { terms: Matrix::new(terms, cols)?, ..self })
     }
 
     /// Mean reward: an unbiased estimate of R̂(π_θ) on the batch.
@@ -56,15 +46,24 @@ impl Samples {
     }
 }
 
+/// The estimated gradient of the reward of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gradient {
+    /// g, with respect to each query, `[B, L]`.
+    pub h: Matrix,
+    /// With respect to log σ, the mean over the batch; none for a policy without σ.
+    pub log_sigma: Option<f32>,
+}
+
 /// A gradient estimate in two phases: retrieval and rewards may be split by rows, what needs the
 /// whole batch (a baseline over contexts) waits for all of them.
 pub trait Estimator: Send + Sync + Debug {
-    /// Draws S slates for each row of `h` `[rows, L]` and looks up their rewards.
+    /// Draws S slates for each row and looks up their rewards.
     ///
     /// # Errors
-    /// Those of the retriever.
-    fn sample(&self, h: &Matrix, rows: BatchRows<'_>) -> Result<Samples>;
+    /// Those of the policy.
+    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples>;
 
-    /// g `[B, L]`, from the queries `[B, L]` and the samples of the whole batch.
-    fn finish(&self, h: &Matrix, samples: &Samples) -> Matrix;
+    /// The gradient, from the samples of the whole batch.
+    fn finish(&self, samples: Samples) -> Gradient;
 }

@@ -1,178 +1,128 @@
-//! LGP, the latent Gaussian perturbation (section 3): `A_K ~ argsort^K (h + σε)ᵀβ_a`,
-//! `ε ~ N(0, I_L)`.
+//! LGP and LRP, latent perturbations (section 3 and the appendix "LRP"):
+//! `A_K ~ argsort^K (h + σε)ᵀβ_a` with ε of a density q. The score function of the perturbed query
+//! is `∇_h log q((h' − h)/σ) = −(∇ log q)(ε)/σ`, for Gaussian noise ε/σ.
 
-use std::fmt;
-use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use rayon::prelude::*;
 
-use crate::error::{Error, Result};
-use crate::matrix::{dot, norm};
+use super::{BatchRows, Coupling, Drawn, Noise, Sampling, Scale, SlatePolicy};
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::retrieval::{Queries, Retriever};
+use crate::seed::Purpose;
 
-/// The rule for σ. Only the ratio of noise to signal, `σ√L / ‖h‖`, matters to an argsort.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum Sigma {
-    /// `1/L`, the paper's main text.
-    InverseDim,
-    /// `1/B`, B the mean norm of β: the paper's study of the variance.
-    InverseNorm,
-    /// `c‖h‖/√L` per context: the noise has c times the length of the signal.
-    Relative(f32),
-}
-
-impl fmt::Display for Sigma {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InverseDim => f.write_str("inverse-dim"),
-            Self::InverseNorm => f.write_str("inverse-norm"),
-            Self::Relative(c) => write!(f, "relative({c})"),
-        }
-    }
-}
-
-impl FromStr for Sigma {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let ratio = text.strip_prefix("relative(").and_then(|rest| rest.strip_suffix(')'));
-        match (text, ratio.map(str::parse::<f32>)) {
-            ("inverse-dim", _) => Ok(Self::InverseDim),
-            ("inverse-norm", _) => Ok(Self::InverseNorm),
-            (_, Some(Ok(c))) if c.is_finite() && c > 0.0 => Ok(Self::Relative(c)),
-            _ => Err(Error::setting(
-                "policy.sigma",
-                format!(
-                    "expected \"inverse-dim\", \"inverse-norm\" or \"relative(c)\" with a positive \
-                     c, found \"{text}\""
-                ),
-            )),
-        }
-    }
-}
-
-impl TryFrom<String> for Sigma {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<Sigma> for String {
-    fn from(sigma: Sigma) -> Self {
-        sigma.to_string()
-    }
-}
-
-/// What happens to the part of the gradient along h when σ is relative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Radial {
-    /// It stays: the gradient of `R(h, σ)` with σ held fixed.
-    Keep,
-    /// It goes, `g − ĥ(ĥ·g)`: the exact gradient of `R(h, c‖h‖/√L)`, which does not depend on the
-    /// scale of h.
-    Project,
-}
-
-/// Relative σ never falls below what a query of this share of β's mean norm would get, so that
-/// `1/σ` stays finite for a context that says nothing.
-const NORM_FLOOR: f32 = 1e-3;
-
-/// The LGP policy's noise scale for queries `[L]`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A policy that perturbs the query and retrieves.
+#[derive(Clone, Debug)]
 pub struct LatentPerturbation {
-    sigma: Sigma,
-    radial: Radial,
-    latent_dim: usize,
-    mean_norm: f32,
+    scale: Scale,
+    noise: Arc<dyn Noise>,
+    coupling: Coupling,
+    retriever: Arc<dyn Retriever>,
+    sampling: Sampling,
+}
+
+/// The perturbed queries of some rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Perturbed {
+    /// ε, `[rows · S, L]`.
+    pub noise: Matrix,
+    /// h + σε, `[rows · S, L]`.
+    pub queries: Matrix,
+    /// σ of each row, `[rows]`.
+    pub sigma: Vec<f32>,
 }
 
 impl LatentPerturbation {
-    /// `latent_dim` is L, `mean_norm` is B, the mean norm of β's rows.
+    /// A policy with independent components of `noise`, scaled by `scale`, that retrieves through
+    /// `retriever`.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a projection under a σ that does not move with h: there the radial
-    /// part belongs to the gradient.
-    pub fn new(sigma: Sigma, radial: Radial, latent_dim: usize, mean_norm: f32) -> Result<Self> {
-        if radial == Radial::Project && !matches!(sigma, Sigma::Relative(_)) {
-            return Err(Error::setting(
-                "policy.radial",
-                format!(
-                    "\"project\" is the gradient under sigma = \"relative(c)\" only; with \
-                     \"{sigma}\" it would be biased: use \"keep\""
-                ),
-            ));
-        }
-        Ok(Self { sigma, radial, latent_dim, mean_norm })
+    /// [`crate::Error::Setting`] for a coupling that the noise or S does not have.
+    pub fn new(
+        scale: Scale,
+        noise: Arc<dyn Noise>,
+        coupling: Coupling,
+        retriever: Arc<dyn Retriever>,
+        sampling: Sampling,
+    ) -> Result<Self> {
+        sampling.validate()?;
+        coupling.validate(noise.as_ref(), sampling.num_samples)?;
+        Ok(Self { scale, noise, coupling, retriever, sampling })
     }
 
-    /// L.
+    /// h + σε of every sample, each row's noise from a stream of its own.
     #[must_use]
-    pub fn latent_dim(&self) -> usize {
-        self.latent_dim
-    }
-
-    /// σ for the query `h` `[L]`; positive.
-    #[must_use]
-    pub fn sigma(&self, h: &[f32]) -> f32 {
-        let l = self.latent_dim as f32;
-        match self.sigma {
-            Sigma::InverseDim => 1.0 / l,
-            Sigma::InverseNorm => 1.0 / self.mean_norm.max(f32::MIN_POSITIVE),
-            Sigma::Relative(c) => c * norm(h).max(self.floor()) / l.sqrt(),
-        }
-    }
-
-    /// `out = h + σε`, all `[L]`.
-    pub fn perturb(&self, h: &[f32], sigma: f32, noise: &[f32], out: &mut [f32]) {
-        for ((out, h), noise) in out.iter_mut().zip(h).zip(noise) {
-            *out = h + sigma * noise;
-        }
-    }
-
-    /// Turns the gradient `g` `[L]` at fixed σ into the gradient of what the policy maximises.
-    pub fn total_gradient(&self, h: &[f32], g: &mut [f32]) {
-        let squared = dot(h, h);
-        // At the floor σ does not move with h, and the gradient at fixed σ is the whole one.
-        if self.radial == Radial::Project && squared.sqrt() > self.floor() {
-            let along = dot(h, g) / squared;
-            for (g, h) in g.iter_mut().zip(h) {
-                *g -= along * h;
+    pub fn perturbed(&self, rows: BatchRows<'_>) -> Perturbed {
+        let (s, l) = (self.sampling.num_samples, rows.h.cols());
+        let mut noise = Matrix::zeros(rows.h.rows() * s, l);
+        noise.as_mut_slice().par_chunks_exact_mut(s * l).enumerate().for_each(|(row, block)| {
+            let mut stream = rows.stream(self.sampling.seed, Purpose::Noise, row);
+            self.coupling.fill(self.noise.as_ref(), &mut stream, l, block);
+        });
+        let sigma: Vec<f32> =
+            rows.h.iter_rows().map(|h| self.scale.sigma(h) * rows.sigma_factor).collect();
+        let mut queries = Matrix::zeros(noise.rows(), l);
+        queries.par_rows_mut().enumerate().for_each(|(at, query)| {
+            let (h, sigma) = (rows.h.row(at / s), sigma[at / s]);
+            for ((query, h), noise) in query.iter_mut().zip(h).zip(noise.row(at)) {
+                *query = h + sigma * noise;
             }
-        }
+        });
+        Perturbed { noise, queries, sigma }
     }
 
-    fn floor(&self) -> f32 {
-        (NORM_FLOOR * self.mean_norm).max(f32::MIN_POSITIVE.sqrt())
+    /// The actions that each of the S samples of each row must not show, if any.
+    #[must_use]
+    pub fn excluded(&self, contexts: &[u32]) -> Option<Vec<&[u32]>> {
+        let sessions = self.sampling.excluded.as_ref()?;
+        let of = |&context| {
+            std::iter::repeat_n(sessions.observed.of(context), self.sampling.num_samples)
+        };
+        Some(contexts.iter().flat_map(of).collect())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sigma_rules_read_as_they_print() {
-        for text in ["inverse-dim", "inverse-norm", "relative(0.3)"] {
-            assert_eq!(text.parse::<Sigma>().unwrap().to_string(), text);
-        }
-        for text in ["relative(0)", "relative(-1)", "relative(x)", "one"] {
-            assert!(text.parse::<Sigma>().unwrap_err().to_string().contains("relative(c)"));
-        }
+impl SlatePolicy for LatentPerturbation {
+    fn sampling(&self) -> &Sampling {
+        &self.sampling
     }
 
-    #[test]
-    fn relative_noise_has_the_asked_length_and_never_vanishes() {
-        let policy = LatentPerturbation::new(Sigma::Relative(0.5), Radial::Keep, 4, 2.0).unwrap();
-        assert!((policy.sigma(&[3.0, 0.0, 4.0, 0.0]) - 0.5 * 5.0 / 2.0).abs() < 1e-6);
-        assert!(policy.sigma(&[0.0; 4]) > 0.0);
+    fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn> {
+        let s = self.sampling.num_samples;
+        let Perturbed { noise: mut scores, queries, sigma } = self.perturbed(rows);
+        let excluded = self.excluded(rows.contexts);
+        let slates = self.retriever.search(Queries {
+            latent: &queries,
+            slate_size: self.sampling.slate_size,
+            excluded: excluded.as_deref(),
+        })?; // [rows·S, K]
+        let mut sigma_scores = vec![0.0; scores.rows()];
+        scores.par_rows_mut().zip(&mut sigma_scores).enumerate().for_each(
+            |(at, (noise, sigma_score))| {
+                *sigma_score = self.score(noise, sigma[at / s]);
+                self.scale.project(rows.h.row(at / s), noise);
+            },
+        );
+        Ok(Drawn { slates, scores, sigma_scores })
     }
 
-    #[test]
-    fn a_projection_without_a_relative_sigma_is_refused() {
-        let error = LatentPerturbation::new(Sigma::InverseDim, Radial::Project, 4, 1.0);
-        assert!(error.unwrap_err().to_string().contains("use \"keep\""));
+    fn check_leave_one_out(&self) -> Result<()> {
+        self.coupling.check_leave_one_out(self.sampling.num_samples)
+    }
+}
+
+impl LatentPerturbation {
+    /// Turns ε `[L]` into the score with respect to h, and returns that with respect to log σ,
+    /// `−Σ_i (1 + ε_i (log q)'(ε_i))`.
+    fn score(&self, noise: &mut [f32], sigma: f32) -> f32 {
+        let mut sum = 0.0;
+        for value in noise {
+            #[allow(clippy::cast_possible_truncation, reason = "a score is as precise as its ε")]
+            let slope = self.noise.score(f64::from(*value)) as f32;
+            sum -= 1.0 + *value * slope;
+            *value = -slope / sigma;
+        }
+        sum
     }
 }

@@ -1,5 +1,117 @@
-//! Policies: distributions over slates that relax the decision `d_θ(x) = argsort^K h_θ(x)ᵀβ_a`.
+//! Distributions over slates, π_θ(A_K | x): LGP and LRP, which perturb the query and retrieve
+//! ([`latent`]), and Plackett–Luce, which draws actions one after the other
+//! ([`mod@plackett_luce`]). A policy draws S slates for each query and says how the probability of
+//! each changes with the query; what is made of that and of the rewards is an estimator's.
 
-mod latent;
+pub mod coupling;
+pub mod latent;
+pub mod noise;
+pub mod sigma;
 
-pub use latent::{LatentPerturbation, Radial, Sigma};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::dataset::Sessions;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::retrieval::Slates;
+use crate::seed::{Purpose, Seed, Stream};
+
+pub use coupling::Coupling;
+pub use latent::LatentPerturbation;
+pub use noise::{Noise, NoiseKind};
+pub use sigma::{Radial, Scale, Sigma};
+
+/// Consecutive rows of a global batch, and where the policy stands for each. A batch may be split
+/// over workers by rows; what is drawn for a row depends on its place in the global batch only.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchRows<'a> {
+    /// Training step, from 0.
+    pub step: u64,
+    /// Place of the first of these rows in the global batch.
+    pub first: usize,
+    /// The contexts of these rows, `[rows]`.
+    pub contexts: &'a [u32],
+    /// Their queries, `[rows, L]`.
+    pub h: &'a Matrix,
+    /// What a learned σ multiplies its rule with; 1 otherwise.
+    pub sigma_factor: f32,
+}
+
+impl BatchRows<'_> {
+    /// The draws of one of these rows, counted from the first of them.
+    #[must_use]
+    pub fn stream(&self, seed: Seed, purpose: Purpose, row: usize) -> Stream {
+        seed.stream(purpose, self.step, (self.first + row) as u64)
+    }
+}
+
+/// How many slates a policy draws for a query, of which length, from which actions.
+#[derive(Clone, Debug)]
+pub struct Sampling {
+    /// S.
+    pub num_samples: usize,
+    /// K.
+    pub slate_size: usize,
+    /// The sessions whose observed actions never enter a slate, if they shall not.
+    pub excluded: Option<Arc<Sessions>>,
+    /// Where every draw comes from.
+    pub seed: Seed,
+}
+
+impl Sampling {
+    /// Refuses what cannot be drawn.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when S or K is 0.
+    pub fn validate(&self) -> Result<()> {
+        for (key, value) in
+            [("policy.samples", self.num_samples), ("policy.slate_size", self.slate_size)]
+        {
+            if value == 0 {
+                return Err(Error::setting(key, "expected at least 1, found 0"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The actions that no slate of `context` shows, ascending.
+    #[must_use]
+    pub fn excluded_of(&self, context: u32) -> &[u32] {
+        self.excluded.as_ref().map_or(&[], |sessions| sessions.observed.of(context))
+    }
+}
+
+/// What a policy drew for some rows of a batch, S slates a row.
+#[derive(Clone, Debug)]
+pub struct Drawn {
+    /// The slates, `[rows · S, K]`.
+    pub slates: Slates,
+    /// The score function of each sample with respect to its query, `[rows · S, L]`.
+    pub scores: Matrix,
+    /// The score function with respect to log σ, `[rows · S]`; empty for a policy without σ.
+    pub sigma_scores: Vec<f32>,
+}
+
+/// A distribution over slates with a score function: `E[∇_h log q] = 0` and
+/// `∇_h E[r̂] = E[r̂ ∇_h log q]`, q being the density of what is drawn: the slate, or the perturbed
+/// query that it follows from.
+pub trait SlatePolicy: Send + Sync + Debug {
+    /// S and K.
+    fn sampling(&self) -> &Sampling;
+
+    /// Draws S slates for each row.
+    ///
+    /// # Errors
+    /// Those of retrieval; [`Error::NotFinite`] for a query that is not finite.
+    fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn>;
+
+    /// Whether a sample's score has mean zero given the other samples of its query, so that their
+    /// rewards may serve as its baseline.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the reason when it has not.
+    fn check_leave_one_out(&self) -> Result<()> {
+        Ok(())
+    }
+}
