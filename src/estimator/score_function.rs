@@ -26,7 +26,7 @@ pub enum Baseline {
 
 impl Baseline {
     /// r̂ − b, for rewards `[B · S]` of S samples a row.
-    fn centred(self, rewards: &[f32], num_samples: usize) -> Vec<f32> {
+    pub(super) fn centred(self, rewards: &[f32], num_samples: usize) -> Vec<f32> {
         // The samples among which one is left out: a context's own, or at S = 1 the batch's.
         let group = if num_samples > 1 { num_samples } else { rewards.len() };
         if self == Self::None || group < 2 {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::Problem;
 use crate::error::Result;
 use crate::estimator::{
-    AnyEstimator, Covariance, CovarianceForm, Fopo, LearnedActions, PlRank, ScoreFunction,
+    AnyEstimator, Covariance, CovarianceDraws, CovarianceForm, Fopo, LearnedActions, PlRank,
+    Proposal, ScoreFunction,
 };
 use crate::policy::{
     LatentPerturbation, PlackettLuce, RejectionSampler, Sampling, Scale, SlateDraws,
@@ -26,34 +27,36 @@ impl Problem {
             return Ok(ScoreFunction::new(policy, reward, baseline)?.into());
         }
         if settings.embedding.learn {
-            let linear = settings.estimator.kind == EstimatorKind::PlRank;
             let policy = self.plackett_luce(settings)?;
-            let baseline = (!linear).then_some(baseline);
-            return Ok(AnyEstimator::Actions(Arc::new(LearnedActions::new(
-                policy, reward, baseline,
-            )?)));
+            return Ok(AnyEstimator::Actions(Arc::new(match settings.estimator.kind {
+                EstimatorKind::PlRank => {
+                    LearnedActions::PlRank(PlRank::new(policy, reward.as_ref())?)
+                }
+                _ => LearnedActions::ScoreFunction { policy, reward, baseline },
+            })));
         }
         Ok(match settings.estimator.kind {
             EstimatorKind::ScoreFunction => {
                 let policy = Arc::new(self.plackett_luce(settings)?);
                 ScoreFunction::new(policy, reward, baseline)?.into()
             }
-            EstimatorKind::PlRank => PlRank::new(self.plackett_luce(settings)?, reward)?.into(),
+            EstimatorKind::PlRank => {
+                PlRank::new(self.plackett_luce(settings)?, reward.as_ref())?.into()
+            }
             EstimatorKind::Covariance => {
                 self.covariance(settings, CovarianceForm::Corrected)?.into()
             }
             EstimatorKind::CovarianceAsPrinted => {
                 self.covariance(settings, CovarianceForm::AsPrinted)?.into()
             }
-            EstimatorKind::Fopo => Fopo::new(
-                Arc::clone(&self.actions),
-                self.training_search(settings),
-                reward,
-                settings.estimator.head,
-                settings.estimator.uniform_share,
-                self.sampling(settings),
-            )?
-            .into(),
+            EstimatorKind::Fopo => {
+                let estimator = &settings.estimator;
+                let proposal =
+                    Proposal { head: estimator.head, uniform_share: estimator.uniform_share };
+                let actions = Arc::clone(&self.actions);
+                let search = self.training_search(settings);
+                Fopo::new(proposal, actions, search, reward, self.sampling(settings))?.into()
+            }
         })
     }
 
@@ -86,11 +89,11 @@ impl Problem {
     }
 
     fn covariance(&self, settings: &Settings, form: CovarianceForm) -> Result<Covariance> {
-        let reward = Arc::clone(&self.reward);
-        match settings.policy.draws {
-            SlateDraws::Rejection => Covariance::new(form, self.rejection(settings)?, reward),
-            _ => Covariance::new(form, self.plackett_luce(settings)?, reward),
-        }
+        let draws = match settings.policy.draws {
+            SlateDraws::Rejection => CovarianceDraws::Rejection(self.rejection(settings)?),
+            _ => CovarianceDraws::Dense(self.plackett_luce(settings)?),
+        };
+        Covariance::new(form, draws, Arc::clone(&self.reward))
     }
 
     /// A problem loaded for an index also answers for exact search.
@@ -101,7 +104,7 @@ impl Problem {
         })
     }
 
-    fn sampling(&self, settings: &Settings) -> Sampling {
+    pub(super) fn sampling(&self, settings: &Settings) -> Sampling {
         Sampling {
             num_samples: settings.policy.samples,
             slate_size: self.slate_size,
