@@ -1,0 +1,112 @@
+//! A run's policy and estimator, as its settings name them.
+
+use std::sync::Arc;
+
+use super::Problem;
+use crate::error::Result;
+use crate::estimator::{
+    AnyEstimator, Covariance, CovarianceForm, Fopo, LearnedActions, PlRank, ScoreFunction,
+};
+use crate::policy::{
+    LatentPerturbation, PlackettLuce, RejectionSampler, Sampling, Scale, SlateDraws,
+};
+use crate::retrieval::{RetrievalKind, Retriever};
+use crate::settings::{EstimatorKind, PolicyKind, Settings};
+
+impl Problem {
+    /// The gradient estimator of `settings`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Setting`] for a biased or impossible combination.
+    pub fn estimator(&self, settings: &Settings) -> Result<AnyEstimator> {
+        let reward = Arc::clone(&self.reward);
+        let baseline = settings.estimator.baseline;
+        if settings.policy.kind != PolicyKind::PlackettLuce {
+            let policy = Arc::new(self.latent_policy(settings)?);
+            return Ok(ScoreFunction::new(policy, reward, baseline)?.into());
+        }
+        if settings.embedding.learn {
+            let linear = settings.estimator.kind == EstimatorKind::PlRank;
+            let policy = self.plackett_luce(settings)?;
+            let baseline = (!linear).then_some(baseline);
+            return Ok(AnyEstimator::Actions(Arc::new(LearnedActions::new(
+                policy, reward, baseline,
+            )?)));
+        }
+        Ok(match settings.estimator.kind {
+            EstimatorKind::ScoreFunction => {
+                let policy = Arc::new(self.plackett_luce(settings)?);
+                ScoreFunction::new(policy, reward, baseline)?.into()
+            }
+            EstimatorKind::PlRank => PlRank::new(self.plackett_luce(settings)?, reward)?.into(),
+            EstimatorKind::Covariance => {
+                self.covariance(settings, CovarianceForm::Corrected)?.into()
+            }
+            EstimatorKind::CovarianceAsPrinted => {
+                self.covariance(settings, CovarianceForm::AsPrinted)?.into()
+            }
+            EstimatorKind::Fopo => Fopo::new(
+                Arc::clone(&self.actions),
+                self.training_search(settings),
+                reward,
+                settings.estimator.head,
+                settings.estimator.uniform_share,
+                self.sampling(settings),
+            )?
+            .into(),
+        })
+    }
+
+    /// LGP or LRP.
+    pub(super) fn latent_policy(&self, settings: &Settings) -> Result<LatentPerturbation> {
+        let policy = &settings.policy;
+        let (dim, norm) = (self.actions.latent_dim(), self.actions.mean_norm());
+        LatentPerturbation::new(
+            Scale::new(policy.sigma, policy.radial, dim, norm)?,
+            self.noise.clone().unwrap_or_else(|| policy.noise.init()),
+            policy.coupling,
+            self.training_search(settings),
+            self.sampling(settings),
+        )
+    }
+
+    /// The rejection sampler of Plackett–Luce.
+    pub(super) fn rejection(&self, settings: &Settings) -> Result<RejectionSampler> {
+        RejectionSampler::new(
+            Arc::clone(&self.actions),
+            self.training_search(settings),
+            settings.estimator.head,
+            self.sampling(settings),
+        )
+    }
+
+    fn plackett_luce(&self, settings: &Settings) -> Result<PlackettLuce> {
+        let draws = settings.policy.draws;
+        PlackettLuce::new(Arc::clone(&self.actions), draws, self.sampling(settings))
+    }
+
+    fn covariance(&self, settings: &Settings, form: CovarianceForm) -> Result<Covariance> {
+        let reward = Arc::clone(&self.reward);
+        match settings.policy.draws {
+            SlateDraws::Rejection => Covariance::new(form, self.rejection(settings)?, reward),
+            _ => Covariance::new(form, self.plackett_luce(settings)?, reward),
+        }
+    }
+
+    /// A problem loaded for an index also answers for exact search.
+    pub(super) fn training_search(&self, settings: &Settings) -> Arc<dyn Retriever> {
+        Arc::clone(match settings.retrieval.kind {
+            RetrievalKind::Exact => &self.exact,
+            RetrievalKind::Hnsw => &self.retriever,
+        })
+    }
+
+    fn sampling(&self, settings: &Settings) -> Sampling {
+        Sampling {
+            num_samples: settings.policy.samples,
+            slate_size: self.slate_size,
+            excluded: self.excluded(),
+            seed: settings.seed,
+        }
+    }
+}
