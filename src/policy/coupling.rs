@@ -123,13 +123,19 @@ fn orthogonalise(block: &mut [f32], latent_dim: usize) {
                 sample.iter_mut().zip(direction).for_each(|(x, unit)| *x -= along * unit);
             }
             let left = norm(sample);
-            if left > 0.0 {
-                sample.iter_mut().for_each(|x| *x /= left);
+            if left > f32::MIN_POSITIVE {
+                scale(sample, 1.0 / left);
             }
         }
     }
     for (sample, length) in block.chunks_exact_mut(latent_dim).zip(lengths) {
-        sample.iter_mut().for_each(|x| *x *= length);
+        scale(sample, length);
+    }
+}
+
+fn scale(sample: &mut [f32], factor: f32) {
+    for value in sample {
+        *value *= factor;
     }
 }
 
@@ -222,16 +228,16 @@ mod tests {
     /// Each sample alone: its components are normal, and uncorrelated with each other.
     #[test]
     fn each_coupled_sample_is_standard_normal() {
-        let (rows, s, l) = (20_000, 4, 3);
+        let (rows, s, l) = (20_000_u32, 4, 3);
         for coupling in [Coupling::Antithetic, Coupling::Orthogonal, Coupling::QuasiRandom] {
             let draws: Vec<f32> =
-                (0..rows).flat_map(|row| drawn(coupling, s, l, row as u64)).collect();
+                (0..rows).flat_map(|row| drawn(coupling, s, l, row.into())).collect();
             for at in 0..s {
                 let samples = || draws.chunks(s * l).map(|row| &row[at * l..(at + 1) * l]);
                 let share = |inside: &dyn Fn(&[f32]) -> bool| {
-                    samples().filter(|sample| inside(sample)).count() as f64 / rows as f64
+                    samples().filter(|sample| inside(sample)).count() as f64 / f64::from(rows)
                 };
-                let close = 4.0 * (0.25 / rows as f64).sqrt();
+                let close = 4.0 * (0.25 / f64::from(rows)).sqrt();
                 for i in 0..l {
                     for (level, expected) in [(-1.0, 0.158_655), (0.0, 0.5), (1.5, 0.933_193)] {
                         let found = share(&|sample| sample[i] < level);

@@ -190,8 +190,8 @@ mod tests {
             for walk in 0..64_u32 {
                 let bit = |at: usize| walk >> at & 1 == 1;
                 let mut probability = 1.0;
-                for k in 0..3 {
-                    let click = if relevant[k] { Cascade::CLICK } else { Cascade::MISTAKE };
+                for (k, relevant) in relevant.into_iter().enumerate() {
+                    let click = if relevant { Cascade::CLICK } else { Cascade::MISTAKE };
                     probability *= if bit(k) { click } else { 1.0 - click };
                     let stay = Cascade::PATIENCE;
                     probability *= if bit(3 + k) { stay } else { 1.0 - stay };

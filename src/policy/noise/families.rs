@@ -125,9 +125,9 @@ impl StudentT {
 
 impl Noise for StudentT {
     fn log_density(&self, value: f64) -> f64 {
-        let (above, scale) = ((self.0 + 1.0) / 2.0, self.0 - 2.0);
-        let constant = ln_gamma(above) - ln_gamma(self.0 / 2.0) - 0.5 * (scale * PI).ln();
-        constant - above * (value * value / scale).ln_1p()
+        let (half, scale) = (self.0 / 2.0, self.0 - 2.0);
+        let constant = ln_gamma(half + 0.5) - ln_gamma(half) - 0.5 * (scale * PI).ln();
+        constant - (half + 0.5) * (value * value / scale).ln_1p()
     }
 
     fn score(&self, value: f64) -> f64 {
