@@ -16,7 +16,7 @@ use fast_slate::device;
 use fast_slate::evaluation::Evaluation;
 use fast_slate::policy::Noise;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
+use fast_slate::problem::{Problem, Search};
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::Preset;
 use fast_slate::training::Trainer;
@@ -63,12 +63,12 @@ fn main() -> Result<()> {
         device: &chosen.device,
         stop: &AtomicBool::new(false),
     };
-    let tower = trainer.train(&mut ())?.tower;
-    let initial = problem.initial_tower(&settings, &chosen.device)?;
+    let model = trainer.train(&mut ())?.model;
+    let initial = problem.initial_model(&settings, &chosen.device)?;
 
     let held_out = problem.sessions.contexts(Split::Test);
-    let evaluate = |tower| Evaluation::of(&problem, tower, &held_out, problem.exact.as_ref());
-    let gain = evaluate(&tower)?.gain_over(&evaluate(&initial)?);
+    let evaluate = |model| Evaluation::of(&problem, model, &held_out, Search::Exact);
+    let gain = evaluate(&model)?.gain_over(&evaluate(&initial)?);
     println!("gain on test users {:+.4} [{:+.4}, {:+.4}]", gain.mean, gain.low, gain.high);
     Ok(())
 }
