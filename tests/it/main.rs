@@ -14,4 +14,5 @@ mod gowalla;
 mod gradient;
 mod layering;
 mod learner;
+mod plackett_luce;
 mod resume;
