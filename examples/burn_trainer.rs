@@ -22,7 +22,7 @@ use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::evaluation::Evaluation;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
+use fast_slate::problem::{Problem, Search};
 use fast_slate::settings::Preset;
 use fast_slate::training::{Batch, Learner};
 
@@ -52,8 +52,8 @@ fn main() -> Result<()> {
         let contexts = InMemDataset::new(problem.sessions.contexts(split));
         DataLoaderBuilder::new(batcher).batch_size(32).shuffle(0).build(contexts)
     };
-    let initial = problem.initial_tower(&settings, &device)?;
-    let learner = Learner::new(initial.clone(), Arc::new(problem.estimator(&settings)?));
+    let initial = problem.initial_model(&settings, &device)?;
+    let learner = Learner::new(initial.clone(), problem.estimator(&settings)?);
     let adam = AdamConfig::new().with_epsilon(1e-8).init();
     let result = SupervisedTraining::new(out, loader(Split::Train), loader(Split::Validation))
         .metric_train_numeric(LossMetric::new())
@@ -62,8 +62,8 @@ fn main() -> Result<()> {
         .launch(BurnLearner::new(learner, adam, settings.optimizer.learning_rate));
 
     let held_out = problem.sessions.contexts(Split::Test);
-    let evaluate = |tower| Evaluation::of(&problem, tower, &held_out, problem.exact.as_ref());
-    let gain = evaluate(&result.model.tower().valid())?.gain_over(&evaluate(&initial)?);
+    let evaluate = |model| Evaluation::of(&problem, model, &held_out, Search::Exact);
+    let gain = evaluate(&result.model.model().valid())?.gain_over(&evaluate(&initial)?);
     println!("gain on test users {:+.4} [{:+.4}, {:+.4}]", gain.mean, gain.low, gain.high);
     Ok(())
 }

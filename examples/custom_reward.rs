@@ -14,7 +14,7 @@ use fast_slate::dataset::{Sessions, Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::evaluation::Evaluation;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
+use fast_slate::problem::{Problem, Search};
 use fast_slate::reward::SlateReward;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::Preset;
@@ -55,13 +55,13 @@ fn main() -> Result<()> {
         device: &chosen.device,
         stop: &AtomicBool::new(false),
     };
-    let tower = trainer.train(&mut ())?.tower;
-    let initial = problem.initial_tower(&settings, &chosen.device)?;
+    let model = trainer.train(&mut ())?.model;
+    let initial = problem.initial_model(&settings, &chosen.device)?;
 
     let held_out = problem.sessions.contexts(Split::Test);
-    let evaluate = |tower| Evaluation::of(&problem, tower, &held_out, problem.exact.as_ref());
+    let evaluate = |model| Evaluation::of(&problem, model, &held_out, Search::Exact);
     let start = evaluate(&initial)?;
-    let end = evaluate(&tower)?;
+    let end = evaluate(&model)?;
     let gain = end.gain_over(&start);
     println!("rarest hit of test users: {:.3} before, {:.3} after", start.mean(), end.mean());
     println!("gain {:+.3}, 95 % interval [{:+.3}, {:+.3}]", gain.mean, gain.low, gain.high);

@@ -43,7 +43,7 @@
 //! | [`embedding`] | sessions → β and the contexts M(X) |
 //! | [`retrieval`] | β → top K by inner product |
 //! | [`reward`] | context and slate → r̂ |
-//! | [`tower`] | M(X) → h |
+//! | [`tower`], [`model`] | M(X) → h; all that is trained |
 //! | [`policy`] | h → distributions over slates |
 //! | [`estimator`] | samples and rewards → g |
 //! | [`prepared`] | the folder that holds sessions, embeddings and indexes |
@@ -66,13 +66,22 @@
 //! | `h_θ(X) = M(X)θ`, equation 10 | [`tower::LinearTower`] |
 //! | the deep policy `sigmoid(Mθ₁)θ₂` | [`tower::SigmoidMlp`] |
 //! | r̂(A_K, X), section 4.1 | [`reward::LinearReward::discounted`] |
-//! | LGP, σ, section 3 | [`policy::LatentPerturbation`] |
-//! | `G^σ_θ`, equation 9; the body of Algorithm 1 | [`estimator::ScoreFunction`] |
+//! | Plackett–Luce, section 2 | [`policy::PlackettLuce`] |
+//! | LGP, σ, section 3 | [`policy::LatentPerturbation`], [`policy::Scale`] |
+//! | LRP, the noise Q, appendix | [`policy::LatentPerturbation`], [`policy::Noise`] |
+//! | rejection sampling by MIPS, Algorithm 2 | [`policy::RejectionSampler`] |
+//! | REINFORCE, equation 6, PL-PG; `G^σ_θ`, equation 9, the body of Algorithm 1 | [`estimator::ScoreFunction`] |
+//! | PL-Rank | [`estimator::PlRank`] |
+//! | the covariance gradient, equation 8; FOPO | [`estimator::Covariance`], [`estimator::Fopo`] |
+//! | learning β, appendix "Effect of fixing β" | [`estimator::LearnedActions`], [`model::Model`] |
+//! | the variance `V[G]` | `training::GradientStatistics` |
 //! | Algorithm 1 | `training::Trainer` |
 //! | R̂(d_θ) | [`evaluation::Evaluation`] |
 //!
-//! Algorithm 1 is followed with two corrections: the perturbed query is `h + σε` (not `h + ε`),
-//! and θ moves up the reward (not down).
+//! Four formulas are corrected. In Algorithm 1 the perturbed query is `h + σε` (not `h + ε`), and θ
+//! moves up the reward (not down). The covariance gradient holds for K = 1 only; for longer slates
+//! it pairs slates that share a prefix. The head of the rejection sampler weighs `e^{s_i} − e^{s_K}`
+//! (not `e^{s_i}`), because its tail draws head actions too.
 //!
 //! # Invariants
 //! - Nothing above `training` knows autodiff, and a build without the feature `train` has none; one
@@ -99,6 +108,7 @@ pub mod estimator;
 pub mod evaluation;
 pub mod files;
 pub mod matrix;
+pub mod model;
 pub mod policy;
 pub mod prepared;
 pub mod problem;

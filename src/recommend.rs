@@ -1,6 +1,7 @@
 //! A trained policy at work: slates for a known user, or for somebody new.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -9,11 +10,11 @@ use crate::device;
 use crate::embedding::mean;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
+use crate::model::Model;
 use crate::prepared::Prepared;
-use crate::problem::Problem;
-use crate::retrieval::Queries;
+use crate::problem::{Problem, Search};
+use crate::retrieval::{Queries, Retriever};
 use crate::run::{RunFolder, RunOrigin, Which};
-use crate::tower::Tower;
 
 /// A run's policy with the problem it was trained on.
 #[derive(Clone, Debug)]
@@ -22,10 +23,10 @@ pub struct TrainedPolicy {
     pub problem: Problem,
     /// What the run was started on.
     pub origin: RunOrigin,
-    /// The tower of the checkpoint.
-    pub tower: Tower,
-    /// The tower at step 0.
-    pub initial: Tower,
+    /// The model of the checkpoint.
+    pub model: Model,
+    /// The model at step 0.
+    pub initial: Model,
     /// Steps behind the checkpoint.
     pub step: u64,
 }
@@ -49,9 +50,9 @@ impl TrainedPolicy {
             return Err(Error::file(&origin.data, problem));
         }
         let problem = Problem::load(&prepared, &settings)?;
-        let initial = problem.initial_tower(&settings, &chosen.device)?;
-        let tower = checkpoint.load_tower(initial.clone())?;
-        Ok(Self { problem, origin, tower, initial, step: checkpoint.state.step })
+        let initial = problem.initial_model(&settings, &chosen.device)?;
+        let model = checkpoint.load_model(initial.clone())?;
+        Ok(Self { problem, origin, model, initial, step: checkpoint.state.step })
     }
 }
 
@@ -70,6 +71,7 @@ pub struct Recommendation {
 #[derive(Debug)]
 pub struct Recommender<'a> {
     policy: &'a TrainedPolicy,
+    retriever: Arc<dyn Retriever>,
     catalogue: Catalogue,
 }
 
@@ -77,9 +79,10 @@ impl<'a> Recommender<'a> {
     /// A recommender that speaks in the input's ids.
     ///
     /// # Errors
-    /// Naming the file of the prepared folder that cannot be read.
+    /// Naming the file of the prepared folder that cannot be read; those of the device.
     pub fn new(policy: &'a TrainedPolicy) -> Result<Self> {
-        Ok(Self { policy, catalogue: Catalogue::read(&policy.origin.data)? })
+        let retriever = policy.problem.retriever(&policy.model, Search::Exact)?;
+        Ok(Self { policy, retriever, catalogue: Catalogue::read(&policy.origin.data)? })
     }
 
     /// The users of the prepared data, in the order of their contexts.
@@ -114,8 +117,8 @@ impl<'a> Recommender<'a> {
         known.dedup();
         let problem = &self.policy.problem;
         let context = mean(&known, &problem.actions);
-        let latent = self.policy.tower.latent(&Matrix::new(context, problem.contexts.cols())?)?;
-        let slates = problem.exact.search(Queries {
+        let latent = self.policy.model.latent(&Matrix::new(context, problem.contexts.cols())?)?;
+        let slates = self.retriever.search(Queries {
             latent: &latent,
             slate_size: problem.slate_size(),
             excluded: Some(&[&known]),

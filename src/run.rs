@@ -1,6 +1,6 @@
 //! A run's folder: `run.toml` (the resolved settings and what they were applied to),
 //! `metrics.jsonl`, and `checkpoints/`, each a folder that appears whole or not at all. Reading a
-//! trained tower needs nothing of training.
+//! trained model needs nothing of training.
 
 use std::fmt;
 use std::fs::TryLockError;
@@ -15,9 +15,9 @@ use toml::Table;
 
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{StagedFolder, digest_file, write_atomic};
+use crate::model::Model;
 use crate::prepared::Prepared;
 use crate::settings::{RUN_TABLE, Schedule, Settings};
-use crate::tower::Tower;
 
 /// What a run's settings were applied to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +114,7 @@ pub struct RunFolder {
     path: PathBuf,
 }
 
-const TOWER: &str = "tower.bpk";
+const MODEL: &str = "model.bpk";
 const STATE: &str = "state.toml";
 
 impl RunFolder {
@@ -300,15 +300,15 @@ impl RunFolder {
     pub fn write_checkpoint(
         &self,
         mut state: CheckpointState,
-        tower: &Tower,
+        model: &Model,
         write: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<()> {
         let staged = StagedFolder::new(&self.checkpoint_path(state.step))?;
-        let tower_path = staged.path().join(TOWER);
-        tower
+        let model_path = staged.path().join(MODEL);
+        model
             .clone()
-            .save_file(&tower_path)
-            .map_err(|error| Error::library(tower_path.display().to_string(), error))?;
+            .save_file(&model_path)
+            .map_err(|error| Error::library(model_path.display().to_string(), error))?;
         write(staged.path())?;
         state.digests.clear();
         for entry in fs::read_dir(staged.path())? {
@@ -372,14 +372,14 @@ impl Checkpoint {
         &self.path
     }
 
-    /// Puts the checkpoint's parameters into `tower`.
+    /// Puts the checkpoint's parameters into `model`.
     ///
     /// # Errors
     /// [`Error::Library`] when they do not fit it.
-    pub fn load_tower(&self, tower: Tower) -> Result<Tower> {
-        let path = self.path.join(TOWER);
+    pub fn load_model(&self, model: Model) -> Result<Model> {
+        let path = self.path.join(MODEL);
         let failed =
             |error: burn::store::RecordError| Error::library(path.display().to_string(), error);
-        tower.try_load_record(ModuleRecord::load(&path).map_err(failed)?).map_err(failed)
+        model.try_load_record(ModuleRecord::load(&path).map_err(failed)?).map_err(failed)
     }
 }

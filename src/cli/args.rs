@@ -7,6 +7,8 @@ use clap_complete::Shell;
 
 use crate::dataset::Split;
 use crate::run::Which;
+#[cfg(feature = "train")]
+use crate::settings::Method;
 #[cfg(any(feature = "train", feature = "prepare"))]
 use crate::settings::Preset;
 
@@ -35,6 +37,9 @@ pub(crate) enum Verb {
     Recommend(RecommendArgs),
     /// Describe this build, a prepared folder or a run.
     Info(InfoArgs),
+    /// Compare how noisy the methods' gradients are.
+    #[cfg(feature = "train")]
+    Variance(VarianceArgs),
     /// The whole path on built-in synthetic sessions; needs no files and no network.
     #[cfg(all(feature = "train", feature = "prepare"))]
     Demo(DemoArgs),
@@ -135,6 +140,12 @@ pub(crate) struct SettingsArgs {
     /// Budget in seconds of training; evaluations do not count.
     #[arg(long, group = "budget")]
     pub(crate) seconds: Option<u64>,
+    /// lgp, lrp or plackett-luce.
+    #[arg(long)]
+    pub(crate) policy: Option<String>,
+    /// score-function, pl-rank, covariance, covariance-as-printed or fopo.
+    #[arg(long)]
+    pub(crate) estimator: Option<String>,
     /// S, the number of sampled slates per user and step.
     #[arg(long)]
     pub(crate) samples: Option<usize>,
@@ -189,6 +200,34 @@ pub(crate) struct RecommendArgs {
     pub(crate) checkpoint: Which,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+}
+
+#[cfg(feature = "train")]
+#[derive(Debug, Args)]
+pub(crate) struct VarianceArgs {
+    /// The prepared folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) data: PathBuf,
+    /// By commas: lgp, lgp-mips, pl-pg, pl-rank, covariance, fopo.
+    #[arg(long, value_delimiter = ',', default_value = "lgp,pl-pg,pl-rank,covariance")]
+    pub(crate) methods: Vec<Method>,
+    /// K, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "2,5,10")]
+    pub(crate) slate_sizes: Vec<usize>,
+    /// S, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1,10")]
+    pub(crate) sample_sizes: Vec<usize>,
+    /// Gradients drawn for each cell and batch.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) draws: u64,
+    /// At the model of this run's checkpoint instead of the initial one.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    pub(crate) run: Option<PathBuf>,
+    /// Of that run: best, last or a step.
+    #[arg(long, default_value_t = Which::Best, requires = "run")]
+    pub(crate) checkpoint: Which,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ use super::Report;
 use super::args::EvaluateArgs;
 use crate::dataset::Split;
 use crate::evaluation::{Evaluation, Interval};
+use crate::problem::Search;
 use crate::recommend::TrainedPolicy;
 
 #[derive(Debug, Serialize)]
@@ -32,9 +33,9 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
     if contexts.is_empty() {
         bail!("{}: no user is in the {} split", trained.origin.data.display(), args.split);
     }
-    let retriever = if args.index { &problem.retriever } else { &problem.exact };
-    let now = Evaluation::of(problem, &trained.tower, &contexts, retriever.as_ref())?;
-    let start = Evaluation::of(problem, &trained.initial, &contexts, retriever.as_ref())?;
+    let search = if args.index { Search::Training } else { Search::Exact };
+    let now = Evaluation::of(problem, &trained.model, &contexts, search)?;
+    let start = Evaluation::of(problem, &trained.initial, &contexts, search)?;
     let evaluated = Evaluated {
         run: args.run.clone(),
         step: trained.step,

@@ -13,6 +13,8 @@ mod recommend;
 mod report;
 #[cfg(feature = "train")]
 mod train;
+#[cfg(feature = "train")]
+mod variance;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,8 @@ pub fn main() -> Result<ExitCode> {
         Verb::Evaluate(args) => evaluate::run(&args)?,
         Verb::Recommend(args) => recommend::run(&args)?,
         Verb::Info(args) => info::run(&args)?,
+        #[cfg(feature = "train")]
+        Verb::Variance(args) => variance::run(&args)?,
         Verb::Completions(args) => return completions::run(&args),
     };
     report.print(cli.json)?;

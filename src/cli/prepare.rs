@@ -60,11 +60,11 @@ pub(super) fn index(prepared: &Prepared, preset: &Settings) -> Result<Option<Aud
         problem => problem?,
     };
     let chosen = device::choose(None)?;
-    let audit = problem.audit(&settings, &problem.initial_tower(&settings, &chosen.device)?)?;
-    if let Some(warning) = audit.warning(&settings) {
+    let audit = problem.audit(&settings, &problem.initial_model(&settings, &chosen.device)?)?;
+    if let Some(warning) = audit.and_then(|audit| audit.warning(&settings)) {
         tracing::warn!("{warning}");
     }
-    Ok(Some(audit))
+    Ok(audit)
 }
 
 impl PrepareArgs {

@@ -127,10 +127,16 @@ impl Trained {
 }
 
 /// The settings that `args` make of `base`.
-fn resolve(base: &Settings, args: &SettingsArgs) -> Result<Settings> {
+pub(super) fn resolve(base: &Settings, args: &SettingsArgs) -> Result<Settings> {
     let mut builder = SettingsBuilder::new(base)?;
     if let Some(path) = &args.config {
         builder = builder.file(path)?;
+    }
+    let kinds = [("policy.kind", &args.policy), ("estimator.kind", &args.estimator)];
+    for (key, kind) in kinds {
+        if let Some(kind) = kind {
+            builder = builder.set(key, kind.as_str())?;
+        }
     }
     for assignment in &args.set {
         builder = builder.assignment(assignment)?;

@@ -10,6 +10,7 @@ pub use pl_rank::PlRank;
 pub use score_function::{Baseline, ScoreFunction};
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::matrix::Matrix;
@@ -55,6 +56,39 @@ pub struct Gradient {
     pub h: Matrix,
     /// With respect to log σ, the mean over the batch; none for a policy without σ.
     pub log_sigma: Option<f32>,
+}
+
+/// What learning β estimates on a batch: the gradient of its mean reward.
+#[derive(Clone, Debug)]
+pub struct ActionsGradient {
+    /// `∂R̂/∂β`, `[P, L]`.
+    pub beta: Matrix,
+    /// r̂ of every sampled slate, `[B · S]`.
+    pub rewards: Vec<f32>,
+}
+
+/// A gradient estimate with respect to β instead of h.
+pub trait ActionsEstimator: Send + Sync + Debug {
+    /// Draws S slates for each row of a whole batch under the scores `hᵀβ_a`, β `[P, L]`.
+    ///
+    /// # Errors
+    /// Those of the policy.
+    fn gradient(&self, beta: &Matrix, rows: BatchRows<'_>) -> Result<ActionsGradient>;
+}
+
+/// An estimator, by what it differentiates.
+#[derive(Clone, Debug)]
+pub enum AnyEstimator {
+    /// Of the queries, with β fixed: every method of the paper.
+    Queries(Arc<dyn Estimator>),
+    /// Of β.
+    Actions(Arc<dyn ActionsEstimator>),
+}
+
+impl<E: Estimator + 'static> From<E> for AnyEstimator {
+    fn from(estimator: E) -> Self {
+        Self::Queries(Arc::new(estimator))
+    }
 }
 
 /// A gradient estimate in two phases: retrieval and rewards may be split by rows, what needs the

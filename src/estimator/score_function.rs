@@ -1,4 +1,4 @@
-//! The score-function gradient, REINFORCE (equations 3 and 9): `g = 1/S Σ_s (r̂_s − b_s) ∇_h log q_s`,
+//! The score-function gradient, REINFORCE (equations 6 and 9): `g = 1/S Σ_s (r̂_s − b_s) ∇_h log q_s`,
 //! for any policy and any reward. With a latent perturbation it is LGP's gradient (the body of
 //! Algorithm 1 as corrected) or LRP's, with Plackett–Luce it is PL-PG.
 
@@ -26,7 +26,7 @@ pub enum Baseline {
 
 impl Baseline {
     /// r̂ − b, for rewards `[B · S]` of S samples a row.
-    fn centred(self, rewards: &[f32], num_samples: usize) -> Vec<f32> {
+    pub(super) fn centred(self, rewards: &[f32], num_samples: usize) -> Vec<f32> {
         // The samples among which one is left out: a context's own, or at S = 1 the batch's.
         let group = if num_samples > 1 { num_samples } else { rewards.len() };
         if self == Self::None || group < 2 {
@@ -91,7 +91,8 @@ impl Estimator for ScoreFunction {
                 g.iter_mut().zip(score).for_each(|(g, score)| *g += weight * score);
             }
         });
-        let weighed = samples.sigma_terms.iter().zip(&weights).map(|(score, weight)| score * weight);
+        let weighed =
+            samples.sigma_terms.iter().zip(&weights).map(|(score, weight)| score * weight);
         let log_sigma = (!samples.sigma_terms.is_empty())
             .then(|| weighed.sum::<f32>() / samples.rewards.len() as f32);
         Gradient { h, log_sigma }

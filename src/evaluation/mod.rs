@@ -5,9 +5,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::problem::Problem;
-use crate::retrieval::Retriever;
-use crate::tower::Tower;
+use crate::model::Model;
+use crate::problem::{Problem, Search};
 
 /// Rewards of the decision, one per context.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,15 +33,11 @@ impl Evaluation {
     ///
     /// # Errors
     /// Those of the retriever and the device.
-    pub fn of(
-        problem: &Problem,
-        tower: &Tower,
-        contexts: &[u32],
-        retriever: &dyn Retriever,
-    ) -> Result<Self> {
+    pub fn of(problem: &Problem, model: &Model, contexts: &[u32], search: Search) -> Result<Self> {
+        let retriever = problem.retriever(model, search)?;
         let mut rewards = Vec::with_capacity(contexts.len());
         for block in contexts.chunks(BLOCK) {
-            let slates = problem.decide(tower, block, retriever)?; // [block, K]
+            let slates = problem.decide(model, block, retriever.as_ref())?; // [block, K]
             let reward = |at: usize| problem.reward.reward(block[at], slates.slate(at));
             rewards.par_extend((0..block.len()).into_par_iter().map(reward));
         }

@@ -1,12 +1,17 @@
 //! Rewards r̂(A_K, x): any function of a context and a slate. The built-in ones look at the hidden
 //! part Y of the context's session.
 
+mod nonlinear;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::Sessions;
+use crate::embedding::ActionEmbeddings;
+
+pub use nonlinear::{AnyHit, Cascade, Diverse, ReciprocalRank};
 
 /// The reward of showing a slate in a context. Nothing is assumed about it: not that it is
 /// linear, nor smooth, nor positive. It is called from many threads at once.
@@ -74,27 +79,6 @@ impl SlateReward for LinearReward {
     }
 }
 
-/// `1[some a_k ∈ Y]`: one hit is as good as many. Not linear.
-#[derive(Clone, Debug)]
-pub struct AnyHit {
-    sessions: Arc<Sessions>,
-}
-
-impl AnyHit {
-    /// The reward of hitting at least one hidden action.
-    #[must_use]
-    pub fn new(sessions: Arc<Sessions>) -> Self {
-        Self { sessions }
-    }
-}
-
-impl SlateReward for AnyHit {
-    fn reward(&self, context: u32, slate: &[u32]) -> f32 {
-        let hit = slate.iter().any(|&action| self.sessions.hidden.contains(context, action));
-        f32::from(u8::from(hit))
-    }
-}
-
 /// The built-in rewards, as a run's settings name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -105,16 +89,30 @@ pub enum RewardKind {
     Dcg,
     /// [`AnyHit`].
     AnyHit,
+    /// [`ReciprocalRank`].
+    ReciprocalRank,
+    /// [`Cascade`].
+    Cascade,
+    /// [`Diverse`].
+    Diverse,
 }
 
 impl RewardKind {
-    /// The reward for slates of `slate_size` on `sessions`.
+    /// The reward for slates of `slate_size` on `sessions`; `actions` is β `[P, L]`.
     #[must_use]
-    pub fn init(self, slate_size: usize, sessions: Arc<Sessions>) -> Arc<dyn SlateReward> {
+    pub fn init(
+        self,
+        slate_size: usize,
+        sessions: Arc<Sessions>,
+        actions: &Arc<ActionEmbeddings>,
+    ) -> Arc<dyn SlateReward> {
         match self {
             Self::Discounted => Arc::new(LinearReward::discounted(slate_size, sessions)),
             Self::Dcg => Arc::new(LinearReward::dcg(slate_size, sessions)),
             Self::AnyHit => Arc::new(AnyHit::new(sessions)),
+            Self::ReciprocalRank => Arc::new(ReciprocalRank::new(sessions)),
+            Self::Cascade => Arc::new(Cascade::new(sessions)),
+            Self::Diverse => Arc::new(Diverse::new(slate_size, sessions, Arc::clone(actions))),
         }
     }
 }
@@ -124,7 +122,7 @@ mod tests {
     use super::*;
     use crate::dataset::{ActionSets, Split};
 
-    fn sessions() -> Arc<Sessions> {
+    pub(super) fn sessions() -> Arc<Sessions> {
         Arc::new(Sessions {
             observed: ActionSets::from_pairs(1, [(0, 9)].into_iter()),
             hidden: ActionSets::from_pairs(1, [(0, 1), (0, 4), (0, 2)].into_iter()),
@@ -135,24 +133,16 @@ mod tests {
 
     #[test]
     fn discounted_halves_with_every_rank() {
-        let reward = RewardKind::Discounted.init(5, sessions());
+        let reward = LinearReward::discounted(5, sessions());
         assert_eq!(reward.reward(0, &[1, 3, 4, 9, 2]), 1.0 + 0.25 + 0.0625);
         assert_eq!(reward.reward(0, &[9, 3, 5, 6, 7]), 0.0);
     }
 
     #[test]
     fn dcg_discounts_by_the_logarithm_of_the_rank() {
-        let reward = RewardKind::Dcg.init(3, sessions());
+        let reward = LinearReward::dcg(3, sessions());
         let expected = 1.0 + 1.0 / 4.0_f32.log2();
         assert!((reward.reward(0, &[2, 0, 1]) - expected).abs() < 1e-6);
-    }
-
-    #[test]
-    fn any_hit_counts_one_hit_as_much_as_three() {
-        let reward = RewardKind::AnyHit.init(3, sessions());
-        assert_eq!(reward.reward(0, &[0, 3, 1]), 1.0);
-        assert_eq!(reward.reward(0, &[1, 2, 4]), 1.0);
-        assert_eq!(reward.reward(0, &[0, 3, 5]), 0.0);
     }
 
     #[test]

@@ -212,8 +212,35 @@ mod tests {
 
     #[test]
     fn biased_combinations_are_refused_with_the_reason() {
-        let error = default().assignment("policy.antithetic=true").and_then(SettingsBuilder::build);
-        assert!(error.unwrap_err().to_string().contains("S/(S − 1)"));
+        for (assignments, reason) in [
+            (&["policy.coupling=antithetic"][..], "S/(S − 1)"),
+            (&["policy.noise=laplace"], "lrp"),
+            (&["estimator.kind=pl-rank"], "plackett-luce"),
+            (&["embedding.learn=true"], "no gradient for β"),
+            (&["policy.kind=plackett-luce", "policy.learn_sigma=true"], "no σ"),
+            (&["policy.kind=plackett-luce", "policy.coupling=antithetic"], "latent noise"),
+            (&["policy.kind=plackett-luce", "policy.draws=rejection"], "covariance"),
+            (&["policy.kind=plackett-luce", "estimator.kind=fopo"], "slates of one action"),
+            (
+                &["policy.kind=plackett-luce", "estimator.kind=pl-rank", "reward.kind=any-hit"],
+                "not linear",
+            ),
+            (
+                &[
+                    "policy.kind=plackett-luce",
+                    "estimator.kind=covariance-as-printed",
+                    "policy.samples=1",
+                ],
+                "at least 2",
+            ),
+        ] {
+            let built = assignments
+                .iter()
+                .try_fold(default(), |builder, assignment| builder.assignment(assignment))
+                .and_then(SettingsBuilder::build);
+            let error = built.unwrap_err().to_string();
+            assert!(error.contains(reason), "{assignments:?}: {error}");
+        }
     }
 
     #[test]

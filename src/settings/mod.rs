@@ -2,9 +2,11 @@
 //! which is saved beside the run's output.
 
 mod builder;
+mod method;
 mod preset;
 
 pub use builder::SettingsBuilder;
+pub use method::{EstimatorKind, Method, PolicyKind};
 pub use preset::Preset;
 
 use serde::{Deserialize, Serialize};
@@ -12,8 +14,8 @@ use toml::Table;
 
 use crate::embedding::Power;
 use crate::error::{Error, Result};
-use crate::estimator::{Baseline, ScoreFunctionSettings};
-use crate::policy::{Radial, Sigma};
+use crate::estimator::Baseline;
+use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
 use crate::retrieval::{HnswOptions, RetrievalKind};
 use crate::reward::RewardKind;
 use crate::seed::Seed;
@@ -34,8 +36,10 @@ pub struct Settings {
     pub retrieval: RetrievalSettings,
     /// h_θ.
     pub tower: TowerSettings,
-    /// π_θ and its gradient estimate.
+    /// π_θ.
     pub policy: PolicySettings,
+    /// The estimate of its gradient.
+    pub estimator: EstimatorSettings,
     /// r̂.
     pub reward: RewardSettings,
     /// Adam and its learning rate.
@@ -54,6 +58,9 @@ pub struct Settings {
 pub struct EmbeddingSettings {
     /// p in β = V·s^p: 0, 0.5 or 1.
     pub power: Power,
+    /// Whether β is what is learned, from there on and with `h = M(X)` of the initial β, instead
+    /// of a tower (appendix "Effect of fixing β"). Plackett–Luce only.
+    pub learn: bool,
 }
 
 /// How slates are found.
@@ -70,35 +77,44 @@ pub struct RetrievalSettings {
     pub hnsw: HnswOptions,
 }
 
-/// π_θ and its gradient estimate.
+/// π_θ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySettings {
+    /// Which family.
+    pub kind: PolicyKind,
     /// K.
     pub slate_size: usize,
     /// S.
     pub samples: usize,
+    /// The density of latent noise.
+    pub noise: NoiseKind,
     /// The rule for σ.
     pub sigma: Sigma,
     /// The part of the gradient along h under a relative σ.
     pub radial: Radial,
-    /// What is subtracted from a reward.
-    pub baseline: Baseline,
-    /// Whether noise comes in mirrored pairs.
-    pub antithetic: bool,
+    /// How the noise of a query's samples depends on each other.
+    pub coupling: Coupling,
+    /// Whether a factor of σ is learned beside θ.
+    pub learn_sigma: bool,
+    /// The learned σ never falls below this share of its rule.
+    pub sigma_floor: f32,
+    /// How Plackett–Luce draws its slates.
+    pub draws: SlateDraws,
 }
 
-impl PolicySettings {
-    /// The estimator's part of these settings.
-    #[must_use]
-    pub fn score_function(&self) -> ScoreFunctionSettings {
-        ScoreFunctionSettings {
-            num_samples: self.samples,
-            slate_size: self.slate_size,
-            baseline: self.baseline,
-            antithetic: self.antithetic,
-        }
-    }
+/// The estimate of the policy's gradient.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EstimatorSettings {
+    /// Which estimate.
+    pub kind: EstimatorKind,
+    /// What the score-function gradient subtracts from a reward.
+    pub baseline: Baseline,
+    /// Actions retrieved for the head of the rejection sampler and of FOPO's proposal.
+    pub head: usize,
+    /// The uniform share of FOPO's proposal.
+    pub uniform_share: f64,
 }
 
 /// r̂.
@@ -171,6 +187,8 @@ pub struct EvaluationSettings {
     pub index: bool,
     /// Stop after this many evaluations in a row without a better validation reward; 0: never.
     pub patience: u64,
+    /// Gradients estimated at every evaluation to report their variance; 0: none.
+    pub gradient_draws: u64,
 }
 
 /// What to keep.
@@ -205,7 +223,7 @@ impl Settings {
     }
 
     fn validate(&self) -> Result<()> {
-        self.policy.score_function().validate()?;
+        method::validate(self)?;
         let positive = |key: &str, ok: bool, found: String| {
             if ok {
                 Ok(())

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BudgetSettings, BudgetUnit, CheckpointSettings, EmbeddingSettings, EvaluationSettings,
-    OptimizerSettings, PolicySettings, RetrievalSettings, RewardSettings, Schedule, Settings,
+    BudgetSettings, BudgetUnit, CheckpointSettings, EmbeddingSettings, EstimatorKind,
+    EstimatorSettings, EvaluationSettings, OptimizerSettings, PolicyKind, PolicySettings,
+    RetrievalSettings, RewardSettings, Schedule, Settings,
 };
 use crate::embedding::Power;
 use crate::estimator::Baseline;
-use crate::policy::{Radial, Sigma};
+use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
 use crate::retrieval::{HnswOptions, RetrievalKind, Scalar};
 use crate::reward::RewardKind;
 use crate::seed::Seed;
@@ -31,7 +32,7 @@ impl Preset {
     pub fn settings(self) -> Settings {
         let paper = Settings {
             seed: Seed(0),
-            embedding: EmbeddingSettings { power: Power::Zero },
+            embedding: EmbeddingSettings { power: Power::Zero, learn: false },
             retrieval: RetrievalSettings {
                 kind: RetrievalKind::Hnsw,
                 exclude_observed: false,
@@ -45,12 +46,22 @@ impl Preset {
             },
             tower: TowerSettings { kind: TowerKind::Linear, initial: Initial::Paper },
             policy: PolicySettings {
+                kind: PolicyKind::Lgp,
                 slate_size: 5,
                 samples: 10,
+                noise: NoiseKind::Gaussian,
                 sigma: Sigma::InverseDim,
                 radial: Radial::Keep,
+                coupling: Coupling::Independent,
+                learn_sigma: false,
+                sigma_floor: 0.1,
+                draws: SlateDraws::PrefixSums,
+            },
+            estimator: EstimatorSettings {
+                kind: EstimatorKind::ScoreFunction,
                 baseline: Baseline::None,
-                antithetic: false,
+                head: 256,
+                uniform_share: 0.5,
             },
             reward: RewardSettings { kind: RewardKind::Discounted },
             optimizer: OptimizerSettings {
@@ -67,13 +78,14 @@ impl Preset {
                 train_contexts: 2000,
                 index: false,
                 patience: 0,
+                gradient_draws: 0,
             },
             checkpoint: CheckpointSettings { keep: 2 },
         };
         match self {
             Self::Paper => paper,
             Self::Default => Settings {
-                embedding: EmbeddingSettings { power: Power::Half },
+                embedding: EmbeddingSettings { power: Power::Half, learn: false },
                 retrieval: RetrievalSettings {
                     exclude_observed: true,
                     hnsw: HnswOptions::default(),
@@ -83,9 +95,9 @@ impl Preset {
                 policy: PolicySettings {
                     sigma: Sigma::Relative(0.3),
                     radial: Radial::Project,
-                    baseline: Baseline::LeaveOneOut,
                     ..paper.policy
                 },
+                estimator: EstimatorSettings { baseline: Baseline::LeaveOneOut, ..paper.estimator },
                 optimizer: OptimizerSettings { schedule: Schedule::Linear, ..paper.optimizer },
                 budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 3000 },
                 ..paper

@@ -87,9 +87,17 @@ impl Observer for Console {
                         gain.high
                     ));
                 }
-                Row::Recall { step, recall, slate_size, queries, .. } => self.line(&format!(
-                    "step {step:>6}  index recall@{slate_size} {recall:.4} on {queries} perturbed \
-                     training queries"
+                Row::Recall { step, recall, top, queries, .. } => self.line(&format!(
+                    "step {step:>6}  index recall@{top} {recall:.4} on {queries} training queries"
+                )),
+                Row::Rejection { step, acceptance_rate, rejections, .. } => self.line(&format!(
+                    "step {step:>6}  rejection sampler accepts {acceptance_rate:.4}, {} draws \
+                     above the head",
+                    rejections.above_head
+                )),
+                Row::Gradient { step, gradient, .. } => self.line(&format!(
+                    "step {step:>6}  gradient variance {:.3e}, signal to noise {:.3e}",
+                    gradient.variance, gradient.signal_to_noise
                 )),
             }
         }

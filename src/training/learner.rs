@@ -1,8 +1,6 @@
 //! The learner step, Burn's `TrainStep`: forward through the tower, the estimator's gradient with
 //! respect to the queries, the REINFORCE surrogate loss, backward through the tower. S and K never
-//! reach the autodiff tape.
-
-use std::sync::Arc;
+//! reach the autodiff tape. Learning β is the one experiment with a second path.
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -10,10 +8,11 @@ use burn::tensor::{Device, ExecutionError, Tensor};
 use burn::train::metric::{Adaptor, LossInput};
 use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
 
-use crate::error::Result;
-use crate::estimator::{BatchRows, Estimator};
+use crate::error::{Error, Result};
+use crate::estimator::{ActionsEstimator, AnyEstimator, BatchRows, Estimator};
 use crate::matrix::Matrix;
-use crate::tower::{Tower, to_device, to_host};
+use crate::model::Model;
+use crate::tower::{to_device, to_host};
 
 /// The contexts of one step.
 #[derive(Clone, Debug)]
@@ -27,8 +26,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn rows(&self) -> BatchRows<'_> {
-        BatchRows { step: self.step, first: 0, contexts: &self.contexts }
+    fn rows<'a>(&'a self, h: &'a Matrix, sigma_factor: f32) -> BatchRows<'a> {
+        BatchRows { step: self.step, first: 0, contexts: &self.contexts, h, sigma_factor }
     }
 }
 
@@ -53,40 +52,83 @@ impl Adaptor<LossInput> for StepOutput {
     }
 }
 
-/// A tower and the estimator that trains it.
+/// A model and the estimator that trains it.
 #[derive(Module, Debug)]
 pub struct Learner {
-    tower: Tower,
+    model: Model,
     #[module(skip)]
-    estimator: Arc<dyn Estimator>,
+    estimator: AnyEstimator,
 }
 
 impl Learner {
-    /// A learner of `tower`, whose parameters it puts on the autodiff tape.
+    /// A learner of `model`, whose parameters it puts on the autodiff tape.
     #[must_use]
-    pub fn new(tower: Tower, estimator: Arc<dyn Estimator>) -> Self {
-        Self { tower: tower.train(), estimator }
+    pub fn new(model: Model, estimator: AnyEstimator) -> Self {
+        Self { model: model.train(), estimator }
     }
 
-    /// The tower as it stands.
+    /// The model as it stands.
     #[must_use]
-    pub fn tower(&self) -> &Tower {
-        &self.tower
+    pub fn model(&self) -> &Model {
+        &self.model
     }
 
-    /// Algorithm 1 without the update: samples noise, retrieves slates, looks up rewards, and
-    /// backpropagates `−⟨h, g⟩ / B`, whose gradient in θ is minus that of the reward.
-    fn gradient(&self, batch: &Batch) -> Result<(GradientsParams, f32)> {
-        let device = self.tower.devices().swap_remove(0);
-        let h = self.tower.forward(to_device(&batch.inputs, &device)); // [B, L]
+    /// The gradient of a batch and the mean reward of its sampled slates.
+    pub(super) fn gradient(&self, batch: &Batch) -> Result<(GradientsParams, f32)> {
+        let (surrogate, reward) = match &self.estimator {
+            AnyEstimator::Queries(estimator) => self.of_queries(estimator.as_ref(), batch)?,
+            AnyEstimator::Actions(estimator) => self.of_actions(estimator.as_ref(), batch)?,
+        };
+        Ok((GradientsParams::from_grads(surrogate.backward(), self), reward))
+    }
+
+    /// Algorithm 1 without the update: samples slates and looks up their rewards. The surrogate
+    /// `−⟨h, g⟩ / B` has minus the reward's gradient in θ; where σ is learned, `−g_σ log σ` joins.
+    fn of_queries(&self, estimator: &dyn Estimator, batch: &Batch) -> Result<(Tensor<1>, f32)> {
+        let device = self.model.devices().swap_remove(0);
+        let h = self.model.forward(to_device(&batch.inputs, &device)); // [B, L]
         let latent = to_host(h.clone().inner())?; // waits for the device
-        let samples = self.estimator.sample(&latent, batch.rows())?;
-        let g = self.estimator.finish(&latent, &samples); // [B, L]
-        let surrogate =
-            (h * to_device(&g, &device)).sum().neg().div_scalar(batch.contexts.len() as f32);
-        let gradients = GradientsParams::from_grads(surrogate.backward(), self);
-        Ok((gradients, samples.mean_reward()))
+        let samples = estimator.sample(batch.rows(&latent, self.model.sigma_factor()?))?;
+        let reward = samples.mean_reward();
+        let g = estimator.finish(samples);
+        let mut surrogate =
+            (h * to_device(&g.h, &device)).sum().neg().div_scalar(batch.contexts.len() as f32);
+        if let (Some(sigma), Some(log_sigma)) = (&self.model.sigma, g.log_sigma) {
+            surrogate = surrogate - sigma.forward().log() * log_sigma;
+        }
+        Ok((surrogate, reward))
     }
+
+    /// The same for β: the surrogate is `−⟨β, ∂R̂/∂β⟩`.
+    fn of_actions(
+        &self,
+        estimator: &dyn ActionsEstimator,
+        batch: &Batch,
+    ) -> Result<(Tensor<1>, f32)> {
+        let Some(beta) = &self.model.actions else {
+            return Err(Error::setting("embedding.learn", "this model does not learn β"));
+        };
+        let host = to_host(beta.val().inner())?; // waits for the device
+        let found = estimator.gradient(&host, batch.rows(&batch.inputs, 1.0))?;
+        let device = self.model.devices().swap_remove(0);
+        let surrogate = (beta.val() * to_device(&found.beta, &device)).sum().neg();
+        Ok((surrogate, mean(&found.rewards)))
+    }
+}
+
+impl Learner {
+    fn sampled_reward(&self, batch: &Batch) -> Result<f32> {
+        let latent = self.model.latent(&batch.inputs)?;
+        let rows = batch.rows(&latent, self.model.sigma_factor()?);
+        match &self.estimator {
+            AnyEstimator::Queries(estimator) => Ok(estimator.sample(rows)?.mean_reward()),
+            AnyEstimator::Actions(_) => Ok(self.gradient(batch)?.1),
+        }
+    }
+}
+
+fn mean(rewards: &[f32]) -> f32 {
+    rewards.iter().sum::<f32>() / rewards.len().max(1) as f32
 }
 
 impl TrainStep for Learner {
@@ -110,8 +152,6 @@ impl InferenceStep for Learner {
     type Output = StepOutput;
 
     fn step(&self, batch: Batch) -> StepOutput {
-        let latent = self.tower.latent(&batch.inputs);
-        let samples = latent.and_then(|latent| self.estimator.sample(&latent, batch.rows()));
-        StepOutput { reward: samples.map(|samples| samples.mean_reward()) }
+        StepOutput { reward: self.sampled_reward(&batch) }
     }
 }

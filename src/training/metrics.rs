@@ -7,10 +7,12 @@ use std::path::Path;
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
+use super::diagnostics::GradientStatistics;
 use crate::dataset::Split;
 use crate::error::{Error, Result};
 use crate::evaluation::Interval;
 use crate::files::write_atomic;
+use crate::policy::Rejections;
 
 /// A line of the record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,18 +37,39 @@ pub enum Row {
         /// Learning rate of the next step.
         learning_rate: f64,
     },
-    /// The share of the exact top K that the index returns for perturbed training queries.
+    /// The share of the exact top that the index returns for training queries.
     Recall {
         /// Optimiser steps taken.
         step: u64,
         /// Training clock.
         seconds: f64,
-        /// Recall at K.
+        /// Recall at `top`.
         recall: f64,
-        /// K.
-        slate_size: usize,
+        /// K, or the length of the head that an estimator retrieves.
+        top: usize,
         /// Queries audited.
         queries: usize,
+    },
+    /// What the rejection sampler refused on training queries.
+    Rejection {
+        /// Optimiser steps taken.
+        step: u64,
+        /// Training clock.
+        seconds: f64,
+        /// Accepted proposals over all.
+        acceptance_rate: f64,
+        /// The counts.
+        rejections: Rejections,
+    },
+    /// The variance of the gradient estimate over the policy's draws.
+    Gradient {
+        /// Optimiser steps taken.
+        step: u64,
+        /// Training clock.
+        seconds: f64,
+        /// The statistics.
+        #[serde(flatten)]
+        gradient: GradientStatistics,
     },
 }
 
@@ -55,7 +78,10 @@ impl Row {
     #[must_use]
     pub fn step(&self) -> u64 {
         match self {
-            Self::Evaluation { step, .. } | Self::Recall { step, .. } => *step,
+            Self::Evaluation { step, .. }
+            | Self::Recall { step, .. }
+            | Self::Rejection { step, .. }
+            | Self::Gradient { step, .. } => *step,
         }
     }
 }
@@ -104,7 +130,7 @@ mod tests {
     use super::*;
 
     fn row(step: u64) -> Row {
-        Row::Recall { step, seconds: 0.5, recall: 1.0, slate_size: 5, queries: 9 }
+        Row::Recall { step, seconds: 0.5, recall: 1.0, top: 5, queries: 9 }
     }
 
     #[test]

@@ -4,12 +4,14 @@
 mod batches;
 mod budget;
 mod console;
+mod diagnostics;
 mod learner;
 mod metrics;
 mod trainer;
 
 pub use batches::Batches;
 pub use console::Console;
+pub use diagnostics::{GradientStatistics, batches as diagnostic_batches, gradient_statistics};
 pub use learner::{Batch, Learner, StepOutput};
 pub use metrics::{Row, read as read_metrics};
 pub use trainer::{Ending, Observer, Outcome, Progress, Trainer};

@@ -1,6 +1,5 @@
 //! The loop: Algorithm 1 with a budget, evaluations, checkpoints and a way to stop and go on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -12,17 +11,17 @@ use serde::Serialize;
 
 use super::batches::Batches;
 use super::budget::{Budget, Clock};
+use super::diagnostics;
 use super::learner::Learner;
 use super::metrics::{self, Row};
 use crate::dataset::Split;
 use crate::error::{Error, Result};
 use crate::evaluation::Evaluation;
-use crate::problem::Problem;
-use crate::retrieval::RetrievalKind;
+use crate::model::Model;
+use crate::problem::{Problem, Search};
 use crate::run::{Best, CheckpointState, RunFolder, Which};
 use crate::seed::Purpose;
 use crate::settings::Settings;
-use crate::tower::Tower;
 
 /// A training run: what is trained, how, where it is recorded, on which device.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +53,8 @@ pub enum Ending {
 /// What a run leaves in memory.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The tower after the last step, without autodiff.
-    pub tower: Tower,
+    /// The model after the last step, without autodiff.
+    pub model: Model,
     /// Steps taken in all.
     pub step: u64,
     /// How it ended.
@@ -105,7 +104,7 @@ impl Trainer<'_> {
         }
         let mut batches = Batches::new(trained_on, settings.optimizer.batch_size, settings.seed);
         let budget = Budget::new(settings, &batches);
-        let initial = self.problem.initial_tower(settings, self.device)?;
+        let initial = self.problem.initial_model(settings, self.device)?;
         let record = Record::new(self, &initial)?;
 
         let fresh = self.run.checkpoints()?.is_empty();
@@ -150,8 +149,8 @@ impl Trainer<'_> {
     }
 
     /// Learner, optimiser and state to begin with: those of the last checkpoint, or new ones.
-    fn start(&self, initial: &Tower) -> Result<(Learner, ModuleOptimizer, CheckpointState)> {
-        let estimator = Arc::new(self.problem.estimator(self.settings)?);
+    fn start(&self, initial: &Model) -> Result<(Learner, ModuleOptimizer, CheckpointState)> {
+        let estimator = self.problem.estimator(self.settings)?;
         let optimizer = &self.settings.optimizer;
         let adam = AdamConfig::new()
             .with_beta_1(optimizer.beta_1)
@@ -165,7 +164,7 @@ impl Trainer<'_> {
         }
         let checkpoint = self.run.checkpoint(Which::Last)?;
         metrics::cut(&self.run.metrics_path(), Some(checkpoint.state.step))?;
-        let learner = Learner::new(checkpoint.load_tower(initial.clone())?, estimator);
+        let learner = Learner::new(checkpoint.load_model(initial.clone())?, estimator);
         let path = checkpoint.path().join(ADAM);
         let adam =
             adam.load(&path).map_err(|error| Error::library(path.display().to_string(), error))?;
@@ -174,7 +173,7 @@ impl Trainer<'_> {
 }
 
 fn outcome(learner: &Learner, state: &CheckpointState, clock: Clock, ending: Ending) -> Outcome {
-    Outcome { tower: learner.tower().valid(), step: clock.step, ending, best: state.best }
+    Outcome { model: learner.model().valid(), step: clock.step, ending, best: state.best }
 }
 
 const ADAM: &str = "adam.bpk";
@@ -187,7 +186,7 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    fn new(trainer: &'a Trainer<'a>, initial: &Tower) -> Result<Self> {
+    fn new(trainer: &'a Trainer<'a>, initial: &Model) -> Result<Self> {
         let sessions = &trainer.problem.sessions;
         let mut sampled = sessions.contexts(Split::Train);
         trainer.settings.seed.stream(Purpose::Report, 0, 0).shuffle(&mut sampled);
@@ -203,11 +202,10 @@ impl<'a> Record<'a> {
         Ok(record)
     }
 
-    fn evaluate(&self, tower: &Tower, contexts: &[u32]) -> Result<Evaluation> {
-        let problem = self.trainer.problem;
+    fn evaluate(&self, model: &Model, contexts: &[u32]) -> Result<Evaluation> {
         let through_index = self.trainer.settings.evaluation.index;
-        let retriever = if through_index { &problem.retriever } else { &problem.exact };
-        Evaluation::of(problem, tower, contexts, retriever.as_ref())
+        let search = if through_index { Search::Training } else { Search::Exact };
+        Evaluation::of(self.trainer.problem, model, contexts, search)
     }
 
     /// Evaluates, appends the rows, and checkpoints, in this order: a checkpoint's rows are always
@@ -221,12 +219,12 @@ impl<'a> Record<'a> {
         state: &mut CheckpointState,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        let tower = learner.tower().valid();
+        let model = learner.model().valid();
         let mut rows = Vec::new();
         for (split, contexts, start) in &self.splits {
             let now = match clock.step {
                 0 => start.clone(),
-                _ => self.evaluate(&tower, contexts)?,
+                _ => self.evaluate(&model, contexts)?,
             };
             if *split == Split::Validation {
                 watch(state, clock.step, now.mean());
@@ -242,10 +240,10 @@ impl<'a> Record<'a> {
                 learning_rate: budget.learning_rate(clock),
             });
         }
-        let audited = self.trainer.settings.retrieval.kind == RetrievalKind::Hnsw;
-        if audited && (clock.step == 0 || budget.is_spent(clock)) {
-            rows.push(self.audit(&tower, clock, observer)?);
+        if clock.step == 0 || budget.is_spent(clock) {
+            rows.extend(self.audit(&model, clock, observer)?);
         }
+        rows.extend(self.gradient(learner, clock)?);
         metrics::append(&self.trainer.run.metrics_path(), &rows)?;
         self.checkpoint(learner, adam, clock, state)?;
         observer.recorded(&rows);
@@ -262,26 +260,41 @@ impl<'a> Record<'a> {
         state.step = clock.step;
         state.seconds = clock.seconds;
         let run = self.trainer.run;
-        run.write_checkpoint(state.clone(), &learner.tower().valid(), |folder| {
+        run.write_checkpoint(state.clone(), &learner.model().valid(), |folder| {
             let path = folder.join(ADAM);
             adam.save(&path).map_err(|error| Error::library(path.display().to_string(), error))
         })?;
         run.prune_checkpoints(self.trainer.settings.checkpoint.keep, state.best.map(|b| b.step))
     }
 
-    fn audit(&self, tower: &Tower, clock: Clock, observer: &mut dyn Observer) -> Result<Row> {
-        let settings = self.trainer.settings;
-        let audit = self.trainer.problem.audit(settings, tower)?;
-        if let Some(warning) = audit.warning(settings) {
-            observer.warned(&warning);
+    /// What the run's approximations cost.
+    fn audit(&self, model: &Model, clock: Clock, observer: &mut dyn Observer) -> Result<Vec<Row>> {
+        let (problem, settings) = (self.trainer.problem, self.trainer.settings);
+        let Clock { step, seconds } = clock;
+        let mut rows = Vec::new();
+        if let Some(audit) = problem.audit(settings, model)? {
+            if let Some(warning) = audit.warning(settings) {
+                observer.warned(&warning);
+            }
+            let (recall, top, queries) = (audit.recall, audit.top, audit.queries);
+            rows.push(Row::Recall { step, seconds, recall, top, queries });
         }
-        Ok(Row::Recall {
-            step: clock.step,
-            seconds: clock.seconds,
-            recall: audit.recall,
-            slate_size: settings.policy.slate_size,
-            queries: audit.queries,
-        })
+        if let Some(rejections) = problem.rejections(settings, model)? {
+            let acceptance_rate = rejections.acceptance_rate();
+            rows.push(Row::Rejection { step, seconds, acceptance_rate, rejections });
+        }
+        Ok(rows)
+    }
+
+    /// The variance of the gradient, if it was asked for.
+    fn gradient(&self, learner: &Learner, clock: Clock) -> Result<Option<Row>> {
+        let draws = self.trainer.settings.evaluation.gradient_draws;
+        if draws == 0 {
+            return Ok(None);
+        }
+        let batches = diagnostics::batches(self.trainer.problem, self.trainer.settings);
+        let gradient = diagnostics::gradient_statistics(learner, &batches, draws)?;
+        Ok(Some(Row::Gradient { step: clock.step, seconds: clock.seconds, gradient }))
     }
 }
 

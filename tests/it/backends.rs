@@ -32,7 +32,9 @@ fn train(prepared: &Prepared, device: &str, steps: u64, out: &Path) -> (Matrix, 
         stop: &stop,
     };
     let outcome = trainer.train(&mut ()).unwrap();
-    let Tower::Linear(tower) = &outcome.tower else { panic!("the preset's tower is linear") };
+    let Some(Tower::Linear(tower)) = &outcome.model.tower else {
+        panic!("the preset's tower is linear")
+    };
     let rewards =
         read_metrics(&run.metrics_path()).unwrap().into_iter().filter_map(|row| match row {
             Row::Evaluation { split: Split::Validation, reward, .. } => Some(reward),

@@ -216,7 +216,7 @@ fn damaged_checkpoints_are_named() {
     let last = run.join("checkpoints").join(format!("step-{:09}", checkpoints.last().unwrap()));
     let mut resume = slate();
     resume.args(["train", "--resume", "--out"]).arg(&run);
-    for name in ["tower.bpk", "adam.bpk", "state.toml"] {
+    for name in ["model.bpk", "adam.bpk", "state.toml"] {
         let whole = fs_err::read(last.join(name)).unwrap();
         fs_err::write(last.join(name), &whole[..whole.len() / 2]).unwrap();
         let mut evaluate = slate();
@@ -365,7 +365,7 @@ fn a_full_disk_leaves_no_half_checkpoint() {
         let rows = fast_slate::training::read_metrics(&run.join("metrics.jsonl")).unwrap();
         let reward = |row| match row {
             fast_slate::training::Row::Evaluation { step, reward, .. } => Some((step, reward)),
-            fast_slate::training::Row::Recall { .. } => None,
+            _ => None,
         };
         rows.into_iter().filter_map(reward).collect::<Vec<_>>()
     };

@@ -26,12 +26,12 @@ fn the_default_index_recalls_and_the_mlp_starts_where_the_linear_tower_does() {
     let mut settings = Preset::Default.settings();
     let device = device::choose(None).unwrap().device;
     let problem = Problem::load(&prepared, &settings).unwrap();
-    let linear = problem.initial_tower(&settings, &device).unwrap();
-    let audit = problem.audit(&settings, &linear).unwrap();
+    let linear = problem.initial_model(&settings, &device).unwrap();
+    let audit = problem.audit(&settings, &linear).unwrap().unwrap();
     assert!(audit.recall >= 0.97, "recall {}", audit.recall);
 
     settings.tower.kind = TowerKind::SigmoidMlp;
-    let mlp = problem.initial_tower(&settings, &device).unwrap();
+    let mlp = problem.initial_model(&settings, &device).unwrap();
     let contexts = problem.sessions.contexts(Split::Validation);
     let decide = |tower| problem.decide(tower, &contexts, problem.exact.as_ref()).unwrap();
     let (theirs, ours) = (decide(&linear), decide(&mlp));

@@ -1,15 +1,17 @@
-//! LGP's gradient against quadrature, on a catalogue in two dimensions: there the slate depends on
-//! the direction of the query alone, so expectations are integrals over an angle and a radius.
+//! The score-function gradient of LGP and LRP against quadrature, on a catalogue in two dimensions:
+//! there the slate depends on the direction of the query alone, so the expected reward is an
+//! integral over a grid. Quadrature knows the densities only, and differentiates numerically.
 
-use std::f64::consts::{PI, TAU};
-use std::sync::Arc;
+use std::f64::consts::TAU;
+use std::sync::{Arc, LazyLock};
 
 use fast_slate::embedding::ActionEmbeddings;
-use fast_slate::estimator::{
-    Baseline, BatchRows, Estimator, Samples, ScoreFunction, ScoreFunctionSettings,
-};
+use fast_slate::estimator::{Baseline, BatchRows, Estimator, Gradient, Samples, ScoreFunction};
 use fast_slate::matrix::Matrix;
-use fast_slate::policy::{LatentPerturbation, Radial, Sigma};
+use fast_slate::policy::noise::{Gaussian, Gumbel};
+use fast_slate::policy::{
+    Coupling, LatentPerturbation, Noise, NoiseKind, Radial, Sampling, Scale, Sigma,
+};
 use fast_slate::retrieval::{Exact, Queries, Retriever};
 use fast_slate::reward::SlateReward;
 use fast_slate::seed::Seed;
@@ -18,6 +20,8 @@ const K: usize = 2;
 const H: [f32; 2] = [0.7, 0.4];
 const BETA: [f32; 14] =
     [1.0, 0.1, 0.8, 0.6, 0.1, 1.1, -0.7, 0.8, -1.0, -0.2, -0.3, -0.9, 0.6, -0.8];
+/// σ = 1/L.
+const SIGMA: f64 = 0.5;
 
 /// Not linear, not symmetric, never zero: a reward that a missing baseline would feel.
 #[derive(Debug)]
@@ -34,68 +38,99 @@ fn actions() -> Arc<ActionEmbeddings> {
     Arc::new(ActionEmbeddings::new(Matrix::new(BETA.to_vec(), 2).unwrap()).unwrap())
 }
 
-/// Reward of the slate in each of many directions.
+/// The mean reward of each cell of a grid of perturbed queries, row after row.
 struct Quadrature {
     rewards: Vec<f64>,
 }
 
+static QUADRATURE: LazyLock<Quadrature> = LazyLock::new(Quadrature::new);
+
 impl Quadrature {
+    /// Cells a side, and their width: the grid reaches 18 σ to either side of h.
+    const CELLS: usize = 1000;
+    const WIDTH: f64 = 0.02;
+
+    /// The coordinate of the middle of part `i`, of `parts` a side.
+    fn middle(i: usize, parts: usize) -> f64 {
+        let reach = Self::CELLS as f64 * Self::WIDTH;
+        reach * ((i as f64 + 0.5) / parts as f64 - 0.5)
+    }
+
     fn new() -> Self {
-        let angles = 8000;
+        let directions = 40_000;
         let direction = |i: usize| {
-            let angle = TAU * (i as f64 + 0.5) / angles as f64;
+            let angle = TAU * (i as f64 + 0.5) / directions as f64;
             [angle.cos() as f32, angle.sin() as f32]
         };
-        let latent = Matrix::new((0..angles).flat_map(direction).collect(), 2).unwrap();
+        let latent = Matrix::new((0..directions).flat_map(direction).collect(), 2).unwrap();
         let queries = Queries { latent: &latent, slate_size: K, excluded: None };
         let slates = Exact::new(actions()).search(queries).unwrap();
-        Self { rewards: (0..angles).map(|i| f64::from(Odd.reward(0, slates.slate(i)))).collect() }
-    }
+        let of_direction: Vec<f64> =
+            (0..directions).map(|i| f64::from(Odd.reward(0, slates.slate(i)))).collect();
 
-    /// R(h, σ) and its gradient in h at fixed σ.
-    fn integrate(&self, h: [f64; 2], sigma: f64) -> (f64, [f64; 2]) {
-        let (angles, radii) = (self.rewards.len(), 500);
-        let reach = h[0].hypot(h[1]) + 9.0 * sigma;
-        let (d_angle, d_radius) = (TAU / angles as f64, reach / f64::from(radii));
-        let (mut value, mut gradient) = (0.0, [0.0; 2]);
-        for (i, reward) in self.rewards.iter().enumerate() {
-            let angle = d_angle * (i as f64 + 0.5);
-            for j in 0..radii {
-                let radius = d_radius * (f64::from(j) + 0.5);
-                let off = [radius * angle.cos() - h[0], radius * angle.sin() - h[1]];
-                let density = (-(off[0] * off[0] + off[1] * off[1]) / (2.0 * sigma * sigma)).exp()
-                    / (2.0 * PI * sigma * sigma);
-                let weight = reward * density * radius * d_angle * d_radius;
-                value += weight;
-                gradient[0] += weight * off[0] / (sigma * sigma);
-                gradient[1] += weight * off[1] / (sigma * sigma);
+        // A cell that a change of slate crosses has the mean of its parts.
+        let split = 4;
+        let parts = split * Self::CELLS;
+        #[allow(clippy::cast_sign_loss, reason = "a remainder is not negative")]
+        let towards = |x: f64, y: f64| {
+            let turns = y.atan2(x).rem_euclid(TAU) / TAU;
+            of_direction[(turns * directions as f64) as usize % directions]
+        };
+        let mut rewards = vec![0.0; Self::CELLS * Self::CELLS];
+        for j in 0..parts {
+            for i in 0..parts {
+                let of_part = towards(Self::middle(i, parts), Self::middle(j, parts));
+                rewards[j / split * Self::CELLS + i / split] += of_part / (split * split) as f64;
             }
         }
-        (value, gradient)
+        Self { rewards }
     }
 
-    /// The gradient of R(h, c‖h‖/√2), by central differences.
-    fn relative(&self, h: [f64; 2], c: f64) -> [f64; 2] {
-        let at = |h: [f64; 2]| self.integrate(h, c * h[0].hypot(h[1]) / 2.0_f64.sqrt()).0;
-        let step = 1e-3;
-        let [x, y] = h;
-        [
-            (at([x + step, y]) - at([x - step, y])) / (2.0 * step),
-            (at([x, y + step]) - at([x, y - step])) / (2.0 * step),
-        ]
+    /// R(h, σ).
+    fn reward(&self, noise: &dyn Noise, h: [f64; 2], sigma: f64) -> f64 {
+        let [across, up] = h.map(|h| -> Vec<f64> {
+            let density = |x: f64| noise.log_density((x - h) / sigma).exp() / sigma;
+            (0..Self::CELLS).map(|i| density(Self::middle(i, Self::CELLS)) * Self::WIDTH).collect()
+        });
+        let rows = self.rewards.chunks_exact(Self::CELLS).zip(up);
+        rows.map(|(row, up)| up * row.iter().zip(&across).map(|(r, w)| r * w).sum::<f64>()).sum()
+    }
+
+    /// The gradient of `h ↦ R(h, sigma(h))`, to the fourth order in the width of a cell. Differences
+    /// over whole cells: what the grid makes of a kink in the density is the same on both sides.
+    fn gradient(&self, noise: &dyn Noise, sigma: impl Fn([f64; 2]) -> f64) -> [f64; 2] {
+        [0, 1].map(|i| {
+            let slope = |cells: f64| {
+                let at = |step: f64| {
+                    let mut h = H.map(f64::from);
+                    h[i] += step;
+                    self.reward(noise, h, sigma(h))
+                };
+                (at(cells * Self::WIDTH) - at(-cells * Self::WIDTH)) / (2.0 * cells * Self::WIDTH)
+            };
+            (4.0 * slope(1.0) - slope(2.0)) / 3.0
+        })
+    }
+
+    /// dR/d log σ.
+    fn log_sigma(&self, noise: &dyn Noise, sigma: f64) -> f64 {
+        let (h, step) = (H.map(f64::from), 0.02_f64);
+        let at = |change: f64| self.reward(noise, h, sigma * change.exp());
+        (at(step) - at(-step)) / (2.0 * step)
     }
 }
 
 /// A Monte Carlo mean and its standard error (of the vector, from independent batches).
 #[derive(Clone, Copy, Debug)]
-struct Estimate {
-    mean: [f64; 2],
+struct Estimate<const N: usize> {
+    mean: [f64; N],
     error: f64,
 }
 
-impl Estimate {
-    fn agrees_with(&self, truth: [f64; 2]) -> bool {
-        length([self.mean[0] - truth[0], self.mean[1] - truth[1]]) <= 4.0 * self.error
+impl<const N: usize> Estimate<N> {
+    fn agrees_with(&self, truth: [f64; N]) -> bool {
+        let off: [f64; N] = std::array::from_fn(|i| self.mean[i] - truth[i]);
+        length(off) <= 4.0 * self.error
     }
 
     fn scaled(self, factor: f64) -> Self {
@@ -103,39 +138,66 @@ impl Estimate {
     }
 }
 
-fn length(v: [f64; 2]) -> f64 {
-    v[0].hypot(v[1])
+fn length<const N: usize>(v: [f64; N]) -> f64 {
+    v.iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-fn estimator(sigma: Sigma, radial: Radial, settings: ScoreFunctionSettings) -> ScoreFunction {
+/// A way to draw and to weigh samples.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    num_samples: usize,
+    baseline: Baseline,
+    coupling: Coupling,
+}
+
+fn way(num_samples: usize, baseline: Baseline, coupling: Coupling) -> Way {
+    Way { num_samples, baseline, coupling }
+}
+
+fn estimator(sigma: Sigma, radial: Radial, noise: Arc<dyn Noise>, way: Way) -> ScoreFunction {
     let actions = actions();
-    let policy = LatentPerturbation::new(sigma, radial, 2, actions.mean_norm()).unwrap();
+    let scale = Scale::new(sigma, radial, 2, actions.mean_norm()).unwrap();
+    let sampling =
+        Sampling { num_samples: way.num_samples, slate_size: K, excluded: None, seed: Seed(7) };
     let retriever = Arc::new(Exact::new(actions));
-    ScoreFunction::new(settings, policy, retriever, Arc::new(Odd), None, Seed(7)).unwrap()
+    let policy = LatentPerturbation::new(scale, noise, way.coupling, retriever, sampling).unwrap();
+    ScoreFunction::new(Arc::new(policy), Arc::new(Odd), way.baseline).unwrap()
 }
 
-/// Averages the estimator over batches until 4 standard errors are at most 2 % of ‖g‖.
-/// `finish` turns the samples of a batch into its gradients.
-fn estimate(
-    estimator: &ScoreFunction,
-    truth: [f64; 2],
-    finish: impl Fn(&Matrix, &Samples) -> Matrix,
-) -> Estimate {
-    let rows = 4000;
+fn fixed_sigma(noise: Arc<dyn Noise>, way: Way) -> ScoreFunction {
+    estimator(Sigma::InverseDim, Radial::Keep, noise, way)
+}
+
+/// The mean of g over the rows of a batch.
+fn mean_g(gradient: &Gradient) -> [f64; 2] {
+    let rows = gradient.h.rows() as f64;
+    [0, 1].map(|i| gradient.h.iter_rows().map(|g| f64::from(g[i])).sum::<f64>() / rows)
+}
+
+/// The samples of `rows` contexts, all at h.
+fn batch(estimator: &ScoreFunction, step: u64, rows: usize) -> Samples {
     let h = Matrix::new(H.repeat(rows), 2).unwrap();
     let contexts = vec![0; rows];
-    let (mut count, mut sums, mut squares) = (0.0, [0.0; 2], [0.0; 2]);
+    let rows = BatchRows { step, first: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+    estimator.sample(rows).unwrap()
+}
+
+/// Averages what `finish` makes of a batch until 4 standard errors are at most 2 % of the truth.
+fn estimate<const N: usize>(
+    estimator: &ScoreFunction,
+    truth: [f64; N],
+    finish: impl Fn(Samples) -> [f64; N],
+) -> Estimate<N> {
+    let (mut count, mut sums, mut squares) = (0.0, [0.0; N], [0.0; N]);
     for step in 0..3000 {
-        let batch = BatchRows { step, first: 0, contexts: &contexts };
-        let g = finish(&h, &estimator.sample(&h, batch).unwrap());
-        for i in 0..2 {
-            let mean = g.iter_rows().map(|g| f64::from(g[i])).sum::<f64>() / rows as f64;
-            sums[i] += mean;
-            squares[i] += mean * mean;
+        let found = finish(batch(estimator, step, 1000));
+        for i in 0..N {
+            sums[i] += found[i];
+            squares[i] += found[i] * found[i];
         }
         count += 1.0;
         let variance = |i: usize| (squares[i] / count - (sums[i] / count).powi(2)) / (count - 1.0);
-        let error = (variance(0) + variance(1)).sqrt();
+        let error = (0..N).map(variance).sum::<f64>().sqrt();
         if count >= 30.0 && 4.0 * error <= 0.02 * length(truth) {
             return Estimate { mean: sums.map(|sum| sum / count), error };
         }
@@ -143,41 +205,79 @@ fn estimate(
     panic!("not enough samples for 4 standard errors to be 2 % of the gradient");
 }
 
-fn settings(num_samples: usize, baseline: Baseline, antithetic: bool) -> ScoreFunctionSettings {
-    ScoreFunctionSettings { num_samples, slate_size: K, baseline, antithetic }
-}
-
-/// Every way to weigh samples that is unbiased.
-fn unbiased() -> [ScoreFunctionSettings; 5] {
-    [
-        settings(8, Baseline::None, false),
-        settings(8, Baseline::LeaveOneOut, false),
-        settings(8, Baseline::None, true),
-        settings(1, Baseline::None, false),
-        settings(1, Baseline::LeaveOneOut, false),
-    ]
+/// Estimates g and fails unless it agrees with `truth`.
+fn check(estimator: &ScoreFunction, truth: [f64; 2]) {
+    let found = estimate(estimator, truth, |samples| mean_g(&estimator.finish(samples)));
+    assert!(found.agrees_with(truth), "{estimator:?}: {found:?}, quadrature {truth:?}");
 }
 
 #[test]
 fn every_baseline_and_sigma_rule_has_the_gradient_of_quadrature() {
-    let quadrature = Quadrature::new();
-    let h = H.map(f64::from);
-    let fixed = |sigma: f64| quadrature.integrate(h, sigma).1;
+    let of = |sigma: &dyn Fn([f64; 2]) -> f64| QUADRATURE.gradient(&Gaussian, sigma);
     let mean_norm = f64::from(actions().mean_norm());
-    let norm = h[0].hypot(h[1]);
+    let relative = |h: [f64; 2]| 0.6 * length(h) / 2.0_f64.sqrt();
+    let at_h = relative(H.map(f64::from));
     for (sigma, radial, truth) in [
-        (Sigma::InverseDim, Radial::Keep, fixed(0.5)),
-        (Sigma::InverseNorm, Radial::Keep, fixed(1.0 / mean_norm)),
-        (Sigma::Relative(0.6), Radial::Keep, fixed(0.6 * norm / 2.0_f64.sqrt())),
-        (Sigma::Relative(0.6), Radial::Project, quadrature.relative(h, 0.6)),
+        (Sigma::InverseDim, Radial::Keep, of(&|_| SIGMA)),
+        (Sigma::InverseNorm, Radial::Keep, of(&|_| 1.0 / mean_norm)),
+        (Sigma::Relative(0.6), Radial::Keep, of(&|_| at_h)),
+        (Sigma::Relative(0.6), Radial::Project, of(&relative)),
     ] {
-        for settings in unbiased() {
-            let estimator = estimator(sigma, radial, settings);
-            let found = estimate(&estimator, truth, |h, samples| estimator.finish(h, samples));
-            assert!(
-                found.agrees_with(truth),
-                "{sigma} {radial:?} {settings:?}: {found:?}, quadrature {truth:?}"
-            );
+        for way in [
+            way(8, Baseline::None, Coupling::Independent),
+            way(8, Baseline::LeaveOneOut, Coupling::Independent),
+            way(8, Baseline::None, Coupling::Antithetic),
+            way(1, Baseline::None, Coupling::Independent),
+            way(1, Baseline::LeaveOneOut, Coupling::Independent),
+        ] {
+            check(&estimator(sigma, radial, Arc::new(Gaussian), way), truth);
+        }
+    }
+}
+
+#[test]
+fn every_noise_has_the_gradient_of_quadrature() {
+    for name in ["laplace", "logistic", "student-t(5)", "gumbel", "raised-cosine"] {
+        let noise = name.parse::<NoiseKind>().unwrap().init();
+        let truth = QUADRATURE.gradient(noise.as_ref(), |_| SIGMA);
+        let check = |baseline, coupling| {
+            check(&fixed_sigma(Arc::clone(&noise), way(8, baseline, coupling)), truth);
+        };
+        check(Baseline::None, Coupling::Independent);
+        check(Baseline::LeaveOneOut, Coupling::Independent);
+        check(Baseline::None, Coupling::QuasiRandom);
+        if noise.is_symmetric() {
+            check(Baseline::None, Coupling::Antithetic);
+        }
+    }
+}
+
+#[test]
+fn orthogonal_and_quasi_random_gaussians_have_the_gradient_of_quadrature() {
+    let truth = QUADRATURE.gradient(&Gaussian, |_| SIGMA);
+    for way in [
+        way(8, Baseline::None, Coupling::Orthogonal),
+        way(8, Baseline::LeaveOneOut, Coupling::Orthogonal),
+        // Two blocks, one of them not full.
+        way(3, Baseline::LeaveOneOut, Coupling::Orthogonal),
+        way(8, Baseline::None, Coupling::QuasiRandom),
+        way(1, Baseline::LeaveOneOut, Coupling::QuasiRandom),
+    ] {
+        check(&fixed_sigma(Arc::new(Gaussian), way), truth);
+    }
+}
+
+#[test]
+fn the_gradient_in_log_sigma_is_that_of_quadrature() {
+    for noise in [Arc::new(Gaussian) as Arc<dyn Noise>, Arc::new(Gumbel)] {
+        let truth = [QUADRATURE.log_sigma(noise.as_ref(), SIGMA)];
+        for baseline in [Baseline::None, Baseline::LeaveOneOut] {
+            let way = way(8, baseline, Coupling::Independent);
+            let estimator = fixed_sigma(Arc::clone(&noise), way);
+            let found = estimate(&estimator, truth, |samples| {
+                [f64::from(estimator.finish(samples).log_sigma.unwrap())]
+            });
+            assert!(found.agrees_with(truth), "{noise:?} {way:?}: {found:?}, {truth:?}");
         }
     }
 }
@@ -185,51 +285,83 @@ fn every_baseline_and_sigma_rule_has_the_gradient_of_quadrature() {
 #[test]
 fn the_radial_part_under_a_relative_sigma_is_zero() {
     let h = H.map(f64::from);
-    let g = Quadrature::new().relative(h, 0.6);
-    assert!((g[0] * h[0] + g[1] * h[1]).abs() < 1e-3 * length(g) * length(h));
+    let g = QUADRATURE.gradient(&Gaussian, |h| 0.6 * length(h) / 2.0_f64.sqrt());
+    let along = (g[0] * h[0] + g[1] * h[1]) / (length(g) * length(h));
+    assert!(along.abs() < 1e-3, "{along}");
+}
+
+/// g of `samples`, 8 a row, with a leave-one-out baseline that `estimator` refuses.
+fn forced_leave_one_out(estimator: &ScoreFunction, mut samples: Samples) -> [f64; 2] {
+    for group in samples.rewards.chunks_exact_mut(8) {
+        let sum: f32 = group.iter().sum();
+        for reward in group {
+            *reward -= (sum - *reward) / 7.0;
+        }
+    }
+    mean_g(&estimator.finish(samples))
 }
 
 #[test]
 fn a_wrong_sign_a_missing_sigma_and_a_biased_baseline_are_told_apart() {
-    let truth = Quadrature::new().integrate(H.map(f64::from), 0.5).1;
-    let plain = estimator(Sigma::InverseDim, Radial::Keep, settings(8, Baseline::None, false));
-    let right = estimate(&plain, truth, |h, samples| plain.finish(h, samples));
+    let truth = QUADRATURE.gradient(&Gaussian, |_| SIGMA);
+    let gaussian = |coupling| fixed_sigma(Arc::new(Gaussian), way(8, Baseline::None, coupling));
+    let plain = gaussian(Coupling::Independent);
+    let right = estimate(&plain, truth, |samples| mean_g(&plain.finish(samples)));
     assert!(right.agrees_with(truth));
     assert!(!right.scaled(-1.0).agrees_with(truth), "a flipped sign passes");
     assert!(!right.scaled(0.5).agrees_with(truth), "a missing σ passes");
 
     // Leave-one-out over all S although sample s + S/2 mirrors sample s.
-    let pairs = estimator(Sigma::InverseDim, Radial::Keep, settings(8, Baseline::None, true));
-    let biased = estimate(&pairs, truth, |h, samples| {
-        let mut samples = samples.clone();
-        for group in samples.rewards.chunks_exact_mut(8) {
-            let sum: f32 = group.iter().sum();
-            for reward in group {
-                *reward -= (sum - *reward) / 7.0;
-            }
-        }
-        pairs.finish(h, &samples)
-    });
+    let pairs = gaussian(Coupling::Antithetic);
+    let biased = estimate(&pairs, truth, |samples| forced_leave_one_out(&pairs, samples));
     assert!(!biased.agrees_with(truth), "leave-one-out across antithetic pairs passes");
     assert!(biased.scaled(7.0 / 8.0).agrees_with(truth), "the bias is S/(S − 1)");
+
+    // The scores of points that cover the plane nearly cancel: those of seven tell the eighth.
+    let points = gaussian(Coupling::QuasiRandom);
+    let biased = estimate(&points, truth, |samples| forced_leave_one_out(&points, samples));
+    assert!(!biased.agrees_with(truth), "leave-one-out over quasi-random points passes");
+    assert!(length(biased.mean) > length(truth), "the bias is towards S/(S − 1)");
+}
+
+#[test]
+fn baseline_and_couplings_lower_the_variance() {
+    let variance = |baseline, coupling| {
+        let estimator = fixed_sigma(Arc::new(Gaussian), way(8, baseline, coupling));
+        let g = estimator.finish(batch(&estimator, 0, 20_000)).h;
+        let mean = mean_g(&Gradient { h: g.clone(), log_sigma: None });
+        let off = |g: &[f32]| [0, 1].map(|i| f64::from(g[i]) - mean[i]);
+        g.iter_rows().map(|g| length(off(g)).powi(2)).sum::<f64>() / g.rows() as f64
+    };
+    let plain = variance(Baseline::None, Coupling::Independent);
+    assert!(variance(Baseline::None, Coupling::Antithetic) < 0.7 * plain);
+    let leave_one_out = variance(Baseline::LeaveOneOut, Coupling::Independent);
+    assert!(leave_one_out < 0.7 * plain);
+    assert!(variance(Baseline::LeaveOneOut, Coupling::Orthogonal) < 0.9 * leave_one_out);
+    assert!(variance(Baseline::None, Coupling::QuasiRandom) < 0.6 * leave_one_out);
 }
 
 #[test]
 fn a_batch_split_by_rows_is_the_same_bit_for_bit() {
-    for (num_samples, baseline) in [(4, Baseline::LeaveOneOut), (1, Baseline::LeaveOneOut)] {
-        let settings = settings(num_samples, baseline, false);
-        let estimator = estimator(Sigma::Relative(0.5), Radial::Project, settings);
+    for way in [
+        way(4, Baseline::LeaveOneOut, Coupling::Independent),
+        way(1, Baseline::LeaveOneOut, Coupling::Independent),
+        way(4, Baseline::LeaveOneOut, Coupling::Orthogonal),
+        way(4, Baseline::None, Coupling::QuasiRandom),
+    ] {
+        let estimator = estimator(Sigma::Relative(0.5), Radial::Project, Arc::new(Gaussian), way);
         let latent: Vec<f32> = (0..64).map(|i| ((i * 37 % 41) as f32 - 20.0) / 10.0).collect();
         let h = Matrix::new(latent, 2).unwrap();
         let contexts: Vec<u32> = (0..32).collect();
         let sample = |first: usize, end: usize| {
-            let rows: Vec<u32> = (first as u32..end as u32).collect();
-            let batch = BatchRows { step: 5, first, contexts: &contexts[first..end] };
-            estimator.sample(&h.select(&rows), batch).unwrap()
+            let contexts = &contexts[first..end];
+            let h = &h.select(contexts);
+            let rows = BatchRows { step: 5, first, contexts, h, sigma_factor: 1.0 };
+            estimator.sample(rows).unwrap()
         };
         let whole = sample(0, 32);
         let joined = sample(0, 16).join(sample(16, 32)).unwrap();
         assert_eq!(joined, whole);
-        assert_eq!(estimator.finish(&h, &joined), estimator.finish(&h, &whole));
+        assert_eq!(estimator.finish(joined), estimator.finish(whole));
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "error",
     "files",
     "seed",
@@ -14,6 +14,7 @@ const ORDER: [&str; 20] = [
     "retrieval",
     "reward",
     "tower",
+    "model",
     "policy",
     "estimator",
     "settings",

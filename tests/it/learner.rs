@@ -1,15 +1,14 @@
 //! The learner step's gradient in θ, through each tower, against finite differences of the
 //! surrogate loss `−⟨h(θ), g⟩ / B`.
 
-use std::sync::Arc;
-
 use burn::module::Module as _;
 use burn::optim::SgdConfig;
 use burn::train::TrainStep as _;
 use fast_slate::Result;
 use fast_slate::device;
-use fast_slate::estimator::{BatchRows, Estimator, Samples};
+use fast_slate::estimator::{BatchRows, Estimator, Gradient, Samples};
 use fast_slate::matrix::{Matrix, dot};
+use fast_slate::model::{Model, SigmaFactor};
 use fast_slate::seed::{Purpose, Seed};
 use fast_slate::tower::{LinearTower, SigmoidMlp, Tower, to_host};
 use fast_slate::training::{Batch, Learner};
@@ -18,17 +17,20 @@ const B: usize = 5;
 const D: usize = 4;
 const L: usize = 3;
 
+/// The gradient in log σ that [`Fixed`] returns.
+const LOG_SIGMA: f32 = 0.25;
+
 /// Returns a fixed g, whatever h is.
 #[derive(Debug)]
 struct Fixed(Matrix);
 
 impl Estimator for Fixed {
-    fn sample(&self, _h: &Matrix, _rows: BatchRows<'_>) -> Result<Samples> {
-        Ok(Samples { rewards: vec![1.0; B], noise: Matrix::zeros(B, L), sigma: vec![1.0; B] })
+    fn sample(&self, _rows: BatchRows<'_>) -> Result<Samples> {
+        Ok(Samples { rewards: vec![1.0; B], terms: self.0.clone(), sigma_terms: Vec::new() })
     }
 
-    fn finish(&self, _h: &Matrix, _samples: &Samples) -> Matrix {
-        self.0.clone()
+    fn finish(&self, samples: Samples) -> Gradient {
+        Gradient { h: samples.terms, log_sigma: Some(LOG_SIGMA) }
     }
 }
 
@@ -50,14 +52,14 @@ fn parameters(tower: &Tower) -> Vec<Matrix> {
 
 fn check(build: impl Fn(&[Matrix]) -> Tower, theta: &[Matrix]) {
     let (inputs, g) = (normals(10, B, D), normals(11, B, L));
-    let learner = Learner::new(build(theta), Arc::new(Fixed(g.clone())));
+    let learner = Learner::new(build(theta).into(), Fixed(g.clone()).into());
     let batch = Batch { step: 0, contexts: vec![0; B], inputs: inputs.clone() };
     let output = learner.step(batch);
     let reward = output.item.reward.unwrap();
     assert!((reward - 1.0).abs() < 1e-6);
     let mut descent = SgdConfig::new().init();
     let stepped = learner.optimize(&mut descent, 1.0.into(), output.grads);
-    let after = parameters(&stepped.tower().valid());
+    let after = parameters(&stepped.model().valid().tower.unwrap());
 
     let loss = |theta: &[Matrix]| {
         let h = build(theta).latent(&inputs).unwrap();
@@ -91,4 +93,30 @@ fn the_gradient_through_each_tower_is_that_of_finite_differences() {
             &[normals(0, D, L), normals(1, L, L)],
         );
     }
+}
+
+#[test]
+fn a_learned_sigma_follows_its_gradient_and_keeps_its_floor() {
+    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
+    let floor = 0.1;
+    let tower = Tower::Linear(LinearTower::new(&normals(0, D, L), &device));
+    let model = Model { sigma: Some(SigmaFactor::new(floor, &device)), ..tower.into() };
+    let g = normals(11, B, L);
+    let batch = Batch { step: 0, contexts: vec![0; B], inputs: normals(10, B, D) };
+    let mut descent = SgdConfig::new().init();
+
+    let learner = Learner::new(model, Fixed(g).into());
+    assert!((learner.model().valid().sigma_factor().unwrap() - 1.0).abs() < 1e-6);
+    let grads = learner.step(batch.clone()).grads;
+    let stepped = learner.optimize(&mut descent, 1.0.into(), grads);
+    // At ρ = 0 the factor is 1 and d log factor / dρ = 1 − floor: ρ rises by that share of the
+    // gradient in log σ.
+    let rho = LOG_SIGMA * (1.0 - floor);
+    let expected = floor + (1.0 - floor) * rho.exp();
+    assert!((stepped.model().valid().sigma_factor().unwrap() - expected).abs() < 1e-5);
+
+    let grads = stepped.step(batch).grads;
+    let fallen = stepped.optimize(&mut descent, (-1e3).into(), grads);
+    let factor = fallen.model().valid().sigma_factor().unwrap();
+    assert!((factor - floor).abs() < 1e-6, "{factor}");
 }

@@ -12,7 +12,9 @@ use fast_slate::run::{RunFolder, Which};
 use fast_slate::training::{Row, read_metrics};
 use tempfile::TempDir;
 
-use crate::common::{Training, assert_says, names, refused, slate, small, stdout};
+use crate::common::{
+    Training, assert_says, names, parameters, record, refused, slate, small, stdout,
+};
 
 /// Long enough to be hit in the middle.
 const STEPS: [&str; 2] = ["--steps", "240"];
@@ -66,46 +68,17 @@ impl Place {
         panic!("every training ended before it could be stopped");
     }
 
-    /// The bits of the last checkpoint's parameters.
-    fn parameters(&self, run: &Path) -> Vec<Vec<u32>> {
-        struct Bits(Vec<Vec<u32>>);
-        impl ModuleVisitor for Bits {
-            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-                let values = param.val().into_data().try_into_vec::<f32>().unwrap();
-                self.0.push(values.into_iter().map(f32::to_bits).collect());
-            }
-        }
-        let run = RunFolder::new(run);
-        let (settings, origin) = run.read_settings().unwrap();
-        let device = device::choose(Some(&origin.device)).unwrap().device;
-        let problem = Problem::load(&self.prepared, &settings).unwrap();
-        let initial = problem.initial_tower(&settings, &device).unwrap();
-        let tower = run.checkpoint(Which::Last).unwrap().load_tower(initial).unwrap();
-        let mut bits = Bits(Vec::new());
-        tower.visit(&mut bits);
-        assert!(!bits.0.is_empty());
-        bits.0
-    }
-
     /// Two runs came to the same end on the same way.
     fn assert_same(&self, run: &Path, other: &Path) {
         let checkpoint = |run| RunFolder::new(run).checkpoint(Which::Last).unwrap().state;
         let (ours, theirs) = (checkpoint(run), checkpoint(other));
         assert_eq!((ours.step, ours.best), (theirs.step, theirs.best));
         assert_eq!(record(run), record(other));
-        assert!(self.parameters(run) == self.parameters(other), "the parameters differ");
+        assert!(
+            parameters(&self.prepared, run) == parameters(&self.prepared, other),
+            "the parameters differ"
+        );
     }
-}
-
-/// The record of a run, but for the time it took.
-fn record(run: &Path) -> Vec<Row> {
-    let mut rows = read_metrics(&run.join("metrics.jsonl")).unwrap();
-    for row in &mut rows {
-        match row {
-            Row::Evaluation { seconds, .. } | Row::Recall { seconds, .. } => *seconds = 0.0,
-        }
-    }
-    rows
 }
 
 fn resume(run: &Path) -> assert_cmd::Command {
@@ -250,7 +223,10 @@ fn a_constant_learning_rate_can_be_trained_on() {
     let whole = place.trained("whole", &with(["--steps", "48"], "evaluation.count=24"));
     let run = place.trained("run", &with(["--steps", "24"], "evaluation.count=12"));
     stdout(resume(&run).args(["--steps", "48"]));
-    assert!(place.parameters(&run) == place.parameters(&whole), "the parameters differ");
+    assert!(
+        parameters(&place.prepared, &run) == parameters(&place.prepared, &whole),
+        "the parameters differ"
+    );
     let (settings, _) = RunFolder::new(&run).read_settings().unwrap();
     assert_eq!(settings.budget.amount, 48);
 }

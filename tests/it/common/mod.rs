@@ -6,10 +6,15 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
+use burn::module::{Module as _, ModuleVisitor, Param};
+use burn::tensor::Tensor;
 use fast_slate::dataset::SyntheticSettings;
+use fast_slate::device;
 use fast_slate::embedding::{Interactions, SvdOptions};
 use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
-use fast_slate::run::RunFolder;
+use fast_slate::problem::Problem;
+use fast_slate::run::{RunFolder, Which};
+use fast_slate::training::{Row, read_metrics};
 
 /// The binary, quiet about the device, with no colours and no inherited settings.
 pub(crate) fn slate() -> Command {
@@ -90,6 +95,41 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// The bits of the last checkpoint's parameters.
+pub(crate) fn parameters(prepared: &Prepared, run: &Path) -> Vec<Vec<u32>> {
+    struct Bits(Vec<Vec<u32>>);
+    impl ModuleVisitor for Bits {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            let values = param.val().into_data().try_into_vec::<f32>().unwrap();
+            self.0.push(values.into_iter().map(f32::to_bits).collect());
+        }
+    }
+    let run = RunFolder::new(run);
+    let (settings, origin) = run.read_settings().unwrap();
+    let device = device::choose(Some(&origin.device)).unwrap().device;
+    let problem = Problem::load(prepared, &settings).unwrap();
+    let initial = problem.initial_model(&settings, &device).unwrap();
+    let model = run.checkpoint(Which::Last).unwrap().load_model(initial).unwrap();
+    let mut bits = Bits(Vec::new());
+    model.visit(&mut bits);
+    assert!(!bits.0.is_empty());
+    bits.0
+}
+
+/// The record of a run, but for the time it took.
+pub(crate) fn record(run: &Path) -> Vec<Row> {
+    let mut rows = read_metrics(&run.join("metrics.jsonl")).unwrap();
+    for row in &mut rows {
+        match row {
+            Row::Evaluation { seconds, .. }
+            | Row::Recall { seconds, .. }
+            | Row::Rejection { seconds, .. }
+            | Row::Gradient { seconds, .. } => *seconds = 0.0,
+        }
+    }
+    rows
 }
 
 /// A training in a process of its own, killed when dropped.

@@ -1,23 +1,26 @@
 //! What a policy is trained on and judged by, put together once per process: sessions, β, the
-//! contexts M(X), retrieval and the reward.
+//! contexts M(X), retrieval and the reward; and what a run's settings make of them: its policy and
+//! estimator ([`mod@method`]).
+
+mod audit;
+mod method;
 
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use serde::Serialize;
 
 use crate::dataset::{Sessions, Split};
 use crate::embedding::{ActionEmbeddings, mean_contexts};
 use crate::error::{Error, Result};
-use crate::estimator::{BatchRows, ScoreFunction};
 use crate::matrix::Matrix;
-use crate::policy::LatentPerturbation;
+use crate::model::{Model, SigmaFactor};
+use crate::policy::Noise;
 use crate::prepared::Prepared;
-use crate::retrieval::{Exact, Queries, RetrievalKind, Retriever, Slates, recall};
+use crate::retrieval::{Exact, Queries, RetrievalKind, Retriever, Slates};
 use crate::reward::SlateReward;
-use crate::seed::Purpose;
 use crate::settings::Settings;
-use crate::tower::Tower;
+
+pub use audit::Audit;
 
 /// A problem: everything but the policy.
 #[derive(Clone, Debug)]
@@ -34,41 +37,19 @@ pub struct Problem {
     pub retriever: Arc<dyn Retriever>,
     /// r̂.
     pub reward: Arc<dyn SlateReward>,
+    noise: Option<Arc<dyn Noise>>,
     slate_size: usize,
     exclude_observed: bool,
 }
 
-/// What an audit found.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Audit {
-    /// Mean share of the exact top K that the training search returns.
-    pub recall: f64,
-    /// Queries compared.
-    pub queries: usize,
+/// Through what the decision is retrieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Search {
+    /// Every action is scored.
+    Exact,
+    /// The search that training uses.
+    Training,
 }
-
-impl Audit {
-    /// What to tell the user if recall is below the setting.
-    #[must_use]
-    pub fn warning(&self, settings: &Settings) -> Option<String> {
-        let retrieval = &settings.retrieval;
-        (self.recall < retrieval.recall_warning).then(|| {
-            format!(
-                "the index finds {:.1} % of the true slates, less than {:.1} %: raise \
-                 retrieval.hnsw.ef_search ({}) or set retrieval.kind = \"exact\"",
-                100.0 * self.recall,
-                100.0 * retrieval.recall_warning,
-                retrieval.hnsw.ef_search
-            )
-        })
-    }
-}
-
-/// The step under which an audit draws its noise; no training step gets there.
-const AUDIT_STEP: u64 = u64::MAX;
-
-/// Queries of an audit, at least: one per sample and context.
-const AUDIT_QUERIES: usize = 1000;
 
 impl Problem {
     /// The problem that `settings` make of a prepared folder. Builds the index if no run has
@@ -88,7 +69,12 @@ impl Problem {
         let all: Vec<u32> = sessions.observed.contexts().collect();
         Ok(Self {
             contexts: mean_contexts(&sessions.observed, &all, &actions),
-            reward: settings.reward.kind.init(settings.policy.slate_size, Arc::clone(&sessions)),
+            reward: settings.reward.kind.init(
+                settings.policy.slate_size,
+                Arc::clone(&sessions),
+                &actions,
+            ),
+            noise: None,
             slate_size: settings.policy.slate_size,
             exclude_observed: settings.retrieval.exclude_observed,
             sessions,
@@ -104,6 +90,12 @@ impl Problem {
         Self { reward, ..self }
     }
 
+    /// The same problem with a latent noise of one's own, whatever the settings name.
+    #[must_use]
+    pub fn with_noise(self, noise: Arc<dyn Noise>) -> Self {
+        Self { noise: Some(noise), ..self }
+    }
+
     /// K.
     #[must_use]
     pub fn slate_size(&self) -> usize {
@@ -116,6 +108,20 @@ impl Problem {
         self.exclude_observed.then(|| Arc::clone(&self.sessions))
     }
 
+    /// What retrieves the decisions of `model`: where it learns β, an exact search over that.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn retriever(&self, model: &Model, search: Search) -> Result<Arc<dyn Retriever>> {
+        if let Some(actions) = model.learned_actions()? {
+            return Ok(Arc::new(Exact::new(Arc::new(actions))));
+        }
+        Ok(Arc::clone(match search {
+            Search::Exact => &self.exact,
+            Search::Training => &self.retriever,
+        }))
+    }
+
     /// The deterministic decision `d_θ(x) = argsort^K h_θ(x)ᵀβ_a` for each of `contexts`, through
     /// `retriever`.
     ///
@@ -123,11 +129,11 @@ impl Problem {
     /// Those of the retriever and the device.
     pub fn decide(
         &self,
-        tower: &Tower,
+        model: &Model,
         contexts: &[u32],
         retriever: &dyn Retriever,
     ) -> Result<Slates> {
-        let latent = tower.latent(&self.contexts.select(contexts))?; // [B, L]
+        let latent = model.latent(&self.contexts.select(contexts))?; // [B, L]
         let observed: Option<Vec<&[u32]>> = self
             .exclude_observed
             .then(|| contexts.iter().map(|&context| self.sessions.observed.of(context)).collect());
@@ -138,52 +144,20 @@ impl Problem {
         })
     }
 
-    /// The gradient estimator of `settings`.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] for a biased or impossible combination.
-    pub fn estimator(&self, settings: &Settings) -> Result<ScoreFunction> {
-        let policy = &settings.policy;
-        let (dim, norm) = (self.actions.latent_dim(), self.actions.mean_norm());
-        ScoreFunction::new(
-            policy.score_function(),
-            LatentPerturbation::new(policy.sigma, policy.radial, dim, norm)?,
-            Arc::clone(&self.retriever),
-            Arc::clone(&self.reward),
-            self.excluded(),
-            settings.seed,
-        )
-    }
-
-    /// The tower at step 0 of a run with `settings`, without autodiff.
+    /// The model at step 0 of a run with `settings`, without autodiff.
     ///
     /// # Errors
     /// [`Error::Setting`] for an impossible initialisation.
-    pub fn initial_tower(&self, settings: &Settings, device: &Device) -> Result<Tower> {
+    pub fn initial_model(&self, settings: &Settings, device: &Device) -> Result<Model> {
+        if settings.embedding.learn {
+            return Ok(Model::of_actions(&self.actions, device));
+        }
         let trained_on = self.contexts.select(&self.sessions.contexts(Split::Train));
-        settings.tower.init(&trained_on, self.actions.latent_dim(), settings.seed, device)
-    }
-
-    /// Recall of the training search on perturbed training queries, with the run's exclusions.
-    ///
-    /// # Errors
-    /// Those of the retriever and the device.
-    pub fn audit(&self, settings: &Settings, tower: &Tower) -> Result<Audit> {
-        let mut contexts = self.sessions.contexts(Split::Train);
-        settings.seed.stream(Purpose::Audit, 0, 0).shuffle(&mut contexts);
-        contexts.truncate(AUDIT_QUERIES.div_ceil(settings.policy.samples));
-        let estimator = self.estimator(settings)?;
-        let latent = tower.latent(&self.contexts.select(&contexts))?; // [N, L]
-        let rows = BatchRows { step: AUDIT_STEP, first: 0, contexts: &contexts };
-        let (queries, _) = estimator.perturbed(&latent, &estimator.noise(rows)); // [N·S, L]
-        let excluded = estimator.excluded(&contexts);
-        let searched = Queries {
-            latent: &queries,
-            slate_size: self.slate_size,
-            excluded: excluded.as_deref(),
-        };
-        let recall = recall(self.retriever.as_ref(), self.exact.as_ref(), searched)?;
-        Ok(Audit { recall, queries: queries.rows() })
+        let dim = self.actions.latent_dim();
+        let tower = settings.tower.init(&trained_on, dim, settings.seed, device)?;
+        let policy = &settings.policy;
+        let sigma = policy.learn_sigma.then(|| SigmaFactor::new(policy.sigma_floor, device));
+        Ok(Model { sigma, ..tower.into() })
     }
 }
 

@@ -1,0 +1,126 @@
+//! What an approximation costs: the recall of the index on the queries that training makes, and
+//! the acceptance rate of the rejection sampler.
+
+use serde::Serialize;
+
+use super::Problem;
+use crate::dataset::Split;
+use crate::error::Result;
+use crate::matrix::Matrix;
+use crate::model::Model;
+use crate::policy::{BatchRows, Rejections, Sampling, SlateDraws};
+use crate::retrieval::{Queries, RetrievalKind, recall};
+use crate::seed::Purpose;
+use crate::settings::{EstimatorKind, PolicyKind, Settings};
+
+/// What an audit of the index found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Audit {
+    /// Mean share of the exact top K that the training search returns.
+    pub recall: f64,
+    /// K: the slate's, or the length of the head.
+    pub top: usize,
+    /// Queries compared.
+    pub queries: usize,
+}
+
+impl Audit {
+    /// What to tell the user if recall is below the setting.
+    #[must_use]
+    pub fn warning(&self, settings: &Settings) -> Option<String> {
+        let retrieval = &settings.retrieval;
+        (self.recall < retrieval.recall_warning).then(|| {
+            format!(
+                "the index finds {:.1} % of the true top {}, less than {:.1} %: raise \
+                 retrieval.hnsw.ef_search ({}) or set retrieval.kind = \"exact\"",
+                100.0 * self.recall,
+                self.top,
+                100.0 * retrieval.recall_warning,
+                retrieval.hnsw.ef_search
+            )
+        })
+    }
+}
+
+/// The step under which an audit draws its noise; no training step gets there.
+const AUDIT_STEP: u64 = u64::MAX;
+
+/// Queries of an audit, at least.
+const AUDIT_QUERIES: usize = 1000;
+
+impl Problem {
+    /// Recall of the training search on the queries that training makes, with the run's
+    /// exclusions: perturbed ones for latent noise, the unperturbed ones of training contexts for
+    /// Plackett–Luce. None where training searches nothing, or exactly.
+    ///
+    /// # Errors
+    /// Those of the retriever and the device.
+    pub fn audit(&self, settings: &Settings, model: &Model) -> Result<Option<Audit>> {
+        let latent = settings.policy.kind != PolicyKind::PlackettLuce;
+        let heads = settings.policy.draws == SlateDraws::Rejection
+            || settings.estimator.kind == EstimatorKind::Fopo;
+        if settings.retrieval.kind == RetrievalKind::Exact || !(latent || heads) {
+            return Ok(None);
+        }
+        let samples = if latent { settings.policy.samples } else { 1 };
+        let (contexts, h) = self.audited(settings, model, AUDIT_QUERIES.div_ceil(samples))?;
+        let queries = if latent {
+            let rows = audited_rows(&contexts, &h, model.sigma_factor()?);
+            self.latent_policy(settings)?.perturbed(rows).queries // [N·S, L]
+        } else {
+            h // [N, L]
+        };
+        let excluded: Option<Vec<&[u32]>> = self.exclude_observed.then(|| {
+            let of = |&context| std::iter::repeat_n(self.sessions.observed.of(context), samples);
+            contexts.iter().flat_map(of).collect()
+        });
+        let most = excluded.iter().flatten().map(|actions| actions.len()).max().unwrap_or(0);
+        let available = self.actions.num_actions() - most;
+        let top = if latent { self.slate_size } else { settings.estimator.head.min(available) };
+        let searched = Queries { latent: &queries, slate_size: top, excluded: excluded.as_deref() };
+        let search = self.training_search(settings);
+        let recall = recall(search.as_ref(), self.exact.as_ref(), searched)?;
+        Ok(Some(Audit { recall, top, queries: queries.rows() }))
+    }
+
+    /// What the rejection sampler refuses on training contexts; none where the settings do not
+    /// use it.
+    ///
+    /// # Errors
+    /// Those of the retriever and the device.
+    pub fn rejections(&self, settings: &Settings, model: &Model) -> Result<Option<Rejections>> {
+        if settings.policy.draws != SlateDraws::Rejection {
+            return Ok(None);
+        }
+        let count = AUDIT_QUERIES.div_ceil(settings.policy.samples);
+        let (contexts, h) = self.audited(settings, model, count)?;
+        let rows = audited_rows(&contexts, &h, 1.0);
+        let Sampling { num_samples, slate_size, seed, .. } = self.sampling(settings);
+        let (_, rejections) = self.rejection(settings)?.visit(rows, |row, envelope| {
+            let mut stream = rows.stream(seed, Purpose::Slates, row);
+            for _ in 0..num_samples {
+                envelope.complete(&mut Vec::new(), slate_size, &mut stream);
+            }
+            Ok(())
+        })?;
+        Ok(Some(rejections))
+    }
+
+    /// A fixed sample of training contexts, and their queries.
+    fn audited(
+        &self,
+        settings: &Settings,
+        model: &Model,
+        count: usize,
+    ) -> Result<(Vec<u32>, Matrix)> {
+        let mut contexts = self.sessions.contexts(Split::Train);
+        settings.seed.stream(Purpose::Audit, 0, 0).shuffle(&mut contexts);
+        contexts.truncate(count);
+        let h = model.latent(&self.contexts.select(&contexts))?; // [N, L]
+        Ok((contexts, h))
+    }
+}
+
+fn audited_rows<'a>(contexts: &'a [u32], h: &'a Matrix, sigma_factor: f32) -> BatchRows<'a> {
+    BatchRows { step: AUDIT_STEP, first: 0, contexts, h, sigma_factor }
+}

@@ -1,0 +1,122 @@
+//! Plackett–Luce gradients against the enumeration of all slates; latent ones have their quadrature
+//! in `gradient`, the covariances and FOPO their own file.
+
+use std::sync::Arc;
+
+use fast_slate::dataset::{ActionSets, Sessions, Split};
+use fast_slate::embedding::ActionEmbeddings;
+use fast_slate::estimator::{Baseline, Estimator, PlRank, ScoreFunction};
+use fast_slate::matrix::Matrix;
+use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
+use fast_slate::reward::{AnyHit, LinearReward, SlateReward};
+use fast_slate::seed::{Purpose, Seed};
+
+use crate::common::enumeration::{Enumeration, latent};
+use crate::common::monte_carlo::{Estimate, length};
+
+const P: usize = 7;
+const L: usize = 3;
+
+fn normals(position: u64, rows: usize, cols: usize) -> Matrix {
+    let mut matrix = Matrix::zeros(rows, cols);
+    Seed(5).stream(Purpose::Synthetic, 0, position).fill_normals(matrix.as_mut_slice());
+    matrix
+}
+
+/// One context that has observed action 5 and hides 1, 2 and 6.
+fn sessions() -> Arc<Sessions> {
+    Arc::new(Sessions {
+        observed: ActionSets::from_pairs(1, [(0, 5)].into_iter()),
+        hidden: ActionSets::from_pairs(1, [(0, 1), (0, 2), (0, 6)].into_iter()),
+        split: vec![Split::Train],
+        num_actions: P,
+    })
+}
+
+struct Problem {
+    beta: Matrix,
+    h: Vec<f32>,
+    slate_size: usize,
+    excluded: Option<Arc<Sessions>>,
+}
+
+impl Problem {
+    fn policy(&self, num_samples: usize, draws: SlateDraws) -> PlackettLuce {
+        let actions = Arc::new(ActionEmbeddings::new(self.beta.clone()).unwrap());
+        let (slate_size, excluded) = (self.slate_size, self.excluded.clone());
+        let sampling = Sampling { num_samples, slate_size, excluded, seed: Seed(11) };
+        PlackettLuce::new(actions, draws, sampling).unwrap()
+    }
+
+    fn truth(&self, reward: &dyn SlateReward) -> Vec<f64> {
+        let excluded: &[u32] = if self.excluded.is_some() { &[5] } else { &[] };
+        let all = Enumeration::of_query(&self.h, &self.beta, self.slate_size, excluded);
+        latent(&self.beta, &all.gradient(|slate| f64::from(reward.reward(0, slate))))
+    }
+
+    fn check(&self, name: &str, estimator: &dyn Estimator, reward: &dyn SlateReward) {
+        let truth = self.truth(reward);
+        let found = Estimate::within(0.02 * length(&truth), estimator, &self.h);
+        assert!(found.agrees_with(&truth), "{name}: {found:?}, enumeration {truth:?}");
+        assert!(!found.scaled(-1.0).agrees_with(&truth), "{name}: a flipped sign passes");
+    }
+}
+
+fn problems() -> Vec<Problem> {
+    [(1, None), (3, None), (4, Some(sessions()))]
+        .into_iter()
+        .map(|(slate_size, excluded)| Problem {
+            beta: normals(0, P, L),
+            h: vec![0.9, -0.6, 0.4],
+            slate_size,
+            excluded,
+        })
+        .collect()
+}
+
+#[test]
+fn the_score_function_of_plackett_luce_has_the_gradient_of_enumeration() {
+    for problem in problems() {
+        let rewards: [Arc<dyn SlateReward>; 2] = [
+            Arc::new(LinearReward::discounted(problem.slate_size, sessions())),
+            Arc::new(AnyHit::new(sessions())),
+        ];
+        for reward in rewards {
+            for (num_samples, draws, baseline) in [
+                (4, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
+                (4, SlateDraws::Gumbel, Baseline::None),
+                (1, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
+            ] {
+                let policy = Arc::new(problem.policy(num_samples, draws));
+                let estimator = ScoreFunction::new(policy, Arc::clone(&reward), baseline).unwrap();
+                let name = format!("K = {} {reward:?} {draws:?} {baseline:?}", problem.slate_size);
+                problem.check(&name, &estimator, reward.as_ref());
+            }
+        }
+    }
+}
+
+#[test]
+fn pl_rank_has_the_gradient_of_enumeration() {
+    for problem in problems() {
+        let rewards = [
+            LinearReward::discounted(problem.slate_size, sessions()),
+            LinearReward::new(vec![0.2, 1.0], sessions()),
+        ];
+        for reward in rewards {
+            for num_samples in [1, 4] {
+                let policy = problem.policy(num_samples, SlateDraws::PrefixSums);
+                let estimator = PlRank::new(policy, &reward).unwrap();
+                let name = format!("K = {} S = {num_samples}", problem.slate_size);
+                problem.check(&name, &estimator, &reward);
+            }
+        }
+    }
+}
+
+#[test]
+fn pl_rank_refuses_a_reward_that_is_not_linear_and_says_why() {
+    let policy = problems()[1].policy(2, SlateDraws::PrefixSums);
+    let error = PlRank::new(policy, &AnyHit::new(sessions())).unwrap_err().to_string();
+    assert!(error.contains("`reward.kind`") && error.contains("weight"), "{error}");
+}

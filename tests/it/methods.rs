@@ -1,0 +1,134 @@
+//! Every method trains from one config, by its policy and estimator, and goes on after a stop as
+//! if there had been none.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fast_slate::device;
+use fast_slate::prepared::Prepared;
+use fast_slate::problem::Problem;
+use fast_slate::run::{RunFolder, RunOrigin};
+use fast_slate::settings::{Preset, SettingsBuilder};
+use fast_slate::training::{Ending, Observer, Progress, Row, Trainer};
+
+use crate::common::{parameters, record, slate, small, stdout};
+
+/// What all of them are given.
+const CONFIG: &str = "
+[policy]
+samples = 4
+slate_size = 4
+[estimator]
+head = 32
+[budget]
+amount = 12
+[evaluation]
+count = 4
+gradient_draws = 2
+[optimizer]
+batch_size = 16
+";
+
+/// `--policy`, `--estimator`, and what else makes the method.
+const METHODS: [(&str, &str, &[&str]); 15] = [
+    ("lgp", "score-function", &[]),
+    ("lgp", "score-function", &["policy.coupling=orthogonal"]),
+    ("lgp", "score-function", &["policy.learn_sigma=true", "policy.radial=keep"]),
+    (
+        "lgp",
+        "score-function",
+        &["policy.coupling=quasi-random", "estimator.baseline=none", "reward.kind=diverse"],
+    ),
+    ("lrp", "score-function", &["policy.noise=laplace", "reward.kind=cascade"]),
+    (
+        "lrp",
+        "score-function",
+        &["policy.noise=student-t(5)", "policy.coupling=antithetic", "estimator.baseline=none"],
+    ),
+    ("plackett-luce", "score-function", &["reward.kind=any-hit"]),
+    ("plackett-luce", "score-function", &["policy.draws=gumbel", "reward.kind=reciprocal-rank"]),
+    ("plackett-luce", "pl-rank", &[]),
+    ("plackett-luce", "covariance", &[]),
+    ("plackett-luce", "covariance", &["policy.draws=rejection"]),
+    ("plackett-luce", "covariance-as-printed", &[]),
+    ("plackett-luce", "fopo", &["policy.slate_size=1"]),
+    ("plackett-luce", "score-function", &["embedding.learn=true"]),
+    ("plackett-luce", "pl-rank", &["embedding.learn=true"]),
+];
+
+/// Asks for a stop after a step.
+struct StopAfter<'a> {
+    step: u64,
+    stop: &'a AtomicBool,
+}
+
+impl Observer for StopAfter<'_> {
+    fn stepped(&mut self, progress: Progress) {
+        self.stop.store(progress.step == self.step, Ordering::Relaxed);
+    }
+}
+
+/// Trains in this process, stopped between two evaluations and taken up again.
+fn stopped(prepared: &Prepared, config: &Path, settings: &[String], device: &str, out: &Path) {
+    let builder = SettingsBuilder::new(&Preset::Default.settings()).unwrap().file(config).unwrap();
+    let builder = settings.iter().fold(builder, |builder, set| builder.assignment(set).unwrap());
+    let settings = builder.build().unwrap();
+    let chosen = device::choose(Some(device)).unwrap();
+    let problem = Problem::load(prepared, &settings).unwrap();
+    let run = RunFolder::new(out);
+    run.begin(&settings, &RunOrigin::new(prepared, chosen.name)).unwrap();
+    for ending in [Ending::Interrupted, Ending::Finished] {
+        let stop = AtomicBool::new(false);
+        let trainer = Trainer {
+            problem: &problem,
+            settings: &settings,
+            run: &run,
+            device: &chosen.device,
+            stop: &stop,
+        };
+        let outcome = trainer.train(&mut StopAfter { step: 7, stop: &stop }).unwrap();
+        assert_eq!(outcome.ending, ending);
+    }
+}
+
+#[test]
+fn every_method_trains_from_one_config_and_resumes_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = small(&folder.path().join("data"));
+    let config = folder.path().join("config.toml");
+    fs_err::write(&config, CONFIG).unwrap();
+    for device in device::compiled().into_iter().filter(|name| ["ndarray", "flex"].contains(name)) {
+        for (at, (policy, estimator, sets)) in METHODS.iter().enumerate() {
+            let method = format!("{policy} {estimator} {sets:?} on {device}");
+            let whole = folder.path().join(format!("{device}-{at}"));
+            let mut train = slate();
+            train.arg("train").arg("--data").arg(prepared.folder()).arg("--out").arg(&whole);
+            train.arg("--config").arg(&config).args(["--policy", policy, "--device", device]);
+            train.args(["--estimator", estimator]);
+            sets.iter().for_each(|set| drop(train.args(["--set", set])));
+            stdout(&mut train);
+
+            let mut settings =
+                vec![format!("policy.kind={policy}"), format!("estimator.kind={estimator}")];
+            settings.extend(sets.iter().map(ToString::to_string));
+            let resumed = folder.path().join(format!("{device}-{at}-stopped"));
+            stopped(&prepared, &config, &settings, device, &resumed);
+            let rows = record(&whole);
+            assert_eq!(rows, record(&resumed), "{method}");
+            let (ours, theirs) = (parameters(&prepared, &whole), parameters(&prepared, &resumed));
+            assert!(ours == theirs, "{method}: the parameters differ");
+
+            let gradients: Vec<_> = rows
+                .iter()
+                .filter_map(|row| match row {
+                    Row::Gradient { gradient, .. } => Some(gradient),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(gradients.len(), 5, "{method}");
+            assert!(gradients.iter().all(|gradient| gradient.variance > 0.0), "{method}");
+            let rejects = rows.iter().any(|row| matches!(row, Row::Rejection { .. }));
+            assert_eq!(rejects, sets.contains(&"policy.draws=rejection"), "{method}");
+        }
+    }
+}
