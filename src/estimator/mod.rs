@@ -3,8 +3,10 @@
 //! an estimator is ordinary Rust and knows nothing of autodiff; the tower's part of the gradient is
 //! the learner's.
 
+mod pl_rank;
 mod score_function;
 
+pub use pl_rank::PlRank;
 pub use score_function::{Baseline, ScoreFunction};
 
 use std::fmt::Debug;

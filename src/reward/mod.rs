@@ -18,6 +18,11 @@ pub use nonlinear::{AnyHit, Cascade, Diverse, ReciprocalRank};
 pub trait SlateReward: Send + Sync + Debug {
     /// r̂(A_K, x), for `slate` = A_K `[K]`, best first, in context x.
     fn reward(&self, context: u32, slate: &[u32]) -> f32;
+
+    /// The same reward as rank weights and relevance, if that is what it is.
+    fn as_linear(&self) -> Option<&LinearReward> {
+        None
+    }
 }
 
 /// `Σ_k w_k 1[a_k ∈ Y]`: rank weights times relevance.
@@ -48,6 +53,18 @@ impl LinearReward {
         let weights = (1..=slate_size).map(|rank| 1.0 / (rank as f32 + 1.0).log2());
         Self::new(weights.collect(), sessions)
     }
+
+    /// w, from the top rank on; ranks beyond have weight zero.
+    #[must_use]
+    pub fn rank_weights(&self) -> &[f32] {
+        &self.rank_weights
+    }
+
+    /// The relevant actions of a context, Y, ascending.
+    #[must_use]
+    pub fn relevant(&self, context: u32) -> &[u32] {
+        self.sessions.hidden.of(context)
+    }
 }
 
 impl SlateReward for LinearReward {
@@ -55,6 +72,10 @@ impl SlateReward for LinearReward {
         let hidden = &self.sessions.hidden;
         let placed = self.rank_weights.iter().zip(slate);
         placed.filter(|(_, action)| hidden.contains(context, **action)).map(|(w, _)| w).sum()
+    }
+
+    fn as_linear(&self) -> Option<&LinearReward> {
+        Some(self)
     }
 }
 

@@ -17,4 +17,5 @@ mod layering;
 mod learned_actions;
 mod learner;
 mod methods;
+mod plackett_luce;
 mod resume;

@@ -1,0 +1,79 @@
+//! PL-Rank (Oosterhuis, *Learning-to-Rank at the Speed of Sampling*, SIGIR 2022), the gradient of
+//! a Plackett–Luce policy that knows the reward to be `Σ_k w_k ρ_{a_k}`: of each sampled slate it
+//! uses what every action would have earned at every rank, where the score function uses one number.
+
+use super::{BatchRows, Estimator, Gradient, Samples};
+use crate::error::{Error, Result};
+use crate::policy::{Distribution, GradientSum, PlackettLuce, ScoreGradient, SlatePolicy};
+use crate::reward::{LinearReward, SlateReward};
+
+/// PL-Rank-3.
+#[derive(Clone, Debug)]
+pub struct PlRank {
+    policy: PlackettLuce,
+    reward: LinearReward,
+    /// w, `[K]`.
+    rank_weights: Vec<f64>,
+}
+
+impl PlRank {
+    /// The gradient of a linear reward of `policy`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a reward that is not linear.
+    pub fn new(policy: PlackettLuce, reward: &dyn SlateReward) -> Result<Self> {
+        let Some(linear) = reward.as_linear() else {
+            return Err(Error::setting(
+                "reward.kind",
+                "PL-Rank credits each rank with its own weight times the relevance of its action, \
+                 which a reward of the slate as a whole does not have; use estimator.kind = \
+                 \"score-function\" or \"covariance\"",
+            ));
+        };
+        let slate_size = policy.sampling().slate_size;
+        let weights = linear.rank_weights().iter().map(|&weight| f64::from(weight));
+        let rank_weights = weights.chain(std::iter::repeat(0.0)).take(slate_size).collect();
+        Ok(Self { policy, reward: linear.clone(), rank_weights })
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &PlackettLuce {
+        &self.policy
+    }
+
+    /// The gradient in the scores of one row, and the rewards of its S slates.
+    #[must_use]
+    pub fn of_row(
+        &self,
+        rows: BatchRows<'_>,
+        row: usize,
+        distribution: &Distribution,
+    ) -> (ScoreGradient, Vec<f32>) {
+        let context = rows.contexts[row];
+        let slates = self.policy.draw(distribution, rows, row); // [S·K]
+        let weight = 1.0 / self.policy.sampling().num_samples as f64;
+        let mut gradient = GradientSum::new(distribution, self.reward.relevant(context));
+        let rewards = slates.chunks_exact(self.rank_weights.len()).map(|slate| {
+            gradient.add_pl_rank(slate, &self.rank_weights, weight);
+            self.reward.reward(context, slate)
+        });
+        let rewards = rewards.collect();
+        (gradient.finish(), rewards)
+    }
+}
+
+impl Estimator for PlRank {
+    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+        let beta = self.policy.actions().beta();
+        let (terms, rewards) = self.policy.latent_gradients(beta, rows, |row, distribution| {
+            let (gradient, rewards) = self.of_row(rows, row, distribution);
+            Ok((vec![gradient], rewards))
+        })?; // [rows, L]
+        Ok(Samples { rewards: rewards.concat(), terms, sigma_terms: Vec::new() })
+    }
+
+    fn finish(&self, samples: Samples) -> Gradient {
+        Gradient { h: samples.terms, log_sigma: None }
+    }
+}

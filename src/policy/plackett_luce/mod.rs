@@ -1,0 +1,213 @@
+//! Plackett–Luce: `π_θ(A_K | x) = Π_k e^{f(a_k)} / Z_k` with `f(a) = hᵀβ_a` (equation 5), exactly:
+//! every action is scored, O(P L) a context, and the S slates of a context share that pass.
+//! [`Distribution`] draws slates and says their probability, [`gradient`] says how it changes with
+//! the scores, and a second pass over β takes that to the query.
+
+mod dense;
+pub mod distribution;
+pub mod gradient;
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{BatchRows, Drawn, Sampling, SlatePolicy};
+use crate::embedding::ActionEmbeddings;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::retrieval::Slates;
+use crate::seed::Purpose;
+
+pub use distribution::Distribution;
+pub use gradient::{GradientSum, RankTerms, ScoreGradient};
+
+/// How slates are drawn. All are exact; the last needs the best actions only, and no score of most
+/// of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SlateDraws {
+    /// A search in the running sums of weights: [`Distribution::complete`].
+    #[default]
+    PrefixSums,
+    /// The Gumbel trick (section 2): [`Distribution::complete_gumbel`].
+    Gumbel,
+    /// Rejection by maximum inner product search (appendix "Accelerating Plackett-Luce training").
+    Rejection,
+}
+
+/// The Plackett–Luce policy.
+#[derive(Clone, Debug)]
+pub struct PlackettLuce {
+    actions: Arc<ActionEmbeddings>,
+    draws: SlateDraws,
+    sampling: Sampling,
+}
+
+impl PlackettLuce {
+    /// A policy over `actions`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for draws by rejection, which have no score.
+    pub fn new(
+        actions: Arc<ActionEmbeddings>,
+        draws: SlateDraws,
+        sampling: Sampling,
+    ) -> Result<Self> {
+        sampling.validate()?;
+        if draws == SlateDraws::Rejection {
+            return Err(Error::setting(
+                "policy.draws",
+                "the score of a slate needs the weight of every action, which \"rejection\" spares \
+                 itself; use it with estimator.kind = \"covariance\"",
+            ));
+        }
+        Ok(Self { actions, draws, sampling })
+    }
+
+    /// β.
+    #[must_use]
+    pub fn actions(&self) -> &Arc<ActionEmbeddings> {
+        &self.actions
+    }
+
+    /// S slates of a row, `[S · K]`, from the row's own stream.
+    #[must_use]
+    pub fn draw(&self, distribution: &Distribution, rows: BatchRows<'_>, row: usize) -> Vec<u32> {
+        let Sampling { num_samples, slate_size, seed, .. } = self.sampling;
+        let mut stream = rows.stream(seed, Purpose::Slates, row);
+        let mut slates = Vec::with_capacity(num_samples * slate_size);
+        let mut slate = Vec::with_capacity(slate_size);
+        for _ in 0..num_samples {
+            match self.draws {
+                SlateDraws::Gumbel => {
+                    distribution.complete_gumbel(&mut slate, slate_size, &mut stream);
+                }
+                _ => distribution.complete(&mut slate, slate_size, &mut stream),
+            }
+            slates.append(&mut slate);
+        }
+        slates
+    }
+
+    /// Calls `visit` with each row, counted from the first of these, and its distribution under
+    /// `beta` `[P, L]`; what it returns, in the order of the rows.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] for a query or a score that is not finite, [`Error::Shape`] for queries
+    /// of another dimension, [`Error::SlateTooLarge`], and those of `visit`.
+    pub fn visit<T: Send>(
+        &self,
+        beta: &Matrix,
+        rows: BatchRows<'_>,
+        visit: impl Fn(usize, &Distribution) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let mut scores = self.buffer(beta, rows)?;
+        let mut visited = Vec::with_capacity(rows.h.rows());
+        for start in (0..rows.h.rows()).step_by(dense::GROUP) {
+            let visit = |row, distribution: &Distribution, _: &mut [f32]| visit(row, distribution);
+            visited.extend(self.visit_group(beta, rows, start, &mut scores, visit)?);
+        }
+        Ok(visited)
+    }
+
+    /// The same for a visitor that returns gradients, as many (n) for every row: those with respect
+    /// to the queries, `[rows · n, L]`, and what else it returns.
+    ///
+    /// # Errors
+    /// Those of [`visit`](Self::visit).
+    pub fn latent_gradients<T: Send>(
+        &self,
+        beta: &Matrix,
+        rows: BatchRows<'_>,
+        visit: impl Fn(usize, &Distribution) -> Result<(Vec<ScoreGradient>, T)> + Sync,
+    ) -> Result<(Matrix, Vec<T>)> {
+        let latent_dim = beta.cols();
+        let mut buffer = self.buffer(beta, rows)?;
+        let (mut latent, mut others) = (Vec::new(), Vec::with_capacity(rows.h.rows()));
+        for start in (0..rows.h.rows()).step_by(dense::GROUP) {
+            // The scores of a row make way for the weights of its tail.
+            let visit = |row, distribution: &Distribution, buffer: &mut [f32]| {
+                distribution.tail_weights(buffer);
+                visit(row, distribution)
+            };
+            let visited = self.visit_group(beta, rows, start, &mut buffer, visit)?;
+            let tail_sums = dense::weighted_sums(beta, &buffer); // [GROUP, L]
+            for ((gradients, other), tail_sum) in
+                visited.into_iter().zip(tail_sums.chunks_exact(latent_dim))
+            {
+                let first = latent.len();
+                latent.resize(first + gradients.len() * latent_dim, 0.0);
+                let out = latent[first..].par_chunks_exact_mut(latent_dim);
+                out.zip(&gradients).for_each(|(out, gradient)| {
+                    gradient.to_latent(beta, tail_sum, out);
+                });
+                others.push(other);
+            }
+        }
+        Ok((Matrix::new(latent, latent_dim)?, others))
+    }
+
+    /// Visits up to [`dense::GROUP`] rows from `start` on. Each visitor also gets the row of
+    /// `scores` `[GROUP, P]` that its distribution was made of, to leave there what it likes.
+    fn visit_group<T: Send>(
+        &self,
+        beta: &Matrix,
+        rows: BatchRows<'_>,
+        start: usize,
+        scores: &mut Matrix,
+        visit: impl Fn(usize, &Distribution, &mut [f32]) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let end = (start + dense::GROUP).min(rows.h.rows());
+        dense::scores(beta, rows.h, start, end, scores);
+        let visit = |(row, scores): (usize, &mut [f32])| {
+            let excluded = self.sampling.excluded_of(rows.contexts[row]);
+            let of_row = scores.iter().map(|&score| f64::from(score)).collect();
+            let distribution = Distribution::new(of_row, excluded, self.sampling.slate_size)?;
+            visit(row, &distribution, scores)
+        };
+        let visited: Vec<Result<T>> =
+            (start..end).into_par_iter().zip(scores.par_rows_mut()).map(visit).collect();
+        visited.into_iter().collect()
+    }
+
+    /// Room for the scores of a group of rows, once these fit `beta`.
+    fn buffer(&self, beta: &Matrix, rows: BatchRows<'_>) -> Result<Matrix> {
+        if rows.h.cols() != beta.cols() {
+            return Err(Error::Shape {
+                what: "queries".into(),
+                expected: format!("[N, {}]", beta.cols()),
+                found: format!("[{}, {}]", rows.h.rows(), rows.h.cols()),
+            });
+        }
+        rows.h.require_finite("query")?;
+        let (slate_size, available) = (self.sampling.slate_size, beta.rows());
+        if slate_size > available {
+            return Err(Error::SlateTooLarge { slate_size, available, why: String::new() });
+        }
+        Ok(Matrix::zeros(dense::GROUP, available))
+    }
+}
+
+impl SlatePolicy for PlackettLuce {
+    fn sampling(&self) -> &Sampling {
+        &self.sampling
+    }
+
+    fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn> {
+        let slate_size = self.sampling.slate_size;
+        let (scores, drawn) =
+            self.latent_gradients(self.actions.beta(), rows, |row, distribution| {
+                let slates = self.draw(distribution, rows, row);
+                let score = |slate| ScoreGradient::log_prob(distribution, slate);
+                let gradients = slates.chunks_exact(slate_size).map(score).collect();
+                #[allow(clippy::cast_possible_truncation, reason = "they were f32 products")]
+                let of_slates: Vec<f32> =
+                    slates.iter().map(|&action| distribution.score(action) as f32).collect();
+                Ok((gradients, (slates, of_slates)))
+            })?; // [rows·S, L]
+        let (slates, of_slates): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
+        let slates = Slates::new(slate_size, slates.concat(), of_slates.concat());
+        Ok(Drawn { slates, scores, sigma_scores: Vec::new() })
+    }
+}
