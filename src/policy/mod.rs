@@ -6,6 +6,7 @@
 pub mod coupling;
 pub mod latent;
 pub mod noise;
+pub mod rejection;
 pub mod sigma;
 
 use std::fmt::Debug;
@@ -20,6 +21,7 @@ use crate::seed::{Purpose, Seed, Stream};
 pub use coupling::Coupling;
 pub use latent::LatentPerturbation;
 pub use noise::{Noise, NoiseKind};
+pub use rejection::{Rejections, RejectionSampler};
 pub use sigma::{Radial, Scale, Sigma};
 
 /// Consecutive rows of a global batch, and where the policy stands for each. A batch may be split
