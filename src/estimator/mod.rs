@@ -3,8 +3,12 @@
 //! an estimator is ordinary Rust and knows nothing of autodiff; the tower's part of the gradient is
 //! the learner's.
 
+mod covariance;
+mod fopo;
 mod score_function;
 
+pub use covariance::{Covariance, CovarianceForm, Draws};
+pub use fopo::Fopo;
 pub use score_function::{Baseline, ScoreFunction};
 
 use std::fmt::Debug;
