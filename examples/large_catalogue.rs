@@ -2,7 +2,7 @@
 //! for each of 32 users, where the paper reports "N/A" for PL-PG and PL-Rank. Memory is O(P + S K)
 //! for a user whatever S is. The embeddings are random: only time and memory are looked at.
 //!
-//! `/usr/bin/time -v cargo run --release --example large_catalogue -- pl-rank` (or pl-pg, or lgp)
+//! `/usr/bin/time -v cargo run --release --example large_catalogue -- pl-rank` (or pl-pg)
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
@@ -17,11 +17,7 @@ use fast_slate::device;
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::estimator::{AnyEstimator, Baseline, PlRank, ScoreFunction};
 use fast_slate::matrix::Matrix;
-use fast_slate::policy::{
-    Coupling, LatentPerturbation, NoiseKind, PlackettLuce, Radial, Sampling, Scale, Sigma,
-    SlateDraws,
-};
-use fast_slate::retrieval::Exact;
+use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
 use fast_slate::reward::LinearReward;
 use fast_slate::seed::{Purpose, Seed};
 use fast_slate::tower::{Initial, TowerKind, TowerSettings};
@@ -49,22 +45,11 @@ fn main() -> Result<()> {
     });
     let reward = Arc::new(LinearReward::discounted(5, sessions));
     let sampling = Sampling { num_samples: 100, slate_size: 5, excluded: None, seed: Seed(0) };
-    let plackett_luce =
-        |sampling| PlackettLuce::new(actions.clone(), SlateDraws::default(), sampling);
+    let policy = PlackettLuce::new(actions, SlateDraws::default(), sampling)?;
     let estimator: AnyEstimator = match method.as_str() {
-        "pl-rank" => PlRank::new(plackett_luce(sampling)?, reward.as_ref())?.into(),
-        "pl-pg" => {
-            let policy = Arc::new(plackett_luce(sampling)?);
-            ScoreFunction::new(policy, reward, Baseline::None)?.into()
-        }
-        "lgp" => {
-            let scale = Scale::new(Sigma::InverseDim, Radial::Keep, L, actions.mean_norm())?;
-            let (noise, exact) = (NoiseKind::Gaussian.init(), Arc::new(Exact::new(actions)));
-            let policy =
-                LatentPerturbation::new(scale, noise, Coupling::Independent, exact, sampling)?;
-            ScoreFunction::new(Arc::new(policy), reward, Baseline::None)?.into()
-        }
-        other => bail!("no method {other}: give pl-pg, pl-rank or lgp"),
+        "pl-rank" => PlRank::new(policy, reward.as_ref())?.into(),
+        "pl-pg" => ScoreFunction::new(Arc::new(policy), reward, Baseline::None)?.into(),
+        other => bail!("no method {other}: give pl-pg or pl-rank"),
     };
 
     let device = device::choose(None)?.device;

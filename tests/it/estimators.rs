@@ -124,3 +124,18 @@ fn pl_rank_refuses_a_reward_that_is_not_linear_and_says_why() {
     let error = PlRank::new(policy, &reward).unwrap_err().to_string();
     assert!(error.contains("`reward.kind`") && error.contains("weight"), "{error}");
 }
+
+#[test]
+fn probe() {
+    for scale in [0.5, 1.0] {
+        let beta = normals(0, P, L);
+        let h: Vec<f32> = [0.9, -0.6, 0.4].iter().map(|x| x * scale).collect();
+        for (k, excluded) in [(1, &[][..]), (3, &[]), (4, &[5_u32])] {
+            let all = Enumeration::of_query(&h, &beta, k, excluded);
+            for a in 0..7u32 {
+                let hit = |s: &[u32]| f64::from(u8::from(s.contains(&a)));
+                eprintln!("{scale} K {k} a {a} p {:.3} g {:.4}", all.expected(hit), length(&latent(&beta, &all.gradient(hit))));
+            }
+        }
+    }
+}
