@@ -3,9 +3,15 @@
 //! an estimator is ordinary Rust and knows nothing of autodiff; the tower's part of the gradient is
 //! the learner's.
 
+mod covariance;
+mod fopo;
+mod learned_actions;
 mod pl_rank;
 mod score_function;
 
+pub use covariance::{Covariance, CovarianceForm, Draws};
+pub use fopo::Fopo;
+pub use learned_actions::LearnedActions;
 pub use pl_rank::PlRank;
 pub use score_function::{Baseline, ScoreFunction};
 

@@ -7,6 +7,7 @@ pub mod coupling;
 pub mod latent;
 pub mod noise;
 pub mod plackett_luce;
+pub mod rejection;
 pub mod sigma;
 
 use std::fmt::Debug;
@@ -22,6 +23,7 @@ pub use coupling::Coupling;
 pub use latent::LatentPerturbation;
 pub use noise::{Noise, NoiseKind};
 pub use plackett_luce::{Distribution, GradientSum, PlackettLuce, ScoreGradient, SlateDraws};
+pub use rejection::{RejectionSampler, Rejections};
 pub use sigma::{Radial, Scale, Sigma};
 
 /// Consecutive rows of a global batch, and where the policy stands for each. A batch may be split

@@ -8,7 +8,7 @@ use crate::dataset::Split;
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::model::Model;
-use crate::policy::{BatchRows, Rejections, Sampling, SlateDraws};
+use crate::policy::{BatchRows, Rejections, SlateDraws};
 use crate::retrieval::{Queries, RetrievalKind, recall};
 use crate::seed::Purpose;
 use crate::settings::{EstimatorKind, PolicyKind, Settings};
@@ -95,15 +95,7 @@ impl Problem {
         let count = AUDIT_QUERIES.div_ceil(settings.policy.samples);
         let (contexts, h) = self.audited(settings, model, count)?;
         let rows = audited_rows(&contexts, &h, 1.0);
-        let Sampling { num_samples, slate_size, seed, .. } = self.sampling(settings);
-        let (_, rejections) = self.rejection(settings)?.visit(rows, |row, envelope| {
-            let mut stream = rows.stream(seed, Purpose::Slates, row);
-            for _ in 0..num_samples {
-                envelope.complete(&mut Vec::new(), slate_size, &mut stream);
-            }
-            Ok(())
-        })?;
-        Ok(Some(rejections))
+        Ok(Some(self.rejection(settings)?.sample(rows)?.1))
     }
 
     /// A fixed sample of training contexts, and their queries.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use super::Problem;
 use crate::error::Result;
 use crate::estimator::{
-    AnyEstimator, Covariance, CovarianceDraws, CovarianceForm, Fopo, LearnedActions, PlRank,
-    Proposal, ScoreFunction,
+    AnyEstimator, Covariance, CovarianceForm, Fopo, LearnedActions, PlRank, ScoreFunction,
 };
 use crate::policy::{
     LatentPerturbation, PlackettLuce, RejectionSampler, Sampling, Scale, SlateDraws,
@@ -49,14 +48,15 @@ impl Problem {
             EstimatorKind::CovarianceAsPrinted => {
                 self.covariance(settings, CovarianceForm::AsPrinted)?.into()
             }
-            EstimatorKind::Fopo => {
-                let estimator = &settings.estimator;
-                let proposal =
-                    Proposal { head: estimator.head, uniform_share: estimator.uniform_share };
-                let actions = Arc::clone(&self.actions);
-                let search = self.training_search(settings);
-                Fopo::new(proposal, actions, search, reward, self.sampling(settings))?.into()
-            }
+            EstimatorKind::Fopo => Fopo::new(
+                Arc::clone(&self.actions),
+                self.training_search(settings),
+                reward,
+                settings.estimator.head,
+                settings.estimator.uniform_share,
+                self.sampling(settings),
+            )?
+            .into(),
         })
     }
 
@@ -89,11 +89,11 @@ impl Problem {
     }
 
     fn covariance(&self, settings: &Settings, form: CovarianceForm) -> Result<Covariance> {
-        let draws = match settings.policy.draws {
-            SlateDraws::Rejection => CovarianceDraws::Rejection(self.rejection(settings)?),
-            _ => CovarianceDraws::Dense(self.plackett_luce(settings)?),
-        };
-        Covariance::new(form, draws, Arc::clone(&self.reward))
+        let reward = Arc::clone(&self.reward);
+        match settings.policy.draws {
+            SlateDraws::Rejection => Covariance::new(form, self.rejection(settings)?, reward),
+            _ => Covariance::new(form, self.plackett_luce(settings)?, reward),
+        }
     }
 
     /// A problem loaded for an index also answers for exact search.

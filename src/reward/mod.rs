@@ -98,6 +98,12 @@ pub enum RewardKind {
 }
 
 impl RewardKind {
+    /// Whether it is a sum over ranks of weight times relevance, as PL-Rank needs.
+    #[must_use]
+    pub fn is_linear(self) -> bool {
+        matches!(self, Self::Discounted | Self::Dcg)
+    }
+
     /// The reward for slates of `slate_size` on `sessions`; `actions` is β `[P, L]`.
     #[must_use]
     pub fn init(

@@ -23,11 +23,11 @@ fn normals(position: u64, rows: usize, cols: usize) -> Matrix {
     matrix
 }
 
-/// One context that has observed action 5 and hides 1, 2 and 6.
-fn sessions() -> Arc<Sessions> {
+/// One context that has observed action 5 and hides `hidden`.
+fn sessions(hidden: &[u32]) -> Arc<Sessions> {
     Arc::new(Sessions {
         observed: ActionSets::from_pairs(1, [(0, 5)].into_iter()),
-        hidden: ActionSets::from_pairs(1, [(0, 1), (0, 2), (0, 6)].into_iter()),
+        hidden: ActionSets::from_pairs(1, hidden.iter().map(|&action| (0, action))),
         split: vec![Split::Train],
         num_actions: P,
     })
@@ -37,6 +37,7 @@ struct Problem {
     beta: Matrix,
     h: Vec<f32>,
     slate_size: usize,
+    sessions: Arc<Sessions>,
     excluded: Option<Arc<Sessions>>,
 }
 
@@ -63,13 +64,14 @@ impl Problem {
 }
 
 fn problems() -> Vec<Problem> {
-    [(1, None), (3, None), (4, Some(sessions()))]
+    // The longer the slate, the fewer there are to be found: a gradient needs hits and misses.
+    [(1, &[1, 2, 6][..], false), (3, &[2, 6], false), (4, &[2], true)]
         .into_iter()
-        .map(|(slate_size, excluded)| Problem {
-            beta: normals(0, P, L),
-            h: vec![0.9, -0.6, 0.4],
-            slate_size,
-            excluded,
+        .map(|(slate_size, hidden, excludes)| {
+            let sessions = sessions(hidden);
+            let excluded = excludes.then(|| Arc::clone(&sessions));
+            let (beta, h) = (normals(0, P, L), vec![0.9, -0.6, 0.4]);
+            Problem { beta, h, slate_size, sessions, excluded }
         })
         .collect()
 }
@@ -78,13 +80,13 @@ fn problems() -> Vec<Problem> {
 fn the_score_function_of_plackett_luce_has_the_gradient_of_enumeration() {
     for problem in problems() {
         let rewards: [Arc<dyn SlateReward>; 2] = [
-            Arc::new(LinearReward::discounted(problem.slate_size, sessions())),
-            Arc::new(AnyHit::new(sessions())),
+            Arc::new(LinearReward::discounted(problem.slate_size, Arc::clone(&problem.sessions))),
+            Arc::new(AnyHit::new(Arc::clone(&problem.sessions))),
         ];
         for reward in rewards {
             for (num_samples, draws, baseline) in [
-                (4, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
-                (4, SlateDraws::Gumbel, Baseline::None),
+                (16, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
+                (16, SlateDraws::Gumbel, Baseline::None),
                 (1, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
             ] {
                 let policy = Arc::new(problem.policy(num_samples, draws));
@@ -100,11 +102,11 @@ fn the_score_function_of_plackett_luce_has_the_gradient_of_enumeration() {
 fn pl_rank_has_the_gradient_of_enumeration() {
     for problem in problems() {
         let rewards = [
-            LinearReward::discounted(problem.slate_size, sessions()),
-            LinearReward::new(vec![0.2, 1.0], sessions()),
+            LinearReward::discounted(problem.slate_size, Arc::clone(&problem.sessions)),
+            LinearReward::new(vec![0.2, 1.0], Arc::clone(&problem.sessions)),
         ];
         for reward in rewards {
-            for num_samples in [1, 4] {
+            for num_samples in [1, 16] {
                 let policy = problem.policy(num_samples, SlateDraws::PrefixSums);
                 let estimator = PlRank::new(policy, &reward).unwrap();
                 let name = format!("K = {} S = {num_samples}", problem.slate_size);
@@ -116,7 +118,9 @@ fn pl_rank_has_the_gradient_of_enumeration() {
 
 #[test]
 fn pl_rank_refuses_a_reward_that_is_not_linear_and_says_why() {
-    let policy = problems()[1].policy(2, SlateDraws::PrefixSums);
-    let error = PlRank::new(policy, &AnyHit::new(sessions())).unwrap_err().to_string();
+    let problem = &problems()[1];
+    let policy = problem.policy(2, SlateDraws::PrefixSums);
+    let reward = AnyHit::new(Arc::clone(&problem.sessions));
+    let error = PlRank::new(policy, &reward).unwrap_err().to_string();
     assert!(error.contains("`reward.kind`") && error.contains("weight"), "{error}");
 }

@@ -105,7 +105,9 @@ fn every_method_trains_from_one_config_and_resumes_exactly() {
             train.arg("train").arg("--data").arg(prepared.folder()).arg("--out").arg(&whole);
             train.arg("--config").arg(&config).args(["--policy", policy, "--device", device]);
             train.args(["--estimator", estimator]);
-            sets.iter().for_each(|set| drop(train.args(["--set", set])));
+            for set in *sets {
+                train.args(["--set", set]);
+            }
             stdout(&mut train);
 
             let mut settings =

@@ -3,13 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use burn::module::{Module as _, ModuleVisitor, Param};
-use burn::tensor::Tensor;
 use fast_slate::device;
 use fast_slate::prepared::Prepared;
-use fast_slate::problem::Problem;
 use fast_slate::run::{RunFolder, Which};
-use fast_slate::training::{Row, read_metrics};
+use fast_slate::training::Row;
 use tempfile::TempDir;
 
 use crate::common::{

@@ -1,5 +1,8 @@
 //! Fixtures, and ways to run the binary.
 
+pub(crate) mod enumeration;
+pub(crate) mod monte_carlo;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};

@@ -1,0 +1,168 @@
+//! FOPO (Sakhi, Rohde, Gilotte: "Fast Offline Policy Optimization for Large Scale Recommendation",
+//! AAAI 2023), the method that the paper generalises to slates: the covariance gradient of the
+//! softmax, `Cov(r̂(a), β_a)`, by self-normalised importance sampling. Slates have one action.
+//!
+//! Actions are drawn from the proposal `q(a) = ε/P + (1 − ε) κ(a)`: uniform over the P available
+//! actions, mixed with κ, the softmax of the M best of them, which one retrieval finds. Under the
+//! weights `ω̄_s ∝ e^{hᵀβ_{a_s}} / q(a_s)`, which sum to 1, the gradient is the covariance of the S
+//! samples, `Σ_s ω̄_s (r̂_s − r̄) β_{a_s}` with `r̄ = Σ_s ω̄_s r̂_s`. The normalising constant cancels;
+//! the price is a bias, which falls as 1/S.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::covariance::{RowEstimate, WeightedSum};
+use super::{BatchRows, Estimator, Gradient, Samples};
+use crate::embedding::ActionEmbeddings;
+use crate::error::{Error, Result};
+use crate::matrix::dot;
+use crate::policy::Sampling;
+use crate::policy::rejection::Heads;
+use crate::retrieval::{Retriever, Slates};
+use crate::reward::SlateReward;
+use crate::seed::{Purpose, Stream};
+
+/// The self-normalised covariance gradient of the softmax. Biased for every finite S.
+#[derive(Clone, Debug)]
+pub struct Fopo {
+    actions: Arc<ActionEmbeddings>,
+    heads: Heads,
+    uniform_share: f64,
+    reward: Arc<dyn SlateReward>,
+    sampling: Sampling,
+}
+
+impl Fopo {
+    /// The gradient of `reward` for slates of one of `actions`. `retriever` finds the `head` best
+    /// of them, fewer where exclusion leaves fewer; `uniform_share` is ε. At ε = 0 no action
+    /// outside the head would ever be drawn, and no number of samples would remove the bias.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for K > 1, ε outside (0, 1], an empty head, or S = 0.
+    pub fn new(
+        actions: Arc<ActionEmbeddings>,
+        retriever: Arc<dyn Retriever>,
+        reward: Arc<dyn SlateReward>,
+        head: usize,
+        uniform_share: f64,
+        sampling: Sampling,
+    ) -> Result<Self> {
+        sampling.validate()?;
+        if sampling.slate_size > 1 {
+            return Err(Error::setting(
+                "policy.slate_size",
+                format!(
+                    "FOPO weighs single actions by the softmax, expected 1, found {}; longer \
+                     slates have estimator.kind = \"covariance\"",
+                    sampling.slate_size
+                ),
+            ));
+        }
+        if !(uniform_share > 0.0 && uniform_share <= 1.0) {
+            return Err(Error::setting(
+                "estimator.uniform_share",
+                format!("expected a number above 0 and at most 1, found {uniform_share}"),
+            ));
+        }
+        let heads = Heads::new(retriever, head, &sampling, actions.num_actions())?;
+        Ok(Self { actions, heads, uniform_share, reward, sampling })
+    }
+
+    fn estimate(&self, rows: BatchRows<'_>, row: usize, heads: &Slates) -> RowEstimate {
+        let (context, samples) = (rows.contexts[row], self.sampling.num_samples);
+        let query = Query {
+            fopo: self,
+            h: rows.h.row(row),
+            excluded: self.sampling.excluded_of(context),
+            head: heads.slate(row),
+            log_shares: log_softmax(heads.scores(row)),
+        };
+        let mut stream = rows.stream(self.sampling.seed, Purpose::Slates, row);
+        let actions: Vec<u32> = (0..samples).map(|_| query.draw(&mut stream)).collect();
+        let logs: Vec<f64> = actions.iter().map(|action| query.log_weight(*action)).collect();
+        let largest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = logs.iter().map(|log| (log - largest).exp()).collect();
+        let total: f64 = weights.iter().sum();
+        let rewards: Vec<f64> = actions
+            .iter()
+            .map(|action| f64::from(self.reward.reward(context, &[*action])))
+            .collect();
+        let mean = weights.iter().zip(&rewards).map(|(w, r)| w * r).sum::<f64>() / total;
+        // The centred rewards weigh up to zero, so β needs no centring of its own.
+        let mut g = WeightedSum::new(&self.actions);
+        for ((action, weight), reward) in actions.iter().zip(&weights).zip(&rewards) {
+            g.add(weight / total * (reward - mean), *action);
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "rewards are f32")]
+        RowEstimate { rewards: vec![mean as f32; samples], g: g.rounded() }
+    }
+}
+
+impl Estimator for Fopo {
+    /// The drawn actions are not the policy's, so their plain mean reward would say nothing of it:
+    /// every sample's reward is r̄ of its row, the self-normalised estimate of `R̂(π)`, with a bias
+    /// that falls as 1/S.
+    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+        let heads = self.heads.search(rows, &self.sampling)?; // [rows, M]
+        let estimates =
+            (0..heads.len()).into_par_iter().map(|row| self.estimate(rows, row, &heads)).collect();
+        RowEstimate::gather(estimates, self.actions.latent_dim())
+    }
+
+    fn finish(&self, samples: Samples) -> Gradient {
+        Gradient { h: samples.terms, log_sigma: None }
+    }
+}
+
+/// The proposal and the softmax of one query.
+struct Query<'a> {
+    fopo: &'a Fopo,
+    h: &'a [f32],
+    excluded: &'a [u32],
+    head: &'a [u32],
+    /// log κ, `[M]`.
+    log_shares: Vec<f64>,
+}
+
+impl Query<'_> {
+    fn available(&self) -> usize {
+        self.fopo.actions.num_actions() - self.excluded.len()
+    }
+
+    fn draw(&self, stream: &mut Stream) -> u32 {
+        if stream.uniform() < self.fopo.uniform_share {
+            #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
+            let place = stream.below(self.available() as u32);
+            // The action at this place among those available: every excluded one up to it, in
+            // ascending order, moves it on by one.
+            return self
+                .excluded
+                .iter()
+                .fold(place, |at, excluded| at + u32::from(*excluded <= at));
+        }
+        let mut left = stream.uniform();
+        let chosen = self.log_shares.iter().position(|log_share| {
+            left -= log_share.exp();
+            left < 0.0
+        });
+        // Rounding may leave a remainder after the last one.
+        self.head[chosen.unwrap_or(self.head.len() - 1)]
+    }
+
+    /// log of `e^{hᵀβ_a} / q(a)`.
+    fn log_weight(&self, action: u32) -> f64 {
+        let uniform = self.fopo.uniform_share;
+        let share = self.head.iter().position(|other| *other == action);
+        let share = share.map_or(0.0, |at| self.log_shares[at].exp());
+        let q = uniform / self.available() as f64 + (1.0 - uniform) * share;
+        f64::from(dot(self.h, self.fopo.actions.row(action))) - q.ln()
+    }
+}
+
+/// The logarithm of the softmax of `scores`, best first.
+fn log_softmax(scores: &[f32]) -> Vec<f64> {
+    let largest = f64::from(scores[0]);
+    let sum: f64 = scores.iter().map(|score| (f64::from(*score) - largest).exp()).sum();
+    scores.iter().map(|score| f64::from(*score) - largest - sum.ln()).collect()
+}
