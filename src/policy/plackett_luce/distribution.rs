@@ -150,7 +150,9 @@ impl Distribution {
     pub fn complete(&self, slate: &mut Vec<u32>, slate_size: usize, stream: &mut Stream) {
         assert!(slate_size <= self.head.len(), "a slate longer than the distribution is made for");
         let mut walk = Walk::new(self);
-        slate.iter().for_each(|&action| walk.place(action));
+        for &action in &*slate {
+            walk.place(action);
+        }
         while slate.len() < slate_size {
             if walk.tail_left < SPARSE * self.tail_mass() {
                 // Given what is placed, this draws the same distribution; to start over would not.
