@@ -37,7 +37,8 @@ pub enum CovarianceForm {
 /// How the slates are drawn.
 #[derive(Clone, Debug)]
 pub enum Draws {
-    /// From the scores of all actions.
+    /// From the scores of all actions, by [`Distribution::complete`](crate::policy::Distribution)
+    /// whichever draws the policy itself makes.
     Dense(PlackettLuce),
     /// From a retrieved head and a uniform tail.
     Rejection(RejectionSampler),
@@ -146,7 +147,9 @@ impl Covariance {
         let mut g = WeightedSum::new(self.draws.actions());
         for (slate, reward) in slates.iter().zip(&rewards) {
             let weight = (f64::from(*reward) - mean) / (samples - 1) as f64;
-            slate.iter().for_each(|action| g.add(weight, *action));
+            for action in slate {
+                g.add(weight, *action);
+            }
         }
         RowEstimate { rewards, g: g.rounded() }
     }

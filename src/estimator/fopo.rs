@@ -136,10 +136,8 @@ impl Query<'_> {
             let place = stream.below(self.available() as u32);
             // The action at this place among those available: every excluded one up to it, in
             // ascending order, moves it on by one.
-            return self
-                .excluded
-                .iter()
-                .fold(place, |at, excluded| at + u32::from(*excluded <= at));
+            let skip = |at, excluded: &u32| at + u32::from(*excluded <= at);
+            return self.excluded.iter().fold(place, skip);
         }
         let mut left = stream.uniform();
         let chosen = self.log_shares.iter().position(|log_share| {

@@ -187,7 +187,9 @@ fn an_action_that_retrieval_misses_weighs_as_much_as_the_last_of_the_head() {
     let (slates, rejections) = draw(&sampler, &h, &[], 60_000);
     assert!(rejections.above_head > 1000, "{rejections:?}");
     let mut counts = [0; 6];
-    slates.iter().for_each(|slate| counts[slate[0] as usize] += 1);
+    for slate in slates {
+        counts[slate[0] as usize] += 1;
+    }
     // The head is {1, 3}; action 4 gets the weight of action 3.
     let weights = [0.3, 1.9, -1.2, 0.8, 0.8, -0.1].map(f64::exp);
     let shares = weights.map(|weight| weight / weights.iter().sum::<f64>());

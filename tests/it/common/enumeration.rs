@@ -61,7 +61,9 @@ impl Enumeration {
         let mut covariance = vec![0.0; self.num_actions];
         for (slate, probability) in self.slates() {
             let weight = probability * (reward(slate) - mean);
-            slate.iter().for_each(|action| covariance[*action as usize] += weight);
+            for action in slate {
+                covariance[*action as usize] += weight;
+            }
         }
         covariance
     }
@@ -77,7 +79,9 @@ impl Slate {
         let weight = |action: u32| (scores[action as usize] - largest).exp();
         let total: f64 = left.iter().map(|action| weight(*action)).sum();
         let mut score = self.score.clone();
-        left.iter().for_each(|action| score[*action as usize] -= weight(*action) / total);
+        for action in &left {
+            score[*action as usize] -= weight(*action) / total;
+        }
         let extended = left.iter().map(|&action| {
             let mut next = Self { score: score.clone(), ..self.clone() };
             next.actions.push(action);
