@@ -85,10 +85,9 @@ impl Estimator for ScoreFunction {
         let weights = self.baseline.centred(&samples.rewards, s); // [B·S]
         let mut h = Matrix::zeros(weights.len() / s, samples.terms.cols()); // [B, L]
         h.par_rows_mut().enumerate().for_each(|(row, g)| {
-            for at in row * s..(row + 1) * s {
-                let weight = weights[at] / s as f32;
+            for (at, weight) in (row * s..).zip(&weights[row * s..(row + 1) * s]) {
                 let score = samples.terms.row(at);
-                g.iter_mut().zip(score).for_each(|(g, score)| *g += weight * score);
+                g.iter_mut().zip(score).for_each(|(g, score)| *g += weight / s as f32 * score);
             }
         });
         let weighed =

@@ -71,7 +71,9 @@ impl SlateReward for LinearReward {
     fn reward(&self, context: u32, slate: &[u32]) -> f32 {
         let hidden = &self.sessions.hidden;
         let placed = self.rank_weights.iter().zip(slate);
-        placed.filter(|(_, action)| hidden.contains(context, **action)).map(|(w, _)| w).sum()
+        let hits = placed.filter(|(_, action)| hidden.contains(context, **action));
+        // A sum of nothing would be −0.
+        hits.fold(0.0, |sum, (weight, _)| sum + weight)
     }
 
     fn as_linear(&self) -> Option<&LinearReward> {

@@ -3,7 +3,7 @@
 
 use burn::module::{Module as _, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::learner::{Batch, Learner};
@@ -124,7 +124,7 @@ fn flatten(learner: &Learner, gradients: &GradientsParams) -> Result<Vec<f32>> {
     impl ModuleVisitor for Flatten<'_> {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             let Some(gradient) = self.gradients.get::<D>(param.id) else { return };
-            match gradient.try_into_data().map(|data| data.try_into_vec::<f32>()) {
+            match gradient.try_into_data().map(TensorData::try_into_vec::<f32>) {
                 Ok(Ok(values)) => self.values.extend(values),
                 problem => self.failed = Some(format!("{problem:?}")),
             }
@@ -149,10 +149,14 @@ mod tests {
         let mut draws = vec![[0.0_f32; 7]; 50];
         for draw in &mut draws {
             stream.fill_normals(draw);
-            draw.iter_mut().for_each(|value| *value += 2.0);
+            for value in draw.iter_mut() {
+                *value += 2.0;
+            }
         }
         let mut moments = Moments::default();
-        draws.iter().for_each(|draw| moments.add(draw));
+        for draw in &draws {
+            moments.add(draw);
+        }
         let mean = |i: usize| draws.iter().map(|draw| f64::from(draw[i])).sum::<f64>() / 50.0;
         let squares: f64 = (0..7)
             .flat_map(|i| draws.iter().map(move |draw| (f64::from(draw[i]) - mean(i)).powi(2)))
