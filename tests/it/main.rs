@@ -9,6 +9,7 @@ mod common;
 mod backends;
 mod bad_input;
 mod cli;
+mod conformance;
 mod covariance;
 mod early_stopping;
 mod estimators;
