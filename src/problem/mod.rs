@@ -1,6 +1,6 @@
 //! What a policy is trained on and judged by, put together once per process: sessions, β, the
 //! contexts M(X), retrieval and the reward; and what a run's settings make of them: its policy and
-//! estimator ([`mod@method`]).
+//! estimator.
 
 mod audit;
 mod method;
