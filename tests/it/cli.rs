@@ -223,3 +223,36 @@ fn nothing_is_coloured_where_nobody_sees_it() {
     let output = slate().env_remove("NO_COLOR").arg("evaluate").arg(&run).output().unwrap();
     assert!(!output.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn variance_compares_methods_and_says_what_there_is_none_of() {
+    let (_folder, data, run) = trained();
+    let variance = || {
+        let mut variance = slate();
+        variance.arg("variance").arg(&data).args(["--draws", "4", "--sample-sizes", "2"]);
+        variance.args(["--methods", "lgp,pl-rank,fopo", "--slate-sizes", "1,3"]);
+        variance.args(["--set", "optimizer.batch_size=8"]);
+        variance
+    };
+    let text = stdout(&mut variance());
+    assert_eq!(text.lines().count(), 1 + 2 * 3, "{text}");
+    assert_says(&text, &["variance", "signal/noise", "  1    2  fopo ", "slates of one action"]);
+
+    let cells = json(&mut variance());
+    let find = |method: &str, slate_size: u64| {
+        let is = |cell: &&Value| cell["method"] == method && cell["slate_size"] == slate_size;
+        cells.as_array().unwrap().iter().find(is).unwrap()
+    };
+    for (method, slate_size) in [("lgp", 1), ("lgp", 3), ("pl-rank", 1), ("pl-rank", 3)] {
+        let cell = find(method, slate_size);
+        assert!(cell["variance"].as_f64().unwrap() > 0.0, "{cell}");
+        assert_eq!((&cell["draws"], &cell["batch_size"]), (&4.into(), &8.into()));
+    }
+    assert!(find("fopo", 3)["refused"].as_str().unwrap().contains("slates of one action"));
+
+    // At a trained θ the same draws give another gradient.
+    let at_run = json(variance().args(["--checkpoint", "last", "--run"]).arg(&run));
+    assert_ne!(at_run, cells);
+    assert_says(&refused(variance().args(["--draws", "1"])), &["at least 2 draws"]);
+    assert_says(&refused(variance().args(["--methods", "lpg"])), &["no method `lpg`", "lgp-mips"]);
+}

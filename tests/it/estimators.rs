@@ -79,21 +79,19 @@ fn problems() -> Vec<Problem> {
 #[test]
 fn the_score_function_of_plackett_luce_has_the_gradient_of_enumeration() {
     for problem in problems() {
-        let rewards: [Arc<dyn SlateReward>; 2] = [
-            Arc::new(LinearReward::discounted(problem.slate_size, Arc::clone(&problem.sessions))),
-            Arc::new(AnyHit::new(Arc::clone(&problem.sessions))),
-        ];
-        for reward in rewards {
-            for (num_samples, draws, baseline) in [
-                (16, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
-                (16, SlateDraws::Gumbel, Baseline::None),
-                (1, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
-            ] {
-                let policy = Arc::new(problem.policy(num_samples, draws));
-                let estimator = ScoreFunction::new(policy, Arc::clone(&reward), baseline).unwrap();
-                let name = format!("K = {} {reward:?} {draws:?} {baseline:?}", problem.slate_size);
-                problem.check(&name, &estimator, reward.as_ref());
-            }
+        let (slate_size, sessions) = (problem.slate_size, &problem.sessions);
+        let linear: Arc<dyn SlateReward> =
+            Arc::new(LinearReward::discounted(slate_size, Arc::clone(sessions)));
+        let any_hit: Arc<dyn SlateReward> = Arc::new(AnyHit::new(Arc::clone(sessions)));
+        for (reward, num_samples, draws, baseline) in [
+            (&any_hit, 16, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
+            (&linear, 16, SlateDraws::Gumbel, Baseline::None),
+            (&linear, 1, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
+        ] {
+            let policy = Arc::new(problem.policy(num_samples, draws));
+            let estimator = ScoreFunction::new(policy, Arc::clone(reward), baseline).unwrap();
+            let name = format!("K = {slate_size} {reward:?} {draws:?} {baseline:?}");
+            problem.check(&name, &estimator, reward.as_ref());
         }
     }
 }
