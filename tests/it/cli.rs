@@ -227,13 +227,14 @@ fn nothing_is_coloured_where_nobody_sees_it() {
 #[test]
 fn variance_compares_methods_and_says_what_there_is_none_of() {
     let (_folder, data, run) = trained();
-    let variance = || {
+    let asked = |draws: &str, methods: &str| {
         let mut variance = slate();
-        variance.arg("variance").arg(&data).args(["--draws", "4", "--sample-sizes", "2"]);
-        variance.args(["--methods", "lgp,pl-rank,fopo", "--slate-sizes", "1,3"]);
+        variance.arg("variance").arg(&data).args(["--draws", draws, "--sample-sizes", "2"]);
+        variance.args(["--methods", methods, "--slate-sizes", "1,3"]);
         variance.args(["--set", "optimizer.batch_size=8"]);
         variance
     };
+    let variance = || asked("4", "lgp,pl-rank,fopo");
     let text = stdout(&mut variance());
     assert_eq!(text.lines().count(), 1 + 2 * 3, "{text}");
     assert_says(&text, &["variance", "signal/noise", "  1    2  fopo ", "slates of one action"]);
@@ -253,6 +254,8 @@ fn variance_compares_methods_and_says_what_there_is_none_of() {
     // At a trained θ the same draws give another gradient.
     let at_run = json(variance().args(["--checkpoint", "last", "--run"]).arg(&run));
     assert_ne!(at_run, cells);
-    assert_says(&refused(variance().args(["--draws", "1"])), &["at least 2 draws"]);
-    assert_says(&refused(variance().args(["--methods", "lpg"])), &["no method `lpg`", "lgp-mips"]);
+    assert_says(&refused(&mut asked("1", "lgp")), &["at least 2 draws"]);
+    let output = asked("4", "lpg").output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_says(&error, &["no method `lpg`", "lgp-mips"]);
 }
