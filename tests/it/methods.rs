@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use fast_slate::dataset::Split;
 use fast_slate::device;
 use fast_slate::prepared::Prepared;
 use fast_slate::problem::Problem;
@@ -119,6 +120,17 @@ fn every_method_trains_from_one_config_and_resumes_exactly() {
             assert_eq!(rows, record(&resumed), "{method}");
             let (ours, theirs) = (parameters(&prepared, &whole), parameters(&prepared, &resumed));
             assert!(ours == theirs, "{method}: the parameters differ");
+
+            // What is loaded again is what was trained.
+            let mut evaluate = slate();
+            evaluate.args(["evaluate", "--json", "--checkpoint", "last", "--device", device]);
+            let evaluated = stdout(evaluate.arg(&whole));
+            let evaluated: serde_json::Value = serde_json::from_str(&evaluated).unwrap();
+            let recorded = rows.iter().rev().find_map(|row| match row {
+                Row::Evaluation { split: Split::Validation, reward, .. } => Some(*reward),
+                _ => None,
+            });
+            assert_eq!(evaluated["reward"].as_f64(), recorded, "{method}");
 
             let gradients: Vec<_> = rows
                 .iter()
