@@ -81,9 +81,12 @@ impl SettingsBuilder {
             let mut table =
                 Table::try_from(&valid).map_err(|error| Error::library("settings", error))?;
             insert(&mut table, &key, value);
-            valid = table
-                .try_into()
-                .map_err(|error: toml::de::Error| Error::setting(&key, error.message()))?;
+            valid = table.try_into().map_err(|error: toml::de::Error| {
+                // A value that is read by its own `FromStr` has said already whose it is.
+                let named = format!("setting `{key}`: ");
+                let message = error.message();
+                Error::setting(&key, message.strip_prefix(&named).unwrap_or(message))
+            })?;
         }
         valid.validate()?;
         Ok(valid)
@@ -203,10 +206,11 @@ mod tests {
             ("retrieval.hnsw.scalar=i8", "retrieval.hnsw.scalar"),
             ("optimizer.learning_rate=0", "optimizer.learning_rate"),
             ("policy.sigma=huge", "policy.sigma"),
+            ("policy.noise=uniform", "policy.noise"),
         ] {
             let error = default().assignment(assignment).and_then(SettingsBuilder::build);
             let message = error.unwrap_err().to_string();
-            assert!(message.contains(&format!("`{key}`")), "{assignment}: {message}");
+            assert_eq!(message.matches(&format!("`{key}`")).count(), 1, "{assignment}: {message}");
         }
     }
 
