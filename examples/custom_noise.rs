@@ -8,7 +8,6 @@
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, LN_2};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use fast_slate::dataset::{Split, SyntheticSettings};
@@ -56,13 +55,7 @@ fn main() -> Result<()> {
         fs_err::remove_dir_all(run.path())?;
     }
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
-    let trainer = Trainer {
-        problem: &problem,
-        settings: &settings,
-        run: &run,
-        device: &chosen.device,
-        stop: &AtomicBool::new(false),
-    };
+    let trainer = Trainer::new(&problem, &settings, &run, &chosen.device);
     let model = trainer.train(&mut ())?.model;
     let initial = problem.initial_model(&settings, &chosen.device)?;
 

@@ -5,7 +5,6 @@
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use fast_slate::dataset::SyntheticSettings;
@@ -37,13 +36,7 @@ fn main() -> Result<()> {
         fs_err::remove_dir_all(run.path())?;
     }
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
-    let trainer = Trainer {
-        problem: &problem,
-        settings: &settings,
-        run: &run,
-        device: &chosen.device,
-        stop: &AtomicBool::new(false),
-    };
+    let trainer = Trainer::new(&problem, &settings, &run, &chosen.device);
     let outcome = trainer.train(&mut Console::new())?;
     println!("trained for {} steps on {}", outcome.step, chosen.name);
 

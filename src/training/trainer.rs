@@ -90,7 +90,21 @@ pub trait Observer {
 
 impl Observer for () {}
 
-impl Trainer<'_> {
+/// The flag of whoever never asks for a stop.
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+impl<'a> Trainer<'a> {
+    /// A run that has begun, to be trained to its end.
+    #[must_use]
+    pub fn new(
+        problem: &'a Problem,
+        settings: &'a Settings,
+        run: &'a RunFolder,
+        device: &'a Device,
+    ) -> Self {
+        Self { problem, settings, run, device, stop: &NEVER }
+    }
+
     /// Trains until the budget is spent, going on from the last checkpoint if there is one.
     ///
     /// # Errors

@@ -2,7 +2,6 @@
 //! all arrive at the same θ, and all learn.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
@@ -23,14 +22,7 @@ fn train(prepared: &Prepared, device: &str, steps: u64, out: &Path) -> (Matrix, 
     let problem = Problem::load(prepared, &settings).unwrap();
     let run = RunFolder::new(out.join(format!("{device}-{steps}")));
     run.begin(&settings, &RunOrigin::new(prepared, chosen.name)).unwrap();
-    let stop = AtomicBool::new(false);
-    let trainer = Trainer {
-        problem: &problem,
-        settings: &settings,
-        run: &run,
-        device: &chosen.device,
-        stop: &stop,
-    };
+    let trainer = Trainer::new(&problem, &settings, &run, &chosen.device);
     let outcome = trainer.train(&mut ()).unwrap();
     let Some(Tower::Linear(tower)) = &outcome.model.tower else {
         panic!("the preset's tower is linear")

@@ -1,7 +1,5 @@
 //! A run whose validation reward has stopped rising ends, and stays ended.
 
-use std::sync::atomic::AtomicBool;
-
 use fast_slate::device;
 use fast_slate::problem::Problem;
 use fast_slate::run::{RunFolder, RunOrigin};
@@ -23,14 +21,7 @@ fn patience_ends_a_run_that_does_not_get_better() {
     let chosen = device::choose(None).unwrap();
     let run = RunFolder::new(folder.path().join("run"));
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name)).unwrap();
-    let stop = AtomicBool::new(false);
-    let trainer = Trainer {
-        problem: &problem,
-        settings: &settings,
-        run: &run,
-        device: &chosen.device,
-        stop: &stop,
-    };
+    let trainer = Trainer::new(&problem, &settings, &run, &chosen.device);
     for _ in 0..2 {
         let outcome = trainer.train(&mut ()).unwrap();
         assert_eq!((outcome.ending, outcome.step), (Ending::StoppedEarly, 10));

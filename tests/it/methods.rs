@@ -80,13 +80,8 @@ fn stopped(prepared: &Prepared, config: &Path, settings: &[String], device: &str
     run.begin(&settings, &RunOrigin::new(prepared, chosen.name)).unwrap();
     for ending in [Ending::Interrupted, Ending::Finished] {
         let stop = AtomicBool::new(false);
-        let trainer = Trainer {
-            problem: &problem,
-            settings: &settings,
-            run: &run,
-            device: &chosen.device,
-            stop: &stop,
-        };
+        let trainer =
+            Trainer { stop: &stop, ..Trainer::new(&problem, &settings, &run, &chosen.device) };
         let outcome = trainer.train(&mut StopAfter { step: 7, stop: &stop }).unwrap();
         assert_eq!(outcome.ending, ending);
     }
