@@ -37,6 +37,10 @@ pub(crate) enum Verb {
     Recommend(RecommendArgs),
     /// Describe this build, a prepared folder or a run.
     Info(InfoArgs),
+    /// Measure where the time goes.
+    #[cfg(feature = "train")]
+    #[command(subcommand)]
+    Bench(BenchVerb),
     /// Compare how noisy the methods' gradients are.
     #[cfg(feature = "train")]
     Variance(VarianceArgs),
@@ -200,6 +204,23 @@ pub(crate) struct RecommendArgs {
     pub(crate) checkpoint: Which,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+}
+
+#[cfg(feature = "train")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchVerb {
+    /// The parts of a training step.
+    Step(BenchStepArgs),
+}
+
+#[cfg(feature = "train")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchStepArgs {
+    /// The prepared folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
 }
 
 #[cfg(feature = "train")]

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use tracing::trace_span;
+
 use super::{BatchRows, Estimator, Gradient, Samples};
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
@@ -157,6 +159,7 @@ impl Covariance {
 
 impl Estimator for Covariance {
     fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+        let _span = trace_span!("sampling").entered();
         let Sampling { slate_size, seed, .. } = *self.draws.sampling();
         let stream = |row| rows.stream(seed, Purpose::Slates, row);
         let estimates = match &self.draws {

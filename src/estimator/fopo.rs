@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use tracing::trace_span;
+
 use super::covariance::{RowEstimate, WeightedSum};
 use super::{BatchRows, Estimator, Gradient, Samples};
 use crate::embedding::ActionEmbeddings;
@@ -104,6 +106,7 @@ impl Estimator for Fopo {
     /// every sample's reward is r̄ of its row, the self-normalised estimate of `R̂(π)`, with a bias
     /// that falls as 1/S.
     fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+        let _span = trace_span!("sampling").entered();
         let heads = self.heads.search(rows, &self.sampling)?; // [rows, M]
         let estimates =
             (0..heads.len()).into_par_iter().map(|row| self.estimate(rows, row, &heads)).collect();

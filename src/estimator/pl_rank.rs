@@ -2,6 +2,8 @@
 //! a Plackett–Luce policy that knows the reward to be `Σ_k w_k ρ_{a_k}`: of each sampled slate it
 //! uses what every action would have earned at every rank, where the score function uses one number.
 
+use tracing::trace_span;
+
 use super::{BatchRows, Estimator, Gradient, Samples};
 use crate::error::{Error, Result};
 use crate::policy::{Distribution, GradientSum, PlackettLuce, ScoreGradient, SlatePolicy};
@@ -65,6 +67,7 @@ impl PlRank {
 
 impl Estimator for PlRank {
     fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+        let _span = trace_span!("sampling").entered();
         let beta = self.policy.actions().beta();
         let (terms, rewards) = self.policy.latent_gradients(beta, rows, |row, distribution| {
             let (gradient, rewards) = self.of_row(rows, row, distribution);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use tracing::trace_span;
 
 use super::{BatchRows, Estimator, Gradient, Samples};
 use crate::error::Result;
@@ -72,6 +73,7 @@ impl Estimator for ScoreFunction {
     fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
         let s = self.policy.sampling().num_samples;
         let Drawn { slates, scores, sigma_scores } = self.policy.sample(rows)?;
+        let _span = trace_span!("reward").entered();
         let rewards = (0..slates.len())
             .into_par_iter()
             .with_min_len(64)
@@ -81,6 +83,7 @@ impl Estimator for ScoreFunction {
     }
 
     fn finish(&self, samples: Samples) -> Gradient {
+        let _span = trace_span!("estimator").entered();
         let s = self.policy.sampling().num_samples;
         let weights = self.baseline.centred(&samples.rewards, s); // [B·S]
         let mut h = Matrix::zeros(weights.len() / s, samples.terms.cols()); // [B, L]

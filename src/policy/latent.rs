@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use tracing::trace_span;
 
 use super::{BatchRows, Coupling, Drawn, Noise, Sampling, Scale, SlatePolicy};
 use crate::error::Result;
@@ -90,13 +91,18 @@ impl SlatePolicy for LatentPerturbation {
 
     fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn> {
         let s = self.sampling.num_samples;
+        let span = trace_span!("noise").entered();
         let Perturbed { noise: mut scores, queries, sigma } = self.perturbed(rows);
+        drop(span);
+        let span = trace_span!("retrieval").entered();
         let excluded = self.excluded(rows.contexts);
         let slates = self.retriever.search(Queries {
             latent: &queries,
             slate_size: self.sampling.slate_size,
             excluded: excluded.as_deref(),
         })?; // [rows·S, K]
+        drop(span);
+        let _span = trace_span!("estimator").entered();
         let mut sigma_scores = vec![0.0; scores.rows()];
         scores.par_rows_mut().zip(&mut sigma_scores).enumerate().for_each(
             |(at, (noise, sigma_score))| {

@@ -7,6 +7,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, ExecutionError, Tensor};
 use burn::train::metric::{Adaptor, LossInput};
 use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
+use tracing::trace_span;
 
 use crate::error::{Error, Result};
 use crate::estimator::{ActionsEstimator, AnyEstimator, BatchRows, Estimator};
@@ -79,6 +80,7 @@ impl Learner {
             AnyEstimator::Queries(estimator) => self.of_queries(estimator.as_ref(), batch)?,
             AnyEstimator::Actions(estimator) => self.of_actions(estimator.as_ref(), batch)?,
         };
+        let _backward = trace_span!("backward").entered();
         Ok((GradientsParams::from_grads(surrogate.backward(), self), reward))
     }
 
@@ -86,8 +88,10 @@ impl Learner {
     /// `−⟨h, g⟩ / B` has minus the reward's gradient in θ; where σ is learned, `−g_σ log σ` joins.
     fn of_queries(&self, estimator: &dyn Estimator, batch: &Batch) -> Result<(Tensor<1>, f32)> {
         let device = self.model.devices().swap_remove(0);
+        let forward = trace_span!("forward").entered();
         let h = self.model.forward(to_device(&batch.inputs, &device)); // [B, L]
         let latent = to_host(h.clone().inner())?; // waits for the device
+        drop(forward);
         let samples = estimator.sample(batch.rows(&latent, self.model.sigma_factor()?))?;
         let reward = samples.mean_reward();
         let g = estimator.finish(samples);

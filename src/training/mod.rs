@@ -14,4 +14,4 @@ pub use console::Console;
 pub use diagnostics::{GradientStatistics, batches as diagnostic_batches, gradient_statistics};
 pub use learner::{Batch, Learner, StepOutput};
 pub use metrics::{Row, read as read_metrics};
-pub use trainer::{Ending, Observer, Outcome, Progress, Trainer};
+pub use trainer::{Ending, Observer, Outcome, Progress, Trainer, adam};

@@ -21,7 +21,7 @@ use crate::model::Model;
 use crate::problem::{Problem, Search};
 use crate::run::{Best, CheckpointState, RunFolder, Which};
 use crate::seed::Purpose;
-use crate::settings::Settings;
+use crate::settings::{OptimizerSettings, Settings};
 
 /// A training run: what is trained, how, where it is recorded, on which device.
 #[derive(Clone, Copy, Debug)]
@@ -165,12 +165,7 @@ impl<'a> Trainer<'a> {
     /// Learner, optimiser and state to begin with: those of the last checkpoint, or new ones.
     fn start(&self, initial: &Model) -> Result<(Learner, ModuleOptimizer, CheckpointState)> {
         let estimator = self.problem.estimator(self.settings)?;
-        let optimizer = &self.settings.optimizer;
-        let adam = AdamConfig::new()
-            .with_beta_1(optimizer.beta_1)
-            .with_beta_2(optimizer.beta_2)
-            .with_epsilon(optimizer.epsilon)
-            .init();
+        let adam = adam(&self.settings.optimizer);
         if self.run.checkpoints()?.is_empty() {
             metrics::cut(&self.run.metrics_path(), None)?;
             let learner = Learner::new(initial.clone(), estimator);
@@ -184,6 +179,16 @@ impl<'a> Trainer<'a> {
             adam.load(&path).map_err(|error| Error::library(path.display().to_string(), error))?;
         Ok((learner, adam, checkpoint.state))
     }
+}
+
+/// Adam as the settings have it, at its first step.
+#[must_use]
+pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
+    AdamConfig::new()
+        .with_beta_1(settings.beta_1)
+        .with_beta_2(settings.beta_2)
+        .with_epsilon(settings.epsilon)
+        .init()
 }
 
 fn outcome(learner: &Learner, state: &CheckpointState, clock: Clock, ending: Ending) -> Outcome {

@@ -259,3 +259,32 @@ fn variance_compares_methods_and_says_what_there_is_none_of() {
     let error = String::from_utf8(output.stderr).unwrap();
     assert_says(&error, &["no method `lpg`", "lgp-mips"]);
 }
+
+#[test]
+fn a_benchmark_divides_a_step_into_its_parts() {
+    let (_folder, data, _run) = trained();
+    for (method, parts) in [
+        (
+            &[][..],
+            &["forward", "noise", "retrieval", "reward", "estimator", "backward", "optimiser"][..],
+        ),
+        (
+            &["--policy", "plackett-luce", "--estimator", "pl-rank"],
+            &["forward", "sampling", "backward", "optimiser"],
+        ),
+    ] {
+        let mut bench = slate();
+        bench.args(["bench", "step", "--steps", "5"]).arg(&data).args(method);
+        let text = stdout(&mut bench);
+        assert_says(&text, &["5 steps, ", "a step"]);
+        assert_says(&text, parts);
+
+        let measured = json(&mut bench);
+        let of_parts = measured["parts"].as_array().unwrap();
+        let names: Vec<_> = of_parts.iter().map(|part| part["name"].as_str().unwrap()).collect();
+        assert_eq!(names.len(), parts.len() + 1, "{names:?}");
+        assert_eq!(names.last(), Some(&"other"));
+        let shares = of_parts.iter().map(|part| part["share"].as_f64().unwrap());
+        assert!((shares.sum::<f64>() - 1.0).abs() < 1e-6, "{measured}");
+    }
+}

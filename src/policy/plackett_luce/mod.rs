@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use tracing::trace_span;
 
 use super::{BatchRows, Drawn, Sampling, SlatePolicy};
 use crate::embedding::ActionEmbeddings;
@@ -195,6 +196,7 @@ impl SlatePolicy for PlackettLuce {
     }
 
     fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn> {
+        let _span = trace_span!("sampling").entered();
         let slate_size = self.sampling.slate_size;
         let (scores, drawn) =
             self.latent_gradients(self.actions.beta(), rows, |row, distribution| {

@@ -1,0 +1,146 @@
+//! `slate bench step`: where a training step's time goes. The parts are the library's own spans; on
+//! a GPU what is queued counts where it is waited for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use burn::train::TrainStep as _;
+use serde::Serialize;
+use tracing::span::Id;
+use tracing::{Subscriber, trace_span};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::Report;
+use super::args::BenchStepArgs;
+use super::train::resolve;
+use crate::dataset::Split;
+use crate::device;
+use crate::prepared::Prepared;
+use crate::problem::Problem;
+use crate::training::{Batches, Learner, adam};
+
+/// Steps that are not counted: the first ones find caches cold.
+const WARM_UP: u64 = 20;
+
+/// Steps that are, unless told.
+const STEPS: u64 = 200;
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Measured {
+    steps: u64,
+    steps_per_second: f64,
+    /// Milliseconds a step.
+    total: f64,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Serialize)]
+struct Part {
+    name: &'static str,
+    /// Milliseconds a step.
+    milliseconds: f64,
+    share: f64,
+}
+
+pub(super) fn run(args: &BenchStepArgs) -> Result<Report> {
+    let settings = resolve(&args.settings.preset.unwrap_or_default().settings(), &args.settings)?;
+    let chosen = device::choose(args.settings.device.device.as_deref())?;
+    tracing::info!("{}", chosen.note);
+    let problem = Problem::load(&Prepared::open(&args.data)?, &settings)?;
+    let contexts = problem.sessions.contexts(Split::Train);
+    anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
+    let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
+    let model = problem.initial_model(&settings, &chosen.device)?;
+    let mut learner = Learner::new(model, problem.estimator(&settings)?);
+    let mut adam = adam(&settings.optimizer);
+    let rate = settings.optimizer.learning_rate;
+    let steps = args.settings.steps.unwrap_or(STEPS);
+
+    let parts = Parts::default();
+    let subscriber = tracing_subscriber::registry().with(parts.clone());
+    let mut started = Instant::now();
+    tracing::subscriber::with_default(subscriber, || -> Result<()> {
+        for step in 0..WARM_UP + steps {
+            if step == WARM_UP {
+                parts.clear();
+                started = Instant::now();
+            }
+            let batch = batches.at(step, &problem.contexts);
+            let output = learner.step(batch);
+            output.item.reward?;
+            let _span = trace_span!("optimiser").entered();
+            learner = learner.clone().optimize(&mut adam, rate.into(), output.grads);
+        }
+        Ok(())
+    })?;
+    let elapsed = started.elapsed();
+    let measured = parts.measured(steps, elapsed);
+    Report::new(&measured, measured.text()).context("reporting the benchmark")
+}
+
+/// Adds up the time in every span, by its name and in the order of first sight.
+#[derive(Clone, Debug, Default)]
+struct Parts(Arc<Mutex<Vec<(&'static str, Duration)>>>);
+
+impl Parts {
+    fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn measured(&self, steps: u64, elapsed: Duration) -> Measured {
+        let a_step = |time: Duration| time.as_secs_f64() * 1e3 / steps.max(1) as f64;
+        let total = a_step(elapsed);
+        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let in_parts: Duration = parts.iter().map(|(_, time)| *time).sum();
+        let rest = ("other", elapsed.saturating_sub(in_parts));
+        let part = |(name, time)| {
+            let milliseconds = a_step(time);
+            Part { name, milliseconds, share: milliseconds / total }
+        };
+        Measured {
+            steps,
+            steps_per_second: 1e3 / total,
+            total,
+            parts: parts.into_iter().chain([rest]).map(part).collect(),
+        }
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Parts {
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        let span = context.span(id);
+        // Burn has spans of its own.
+        if let Some(span) = span.filter(|span| span.metadata().target().starts_with("fast_slate")) {
+            span.extensions_mut().replace(Instant::now());
+        }
+    }
+
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        let Some(span) = context.span(id) else { return };
+        let Some(time) = span.extensions().get::<Instant>().map(Instant::elapsed) else { return };
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match parts.iter_mut().find(|(name, _)| *name == span.name()) {
+            Some((_, sum)) => *sum += time,
+            None => parts.push((span.name(), time)),
+        }
+    }
+}
+
+impl Measured {
+    fn text(&self) -> String {
+        let mut text = format!("{} steps, {:.1} a second\n", self.steps, self.steps_per_second);
+        for part in &self.parts {
+            text += &format!(
+                "{:<10}  {:>9.3} ms  {:>5.1} %\n",
+                part.name,
+                part.milliseconds,
+                100.0 * part.share
+            );
+        }
+        text + &format!("{:<10}  {:>9.3} ms", "a step", self.total)
+    }
+}
