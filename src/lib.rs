@@ -62,7 +62,7 @@
 //! | X, Y, U users | [`Sessions::observed`](dataset::Sessions), `hidden`, `num_contexts` |
 //! | β (SVD of the interactions) | [`embedding::ActionEmbeddings`], [`embedding::svd`] |
 //! | M(X), mean embedding | [`embedding::mean_contexts`] |
-//! | `argsort^K`, equation 2 | [`retrieval::Retriever`] |
+//! | `argsort^K`, equation 2 | [`retrieval::Retriever`]; for all samples at once [`retrieval::Candidates`] |
 //! | `h_θ(X) = M(X)θ`, equation 10 | [`tower::LinearTower`] |
 //! | the deep policy `sigmoid(Mθ₁)θ₂` | [`tower::SigmoidMlp`] |
 //! | r̂(A_K, X), section 4.1 | [`reward::LinearReward::discounted`] |

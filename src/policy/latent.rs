@@ -10,7 +10,7 @@ use tracing::trace_span;
 use super::{BatchRows, Coupling, Drawn, Noise, Sampling, Scale, SlatePolicy};
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::retrieval::{Queries, Retriever};
+use crate::retrieval::{Candidates, Queries, Retriever, Slates};
 use crate::seed::Purpose;
 
 /// A policy that perturbs the query and retrieves.
@@ -20,6 +20,7 @@ pub struct LatentPerturbation {
     noise: Arc<dyn Noise>,
     coupling: Coupling,
     retriever: Arc<dyn Retriever>,
+    candidates: Option<Candidates>,
     sampling: Sampling,
 }
 
@@ -49,7 +50,33 @@ impl LatentPerturbation {
     ) -> Result<Self> {
         sampling.validate()?;
         coupling.validate(noise.as_ref(), sampling.num_samples)?;
-        Ok(Self { scale, noise, coupling, retriever, sampling })
+        Ok(Self { scale, noise, coupling, retriever, candidates: None, sampling })
+    }
+
+    /// The same with one search for all samples of a query, among `candidates` of the query itself.
+    #[must_use]
+    pub fn with_candidates(self, candidates: Candidates) -> Self {
+        Self { candidates: Some(candidates), ..self }
+    }
+
+    /// The slates of the perturbed queries of `rows`, `[rows · S, K]`.
+    ///
+    /// # Errors
+    /// Those of the retriever.
+    pub fn search(&self, rows: BatchRows<'_>, perturbed: &Matrix) -> Result<Slates> {
+        let slate_size = self.sampling.slate_size;
+        match &self.candidates {
+            None => {
+                let excluded = self.excluded(rows.contexts, self.sampling.num_samples);
+                let excluded = excluded.as_deref();
+                self.retriever.search(Queries { latent: perturbed, slate_size, excluded })
+            }
+            Some(candidates) => {
+                let excluded = self.excluded(rows.contexts, 1);
+                let excluded = excluded.as_deref();
+                candidates.search(Queries { latent: rows.h, slate_size, excluded }, perturbed)
+            }
+        }
     }
 
     /// h + σε of every sample, each row's noise from a stream of its own.
@@ -73,13 +100,10 @@ impl LatentPerturbation {
         Perturbed { noise, queries, sigma }
     }
 
-    /// The actions that each of the S samples of each row must not show, if any.
-    #[must_use]
-    pub fn excluded(&self, contexts: &[u32]) -> Option<Vec<&[u32]>> {
+    /// The actions that each of `times` queries of each row must not show, if any.
+    fn excluded(&self, contexts: &[u32], times: usize) -> Option<Vec<&[u32]>> {
         let sessions = self.sampling.excluded.as_ref()?;
-        let of = |&context| {
-            std::iter::repeat_n(sessions.observed.of(context), self.sampling.num_samples)
-        };
+        let of = |&context| std::iter::repeat_n(sessions.observed.of(context), times);
         Some(contexts.iter().flat_map(of).collect())
     }
 }
@@ -95,12 +119,7 @@ impl SlatePolicy for LatentPerturbation {
         let Perturbed { noise: mut scores, queries, sigma } = self.perturbed(rows);
         drop(span);
         let span = trace_span!("retrieval").entered();
-        let excluded = self.excluded(rows.contexts);
-        let slates = self.retriever.search(Queries {
-            latent: &queries,
-            slate_size: self.sampling.slate_size,
-            excluded: excluded.as_deref(),
-        })?; // [rows·S, K]
+        let slates = self.search(rows, &queries)?; // [rows·S, K]
         drop(span);
         let _span = trace_span!("estimator").entered();
         let mut sigma_scores = vec![0.0; scores.rows()];

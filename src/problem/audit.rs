@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::policy::{BatchRows, Rejections, SlateDraws};
-use crate::retrieval::{Queries, RetrievalKind, recall};
+use crate::retrieval::{Queries, RetrievalKind, overlap, recall};
 use crate::seed::Purpose;
 use crate::settings::{EstimatorKind, PolicyKind, Settings};
 
@@ -30,14 +30,21 @@ impl Audit {
     pub fn warning(&self, settings: &Settings) -> Option<String> {
         let retrieval = &settings.retrieval;
         (self.recall < retrieval.recall_warning).then(|| {
-            format!(
-                "the index finds {:.1} % of the true top {}, less than {:.1} %: raise \
-                 retrieval.hnsw.ef_search ({}) or set retrieval.kind = \"exact\"",
+            let found = format!(
+                "retrieval finds {:.1} % of the true top {}, less than {:.1} %",
                 100.0 * self.recall,
                 self.top,
                 100.0 * retrieval.recall_warning,
-                retrieval.hnsw.ef_search
-            )
+            );
+            match retrieval.candidates {
+                0 => format!(
+                    "{found}: raise retrieval.hnsw.ef_search ({}) or set retrieval.kind = \"exact\"",
+                    retrieval.hnsw.ef_search
+                ),
+                count => format!(
+                    "{found}: raise retrieval.candidates ({count}), set it to 0, or lower policy.sigma"
+                ),
+            }
         })
     }
 }
@@ -51,36 +58,50 @@ const AUDIT_QUERIES: usize = 1000;
 impl Problem {
     /// Recall of the training search on the queries that training makes, with the run's
     /// exclusions: perturbed ones for latent noise, the unperturbed ones of training contexts for
-    /// Plackett–Luce. None where training searches nothing, or exactly.
+    /// Plackett–Luce. Shared candidates count as part of the search. None where training searches
+    /// nothing, or exactly.
     ///
     /// # Errors
     /// Those of the retriever and the device.
     pub fn audit(&self, settings: &Settings, model: &Model) -> Result<Option<Audit>> {
-        let latent = settings.policy.kind != PolicyKind::PlackettLuce;
+        let retrieval = &settings.retrieval;
+        let exact = retrieval.kind == RetrievalKind::Exact;
+        if settings.policy.kind != PolicyKind::PlackettLuce {
+            return if exact && retrieval.candidates == 0 {
+                Ok(None)
+            } else {
+                self.audit_perturbed(settings, model).map(Some)
+            };
+        }
         let heads = settings.policy.draws == SlateDraws::Rejection
             || settings.estimator.kind == EstimatorKind::Fopo;
-        if settings.retrieval.kind == RetrievalKind::Exact || !(latent || heads) {
+        if exact || !heads {
             return Ok(None);
         }
-        let samples = if latent { settings.policy.samples } else { 1 };
-        let (contexts, h) = self.audited(settings, model, AUDIT_QUERIES.div_ceil(samples))?;
-        let queries = if latent {
-            let rows = audited_rows(&contexts, &h, model.sigma_factor()?);
-            self.latent_policy(settings)?.perturbed(rows).queries // [N·S, L]
-        } else {
-            h // [N, L]
-        };
-        let excluded: Option<Vec<&[u32]>> = self.exclude_observed.then(|| {
-            let of = |&context| std::iter::repeat_n(self.sessions.observed.of(context), samples);
-            contexts.iter().flat_map(of).collect()
-        });
+        let (contexts, h) = self.audited(settings, model, AUDIT_QUERIES)?; // [N, L]
+        let excluded = self.excluded_of(&contexts, 1);
         let most = excluded.iter().flatten().map(|actions| actions.len()).max().unwrap_or(0);
-        let available = self.actions.num_actions() - most;
-        let top = if latent { self.slate_size } else { settings.estimator.head.min(available) };
-        let searched = Queries { latent: &queries, slate_size: top, excluded: excluded.as_deref() };
+        let top = settings.estimator.head.min(self.actions.num_actions() - most);
+        let queries = Queries { latent: &h, slate_size: top, excluded: excluded.as_deref() };
         let search = self.training_search(settings);
-        let recall = recall(search.as_ref(), self.exact.as_ref(), searched)?;
-        Ok(Some(Audit { recall, top, queries: queries.rows() }))
+        let recall = recall(search.as_ref(), self.exact.as_ref(), queries)?;
+        Ok(Some(Audit { recall, top, queries: h.rows() }))
+    }
+
+    fn audit_perturbed(&self, settings: &Settings, model: &Model) -> Result<Audit> {
+        let samples = settings.policy.samples;
+        let (contexts, h) = self.audited(settings, model, AUDIT_QUERIES.div_ceil(samples))?;
+        let rows = audited_rows(&contexts, &h, model.sigma_factor()?);
+        let policy = self.latent_policy(settings)?;
+        let queries = policy.perturbed(rows).queries; // [N·S, L]
+        let excluded = self.excluded_of(&contexts, samples);
+        let wanted = self.exact.search(Queries {
+            latent: &queries,
+            slate_size: self.slate_size,
+            excluded: excluded.as_deref(),
+        })?;
+        let recall = overlap(&policy.search(rows, &queries)?, &wanted);
+        Ok(Audit { recall, top: self.slate_size, queries: queries.rows() })
     }
 
     /// What the rejection sampler refuses on training contexts; none where the settings do not

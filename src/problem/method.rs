@@ -10,7 +10,7 @@ use crate::estimator::{
 use crate::policy::{
     LatentPerturbation, PlackettLuce, RejectionSampler, Sampling, Scale, SlateDraws,
 };
-use crate::retrieval::{RetrievalKind, Retriever};
+use crate::retrieval::{Candidates, RetrievalKind, Retriever};
 use crate::settings::{EstimatorKind, PolicyKind, Settings};
 
 impl Problem {
@@ -64,13 +64,21 @@ impl Problem {
     pub(super) fn latent_policy(&self, settings: &Settings) -> Result<LatentPerturbation> {
         let policy = &settings.policy;
         let (dim, norm) = (self.actions.latent_dim(), self.actions.mean_norm());
-        LatentPerturbation::new(
+        let search = self.training_search(settings);
+        let latent = LatentPerturbation::new(
             Scale::new(policy.sigma, policy.radial, dim, norm)?,
             self.noise.clone().unwrap_or_else(|| policy.noise.init()),
             policy.coupling,
-            self.training_search(settings),
+            Arc::clone(&search),
             self.sampling(settings),
-        )
+        )?;
+        Ok(match settings.retrieval.candidates {
+            0 => latent,
+            count => {
+                let actions = Arc::clone(&self.actions);
+                latent.with_candidates(Candidates::new(search, actions, count))
+            }
+        })
     }
 
     /// The rejection sampler of Plackett–Luce.

@@ -108,6 +108,12 @@ impl Problem {
         self.exclude_observed.then(|| Arc::clone(&self.sessions))
     }
 
+    /// The actions that each of `times` queries of each context must not be answered with, if any.
+    fn excluded_of(&self, contexts: &[u32], times: usize) -> Option<Vec<&[u32]>> {
+        let of = |&context| std::iter::repeat_n(self.sessions.observed.of(context), times);
+        self.exclude_observed.then(|| contexts.iter().flat_map(of).collect())
+    }
+
     /// What retrieves the decisions of `model`: where it learns β, an exact search over that.
     ///
     /// # Errors
@@ -134,13 +140,11 @@ impl Problem {
         retriever: &dyn Retriever,
     ) -> Result<Slates> {
         let latent = model.latent(&self.contexts.select(contexts))?; // [B, L]
-        let observed: Option<Vec<&[u32]>> = self
-            .exclude_observed
-            .then(|| contexts.iter().map(|&context| self.sessions.observed.of(context)).collect());
+        let excluded = self.excluded_of(contexts, 1);
         retriever.search(Queries {
             latent: &latent,
             slate_size: self.slate_size,
-            excluded: observed.as_deref(),
+            excluded: excluded.as_deref(),
         })
     }
 

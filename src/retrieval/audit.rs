@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use crate::error::Result;
-use crate::retrieval::{Queries, Retriever};
+use crate::retrieval::{Queries, Retriever, Slates};
 
 /// Recall@K: the mean share of `exact`'s top K that `index` returns, in `[0, 1]`; the order does
 /// not count. Without queries, 1.
@@ -12,9 +12,15 @@ use crate::retrieval::{Queries, Retriever};
 /// # Errors
 /// What either search returns.
 pub fn recall(index: &dyn Retriever, exact: &dyn Retriever, queries: Queries<'_>) -> Result<f64> {
-    let (found, wanted) = (index.search(queries)?, exact.search(queries)?);
+    Ok(overlap(&index.search(queries)?, &exact.search(queries)?))
+}
+
+/// The mean share of `wanted` that `found` holds, in `[0, 1]`; the order does not count. Without
+/// slates, 1.
+#[must_use]
+pub fn overlap(found: &Slates, wanted: &Slates) -> f64 {
     if wanted.is_empty() {
-        return Ok(1.0);
+        return 1.0;
     }
     let hits: usize = (0..wanted.len())
         .map(|i| {
@@ -22,7 +28,7 @@ pub fn recall(index: &dyn Retriever, exact: &dyn Retriever, queries: Queries<'_>
             found.slate(i).iter().filter(|action| wanted.contains(action)).count()
         })
         .sum();
-    Ok(hits as f64 / (wanted.len() * queries.slate_size) as f64)
+    hits as f64 / (wanted.len() * wanted.slate(0).len()) as f64
 }
 
 #[cfg(test)]
@@ -30,7 +36,6 @@ pub fn recall(index: &dyn Retriever, exact: &dyn Retriever, queries: Queries<'_>
 mod tests {
     use super::*;
     use crate::matrix::Matrix;
-    use crate::retrieval::Slates;
 
     #[derive(Debug)]
     struct Fixed(&'static [u32]);

@@ -2,6 +2,7 @@
 //! speaks in scores, greater is better; nothing ever holds `[queries, P]` scores.
 
 pub mod audit;
+pub mod candidates;
 pub mod exact;
 pub mod hnsw;
 pub mod options;
@@ -10,7 +11,8 @@ mod store;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
-pub use audit::recall;
+pub use audit::{overlap, recall};
+pub use candidates::Candidates;
 pub use exact::Exact;
 pub use hnsw::Hnsw;
 pub use options::{HnswOptions, RetrievalKind, Scalar};

@@ -219,6 +219,7 @@ mod tests {
         for (assignments, reason) in [
             (&["policy.coupling=antithetic"][..], "S/(S − 1)"),
             (&["policy.noise=laplace"], "lrp"),
+            (&["retrieval.candidates=3"], "at least policy.slate_size (5)"),
             (&["estimator.kind=pl-rank"], "plackett-luce"),
             (&["embedding.learn=true"], "no gradient for β"),
             (&["policy.kind=plackett-luce", "policy.learn_sigma=true"], "no σ"),

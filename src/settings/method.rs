@@ -139,6 +139,14 @@ pub(super) fn validate(settings: &Settings) -> Result<()> {
 
 fn validate_latent(settings: &Settings) -> Result<()> {
     let (policy, estimator) = (&settings.policy, &settings.estimator);
+    let candidates = settings.retrieval.candidates;
+    if candidates > 0 && candidates < policy.slate_size {
+        let problem = format!(
+            "expected 0 or at least policy.slate_size ({}), found {candidates}",
+            policy.slate_size
+        );
+        return Err(Error::setting("retrieval.candidates", problem));
+    }
     if policy.kind == PolicyKind::Lgp && policy.noise != NoiseKind::Gaussian {
         let problem =
             format!("LGP's noise is Gaussian; for \"{}\" set policy.kind = \"lrp\"", policy.noise);

@@ -69,6 +69,10 @@ pub struct EmbeddingSettings {
 pub struct RetrievalSettings {
     /// `exact` or `hnsw`, while training.
     pub kind: RetrievalKind,
+    /// M, the actions that one search for a query shares among its S perturbed samples; 0: every
+    /// sample is searched for. For LGP and LRP, and right while the noise is small beside h: the
+    /// recall that a run reports at its start and end says what is missed.
+    pub candidates: usize,
     /// Whether a context's observed actions are kept off its slates.
     pub exclude_observed: bool,
     /// An audited recall below this draws a warning.

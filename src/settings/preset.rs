@@ -35,6 +35,7 @@ impl Preset {
             embedding: EmbeddingSettings { power: Power::Zero, learn: false },
             retrieval: RetrievalSettings {
                 kind: RetrievalKind::Hnsw,
+                candidates: 0,
                 exclude_observed: false,
                 recall_warning: 0.9,
                 hnsw: HnswOptions {

@@ -31,9 +31,10 @@ batch_size = 16
 ";
 
 /// `--policy`, `--estimator`, and what else makes the method.
-const METHODS: [(&str, &str, &[&str]); 15] = [
+const METHODS: [(&str, &str, &[&str]); 16] = [
     ("lgp", "score-function", &[]),
     ("lgp", "score-function", &["policy.coupling=orthogonal"]),
+    ("lgp", "score-function", &["retrieval.candidates=50"]),
     ("lgp", "score-function", &["policy.learn_sigma=true", "policy.radial=keep"]),
     (
         "lgp",

@@ -1,0 +1,199 @@
+//! Shared candidates: the perturbed queries of a context lie around one centre, so one search for
+//! the M best actions of the centre stands for all of them, and each query ranks these M by a small
+//! product. What lies outside is missed; how much that is depends on the noise and is audited.
+
+use std::sync::Arc;
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, Par};
+use rayon::prelude::*;
+
+use crate::embedding::ActionEmbeddings;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::retrieval::exact::rank;
+use crate::retrieval::{Queries, Retriever, Slates, check};
+
+/// Searches once for all queries around a centre.
+#[derive(Clone, Debug)]
+pub struct Candidates {
+    retriever: Arc<dyn Retriever>,
+    actions: Arc<ActionEmbeddings>,
+    count: usize,
+}
+
+impl Candidates {
+    /// The `count` (M) best of `actions` by `retriever`; fewer where exclusion leaves fewer.
+    #[must_use]
+    pub fn new(
+        retriever: Arc<dyn Retriever>,
+        actions: Arc<ActionEmbeddings>,
+        count: usize,
+    ) -> Self {
+        Self { retriever, actions, count }
+    }
+
+    /// The top K of each of `queries` `[N · S, L]` among the candidates of its centre, S of them
+    /// for each row of `centres` `[N, L]`, whose K and exclusions are those of its queries.
+    ///
+    /// # Errors
+    /// Those of the retriever; [`Error::Shape`] when the queries are not S for each centre.
+    pub fn search(&self, centres: Queries<'_>, queries: &Matrix) -> Result<Slates> {
+        let (count, slate_size) = (centres.latent.rows(), centres.slate_size);
+        let (num_actions, latent_dim) = (self.actions.num_actions(), self.actions.latent_dim());
+        check(centres, num_actions, latent_dim)?;
+        if queries.cols() != latent_dim || queries.rows() % count.max(1) != 0 {
+            return Err(Error::Shape {
+                what: "queries".into(),
+                expected: format!("[{count} · S, {latent_dim}]"),
+                found: format!("[{}, {}]", queries.rows(), queries.cols()),
+            });
+        }
+        queries.require_finite("query")?;
+        let samples = queries.rows() / count.max(1);
+        if samples == 0 {
+            return Ok(Slates::new(slate_size, Vec::new(), Vec::new()));
+        }
+        let excluded = (0..count).map(|i| centres.excluded_of(i).len()).max().unwrap_or(0);
+        let pool_size = self.count.clamp(slate_size, num_actions - excluded);
+        let pools = self.retriever.search(Queries { slate_size: pool_size, ..centres })?; // [N, M]
+
+        let mut actions = vec![0; queries.rows() * slate_size];
+        let mut scores = vec![0.0; queries.rows() * slate_size];
+        actions
+            .par_chunks_mut(samples * slate_size)
+            .zip(scores.par_chunks_mut(samples * slate_size))
+            .enumerate()
+            .for_each(|(row, (actions, scores))| {
+                self.rank_pool(
+                    pools.slate(row),
+                    queries,
+                    row * samples,
+                    slate_size,
+                    actions,
+                    scores,
+                );
+            });
+        Ok(Slates::new(slate_size, actions, scores))
+    }
+
+    /// The top K of queries `first..` out of `pool`, one for each K-chunk of `actions` and `scores`.
+    fn rank_pool(
+        &self,
+        pool: &[u32],
+        queries: &Matrix,
+        first: usize,
+        slate_size: usize,
+        actions: &mut [u32],
+        scores: &mut [f32],
+    ) {
+        let samples = actions.len() / slate_size;
+        let beta = self.actions.beta().select(pool); // [M, L]
+        let mut products = vec![0.0; samples * pool.len()]; // [S, M]
+        let out = MatMut::from_row_major_slice_mut(&mut products, samples, pool.len());
+        let latent = queries.view(first, first + samples);
+        let pooled = beta.view(0, pool.len()).transpose();
+        matmul(out, Accum::Replace, latent, pooled, 1.0, Par::Seq);
+        let slates = actions.chunks_exact_mut(slate_size).zip(scores.chunks_exact_mut(slate_size));
+        let mut order: Vec<usize> = Vec::with_capacity(pool.len());
+        for ((at, products), (actions, scores)) in
+            products.chunks_exact(pool.len()).enumerate().zip(slates)
+        {
+            order.clear();
+            order.extend(0..pool.len());
+            if slate_size < pool.len() {
+                order.select_nth_unstable_by(slate_size - 1, |&a, &b| {
+                    products[b].total_cmp(&products[a]).then(pool[a].cmp(&pool[b]))
+                });
+            }
+            let found = order[..slate_size].iter().map(|&at| pool[at]);
+            rank(queries.row(first + at), &self.actions, found, actions, scores);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::retrieval::Exact;
+    use crate::retrieval::audit::overlap;
+    use crate::retrieval::exact::normals;
+
+    const SAMPLES: usize = 6;
+
+    /// Queries around each of `centres`, off by `noise` times a standard normal.
+    fn around(centres: &Matrix, noise: f32) -> Matrix {
+        let mut queries = normals(9, centres.rows() * SAMPLES, centres.cols());
+        for at in 0..queries.rows() {
+            let centre = centres.row(at / SAMPLES).to_vec();
+            for (value, centre) in queries.row_mut(at).iter_mut().zip(centre) {
+                *value = centre + noise * *value;
+            }
+        }
+        queries
+    }
+
+    fn setup() -> (Arc<ActionEmbeddings>, Arc<Exact>, Matrix, Vec<Vec<u32>>) {
+        let actions = Arc::new(ActionEmbeddings::new(normals(1, 2000, 16)).unwrap());
+        let exact = Arc::new(Exact::new(Arc::clone(&actions)));
+        let excluded = (0..8).map(|i| (i..2000).step_by(3 + i as usize).collect()).collect();
+        (actions, exact, normals(2, 8, 16), excluded)
+    }
+
+    /// What every query would be answered with by itself.
+    fn by_itself(exact: &Exact, queries: &Matrix, excluded: &[Vec<u32>]) -> Slates {
+        let rows: Vec<&[u32]> =
+            excluded.iter().flat_map(|row| std::iter::repeat_n(row.as_slice(), SAMPLES)).collect();
+        exact.search(Queries { latent: queries, slate_size: 5, excluded: Some(&rows) }).unwrap()
+    }
+
+    #[test]
+    fn all_actions_as_candidates_are_an_exact_search() {
+        let (actions, exact, centres, excluded) = setup();
+        let queries = around(&centres, 1.0);
+        let rows: Vec<&[u32]> = excluded.iter().map(Vec::as_slice).collect();
+        let asked = Queries { latent: &centres, slate_size: 5, excluded: Some(&rows) };
+        let all = Candidates::new(exact.clone(), actions, 2000).search(asked, &queries).unwrap();
+        // The row with the most exclusions decides how many candidates there are for all.
+        let expected = by_itself(&exact, &queries, &excluded);
+        assert!(overlap(&all, &expected) > 0.99);
+        assert!((0..all.len()).all(|at| {
+            let shown = all.slate(at);
+            shown.len() == 5 && !shown.iter().any(|action| excluded[at / SAMPLES].contains(action))
+        }));
+        let none: Vec<Vec<u32>> = vec![Vec::new(); 8];
+        let asked = Queries { latent: &centres, slate_size: 5, excluded: None };
+        let all = Candidates::new(exact.clone(), Arc::clone(exact.actions()), 2000);
+        assert_eq!(all.search(asked, &queries).unwrap(), by_itself(&exact, &queries, &none));
+    }
+
+    #[test]
+    fn few_candidates_cover_small_noise_and_miss_some_of_large() {
+        let (actions, exact, centres, _) = setup();
+        let none: Vec<Vec<u32>> = vec![Vec::new(); 8];
+        let candidates = Candidates::new(exact.clone(), actions, 100);
+        let asked = Queries { latent: &centres, slate_size: 5, excluded: None };
+        let covered = |noise| {
+            let queries = around(&centres, noise);
+            let found = candidates.search(asked, &queries).unwrap();
+            overlap(&found, &by_itself(&exact, &queries, &none))
+        };
+        assert!((covered(0.1) - 1.0).abs() < 1e-12);
+        assert!(covered(3.0) < 0.9);
+    }
+
+    #[test]
+    fn queries_that_are_not_around_the_centres_are_refused() {
+        let (actions, exact, centres, _) = setup();
+        let candidates = Candidates::new(exact, actions, 100);
+        let asked = Queries { latent: &centres, slate_size: 5, excluded: None };
+        for (rows, cols) in [(9, 16), (16, 15)] {
+            let error = candidates.search(asked, &normals(3, rows, cols)).unwrap_err();
+            assert!(matches!(error, Error::Shape { .. }), "{error}");
+        }
+        assert!(
+            candidates.search(asked, &Matrix::new(Vec::new(), 16).unwrap()).unwrap().is_empty()
+        );
+    }
+}
