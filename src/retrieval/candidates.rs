@@ -42,7 +42,7 @@ impl Candidates {
         let (count, slate_size) = (centres.latent.rows(), centres.slate_size);
         let (num_actions, latent_dim) = (self.actions.num_actions(), self.actions.latent_dim());
         check(centres, num_actions, latent_dim)?;
-        if queries.cols() != latent_dim || queries.rows() % count.max(1) != 0 {
+        if queries.cols() != latent_dim || !queries.rows().is_multiple_of(count.max(1)) {
             return Err(Error::Shape {
                 what: "queries".into(),
                 expected: format!("[{count} · S, {latent_dim}]"),
