@@ -1,6 +1,6 @@
 //! `slate variance`: how noisy the methods' gradients are, over K and S.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::Serialize;
 
 use super::Report;
@@ -33,6 +33,9 @@ enum Found {
 }
 
 pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
+    if args.settings.samples.is_some() || args.settings.slate_size.is_some() {
+        bail!("the table is over several S and K: give --sample-sizes and --slate-sizes");
+    }
     let base = resolve(&args.settings.preset.unwrap_or_default().settings(), &args.settings)?;
     let chosen = device::choose(args.settings.device.device.as_deref())?;
     tracing::info!("{}", chosen.note);

@@ -255,6 +255,7 @@ fn variance_compares_methods_and_says_what_there_is_none_of() {
     let at_run = json(variance().args(["--checkpoint", "last", "--run"]).arg(&run));
     assert_ne!(at_run, cells);
     assert_says(&refused(&mut asked("1", "lgp")), &["at least 2 draws"]);
+    assert_says(&refused(asked("4", "lgp").args(["--samples", "3"])), &["--sample-sizes"]);
     let output = asked("4", "lpg").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_says(&error, &["no method `lpg`", "lgp-mips"]);
