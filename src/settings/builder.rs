@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use fs_err as fs;
+use serde::Deserialize as _;
 use toml::{Table, Value};
 
 use super::{Preset, RUN_TABLE, Settings};
@@ -31,7 +32,7 @@ impl SettingsBuilder {
     /// Overlays a TOML file: any part of what `run.toml` holds; its `[run]` table is left out.
     ///
     /// # Errors
-    /// Naming the file: not there, no TOML, or [`Error::UnknownSetting`].
+    /// Naming the file: not there, no TOML, an unknown key, or a value of the wrong type.
     pub fn file(mut self, path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path)?;
         let parsed: Result<Table, _> = text.parse();
@@ -40,7 +41,7 @@ impl SettingsBuilder {
         let mut leaves = Vec::new();
         collect_leaves(&overlay, "", &mut leaves);
         for (key, value) in leaves {
-            self.insert(&key, value)?;
+            self.insert(&key, value).map_err(|error| Error::file(path, error.to_string()))?;
         }
         Ok(self)
     }
@@ -48,7 +49,8 @@ impl SettingsBuilder {
     /// Overlays one `key=value`; the value is TOML, or else taken as a string.
     ///
     /// # Errors
-    /// [`Error::UnknownSetting`], or [`Error::Setting`] when there is no `=`.
+    /// [`Error::UnknownSetting`], or [`Error::Setting`] when there is no `=` or the value is of the
+    /// wrong type.
     pub fn assignment(mut self, text: &str) -> Result<Self> {
         let (key, value) = text
             .split_once('=')
@@ -62,32 +64,20 @@ impl SettingsBuilder {
     /// Overlays one value.
     ///
     /// # Errors
-    /// [`Error::UnknownSetting`] with the nearest keys.
+    /// [`Error::UnknownSetting`] with the nearest keys, [`Error::Setting`] for a value of the wrong
+    /// type.
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Result<Self> {
         self.insert(key, value.into())?;
         Ok(self)
     }
 
-    /// The settings, each value of the right type and within its range.
+    /// The settings, each value within its range and the whole possible.
     ///
     /// # Errors
     /// [`Error::Setting`] naming the key.
     pub fn build(self) -> Result<Settings> {
-        // One key at a time into a valid whole, so that the message can name the key.
-        let mut leaves = Vec::new();
-        collect_leaves(&self.table, "", &mut leaves);
-        let mut valid = Preset::Default.settings();
-        for (key, value) in leaves {
-            let mut table =
-                Table::try_from(&valid).map_err(|error| Error::library("settings", error))?;
-            insert(&mut table, &key, value);
-            valid = table.try_into().map_err(|error: toml::de::Error| {
-                // A value that is read by its own `FromStr` has said already whose it is.
-                let named = format!("setting `{key}`: ");
-                let message = error.message();
-                Error::setting(&key, message.strip_prefix(&named).unwrap_or(message))
-            })?;
-        }
+        let valid: Settings =
+            self.table.try_into().map_err(|error| Error::library("settings", error))?;
         valid.validate()?;
         Ok(valid)
     }
@@ -110,6 +100,17 @@ impl SettingsBuilder {
             (Some(Value::Float(_)), Value::Integer(number)) => Value::Float(number as f64),
             (_, value) => value,
         };
+        // Tried alone in a valid whole, so that the message can name the key, and here, so that it
+        // can name the file.
+        let mut whole = Table::try_from(Preset::Default.settings())
+            .map_err(|error| Error::library("settings", error))?;
+        insert(&mut whole, key, value.clone());
+        Settings::deserialize(whole).map_err(|error| {
+            // A value that is read by its own `FromStr` has said already whose it is.
+            let named = format!("setting `{key}`: ");
+            let message = error.message();
+            Error::setting(key, message.strip_prefix(&named).unwrap_or(message))
+        })?;
         insert(&mut self.table, key, value);
         Ok(())
     }
@@ -211,6 +212,20 @@ mod tests {
             let error = default().assignment(assignment).and_then(SettingsBuilder::build);
             let message = error.unwrap_err().to_string();
             assert_eq!(message.matches(&format!("`{key}`")).count(), 1, "{assignment}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_names_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.toml");
+        for (text, said) in [
+            ("[policy]\nkind = \"pl\"", "setting `policy.kind`"),
+            ("[estimator]\nbaselin = \"none\"", "estimator.baseline"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = default().file(&path).unwrap_err().to_string();
+            assert!(error.contains("mine.toml: ") && error.contains(said), "{error}");
         }
     }
 
