@@ -58,6 +58,9 @@ pub struct CheckpointState {
     pub best: Option<Best>,
     /// Evaluations since then.
     pub since_best: u64,
+    /// Whether the last evaluation found too little in the shared candidates, so that every sample
+    /// is searched for.
+    pub per_sample: bool,
     /// SHA-256 of the other files.
     pub digests: std::collections::BTreeMap<String, String>,
 }

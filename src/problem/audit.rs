@@ -1,5 +1,5 @@
-//! What an approximation costs: the recall of the index on the queries that training makes, and
-//! the acceptance rate of the rejection sampler.
+//! What an approximation costs: the recall of the index and the coverage of shared candidates on
+//! the queries that training makes, and the acceptance rate of the rejection sampler.
 
 use serde::Serialize;
 
@@ -13,10 +13,10 @@ use crate::retrieval::{Queries, RetrievalKind, overlap, recall};
 use crate::seed::Purpose;
 use crate::settings::{EstimatorKind, PolicyKind, Settings};
 
-/// What an audit of the index found.
+/// What an audit of a search found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Audit {
-    /// Mean share of the exact top K that the training search returns.
+    /// Mean share of the exact top K that the search returns.
     pub recall: f64,
     /// K: the slate's, or the length of the head.
     pub top: usize,
@@ -25,26 +25,19 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// What to tell the user if recall is below the setting.
+    /// What to tell the user if the recall of the index is below the setting.
     #[must_use]
     pub fn warning(&self, settings: &Settings) -> Option<String> {
         let retrieval = &settings.retrieval;
         (self.recall < retrieval.recall_warning).then(|| {
-            let found = format!(
-                "retrieval finds {:.1} % of the true top {}, less than {:.1} %",
+            format!(
+                "retrieval finds {:.1} % of the true top {}, less than {:.1} %: raise \
+                 retrieval.hnsw.ef_search ({}) or set retrieval.kind = \"exact\"",
                 100.0 * self.recall,
                 self.top,
                 100.0 * retrieval.recall_warning,
-            );
-            match retrieval.candidates {
-                0 => format!(
-                    "{found}: raise retrieval.hnsw.ef_search ({}) or set retrieval.kind = \"exact\"",
-                    retrieval.hnsw.ef_search
-                ),
-                count => format!(
-                    "{found}: raise retrieval.candidates ({count}), set it to 0, or lower policy.sigma"
-                ),
-            }
+                retrieval.hnsw.ef_search
+            )
         })
     }
 }
@@ -55,27 +48,29 @@ const AUDIT_STEP: u64 = u64::MAX;
 /// Queries of an audit, at least.
 const AUDIT_QUERIES: usize = 1000;
 
+/// The same for that of shared candidates, which every evaluation makes.
+const COVERAGE_QUERIES: usize = 256;
+
+/// Samples of a context in an audit, at most: another context says more than another sample.
+const AUDIT_SAMPLES: usize = 2;
+
 impl Problem {
-    /// Recall of the training search on the queries that training makes, with the run's
-    /// exclusions: perturbed ones for latent noise, the unperturbed ones of training contexts for
-    /// Plackett–Luce. Shared candidates count as part of the search. None where training searches
-    /// nothing, or exactly.
+    /// Recall of the index on the queries that training makes, with the run's exclusions:
+    /// perturbed ones for latent noise, the unperturbed ones of training contexts for
+    /// Plackett–Luce. None where training searches nothing, or exactly.
     ///
     /// # Errors
     /// Those of the retriever and the device.
     pub fn audit(&self, settings: &Settings, model: &Model) -> Result<Option<Audit>> {
-        let retrieval = &settings.retrieval;
-        let exact = retrieval.kind == RetrievalKind::Exact;
+        if settings.retrieval.kind == RetrievalKind::Exact {
+            return Ok(None);
+        }
         if settings.policy.kind != PolicyKind::PlackettLuce {
-            return if exact && retrieval.candidates == 0 {
-                Ok(None)
-            } else {
-                self.audit_perturbed(settings, model).map(Some)
-            };
+            return self.audit_perturbed(settings, model, 0, AUDIT_QUERIES).map(Some);
         }
         let heads = settings.policy.draws == SlateDraws::Rejection
             || settings.estimator.kind == EstimatorKind::Fopo;
-        if exact || !heads {
+        if !heads {
             return Ok(None);
         }
         let (contexts, h) = self.audited(settings, model, AUDIT_QUERIES)?; // [N, L]
@@ -88,11 +83,35 @@ impl Problem {
         Ok(Some(Audit { recall, top, queries: h.rows() }))
     }
 
-    fn audit_perturbed(&self, settings: &Settings, model: &Model) -> Result<Audit> {
-        let samples = settings.policy.samples;
-        let (contexts, h) = self.audited(settings, model, AUDIT_QUERIES.div_ceil(samples))?;
+    /// The coverage of shared candidates: what share of the true top K of perturbed queries they
+    /// hold. None where the settings share none.
+    ///
+    /// # Errors
+    /// Those of the retriever and the device.
+    pub fn coverage(&self, settings: &Settings, model: &Model) -> Result<Option<Audit>> {
+        let candidates = settings.retrieval.candidates;
+        if candidates == 0 || settings.policy.kind == PolicyKind::PlackettLuce {
+            return Ok(None);
+        }
+        self.audit_perturbed(settings, model, candidates, COVERAGE_QUERIES).map(Some)
+    }
+
+    /// What a latent policy finds for at least `count` perturbed queries with this many shared
+    /// candidates.
+    fn audit_perturbed(
+        &self,
+        settings: &Settings,
+        model: &Model,
+        candidates: usize,
+        count: usize,
+    ) -> Result<Audit> {
+        let samples = settings.policy.samples.min(AUDIT_SAMPLES);
+        let mut settings = settings.clone();
+        settings.policy.samples = samples;
+        settings.retrieval.candidates = candidates;
+        let (contexts, h) = self.audited(&settings, model, count.div_ceil(samples))?;
         let rows = audited_rows(&contexts, &h, model.sigma_factor()?);
-        let policy = self.latent_policy(settings)?;
+        let policy = self.latent_policy(&settings)?;
         let queries = policy.perturbed(rows).queries; // [N·S, L]
         let excluded = self.excluded_of(&contexts, samples);
         let wanted = self.exact.search(Queries {

@@ -23,7 +23,8 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// The `count` (M) best of `actions` by `retriever`; fewer where exclusion leaves fewer.
+    /// The `count` (M) best of `actions` by `retriever`, at least 2K; fewer where exclusion leaves
+    /// fewer.
     #[must_use]
     pub fn new(
         retriever: Arc<dyn Retriever>,
@@ -55,7 +56,7 @@ impl Candidates {
             return Ok(Slates::new(slate_size, Vec::new(), Vec::new()));
         }
         let excluded = (0..count).map(|i| centres.excluded_of(i).len()).max().unwrap_or(0);
-        let pool_size = self.count.clamp(slate_size, num_actions - excluded);
+        let pool_size = self.count.max(2 * slate_size).min(num_actions - excluded);
         let pools = self.retriever.search(Queries { slate_size: pool_size, ..centres })?; // [N, M]
 
         let mut actions = vec![0; queries.rows() * slate_size];

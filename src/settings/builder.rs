@@ -234,7 +234,7 @@ mod tests {
         for (assignments, reason) in [
             (&["policy.coupling=antithetic"][..], "S/(S − 1)"),
             (&["policy.noise=laplace"], "lrp"),
-            (&["retrieval.candidates=3"], "at least policy.slate_size (5)"),
+            (&["retrieval.coverage=1.5"], "from 0 to 1"),
             (&["estimator.kind=pl-rank"], "plackett-luce"),
             (&["embedding.learn=true"], "no gradient for β"),
             (&["policy.kind=plackett-luce", "policy.learn_sigma=true"], "no σ"),

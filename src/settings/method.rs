@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Settings;
+use super::{EvaluationSearch, Settings};
 use crate::error::{Error, Result};
 use crate::estimator::Baseline;
 use crate::policy::{Coupling, NoiseKind, SlateDraws};
@@ -131,6 +131,11 @@ pub(super) fn validate(settings: &Settings) -> Result<()> {
             format!("expected more than 0 and at most 1, found {}", estimator.uniform_share);
         return Err(Error::setting("estimator.uniform_share", problem));
     }
+    let coverage = settings.retrieval.coverage;
+    if !(0.0..=1.0).contains(&coverage) {
+        let problem = format!("expected a share from 0 to 1, found {coverage}");
+        return Err(Error::setting("retrieval.coverage", problem));
+    }
     match policy.kind {
         PolicyKind::PlackettLuce => validate_plackett_luce(settings),
         PolicyKind::Lgp | PolicyKind::Lrp => validate_latent(settings),
@@ -139,14 +144,6 @@ pub(super) fn validate(settings: &Settings) -> Result<()> {
 
 fn validate_latent(settings: &Settings) -> Result<()> {
     let (policy, estimator) = (&settings.policy, &settings.estimator);
-    let candidates = settings.retrieval.candidates;
-    if candidates > 0 && candidates < policy.slate_size {
-        let problem = format!(
-            "expected 0 or at least policy.slate_size ({}), found {candidates}",
-            policy.slate_size
-        );
-        return Err(Error::setting("retrieval.candidates", problem));
-    }
     if policy.kind == PolicyKind::Lgp && policy.noise != NoiseKind::Gaussian {
         let problem =
             format!("LGP's noise is Gaussian; for \"{}\" set policy.kind = \"lrp\"", policy.noise);
@@ -213,9 +210,9 @@ fn validate_plackett_luce(settings: &Settings) -> Result<()> {
             let problem = "learning β is for estimator.kind = \"score-function\" and \"pl-rank\"";
             return refuse("embedding.learn", problem);
         }
-        if settings.evaluation.index {
-            let problem = "an index over β goes stale while β is learned; use false";
-            return refuse("evaluation.index", problem);
+        if settings.evaluation.search == EvaluationSearch::Index {
+            let problem = "an index over β goes stale while β is learned; use \"exact\"";
+            return refuse("evaluation.search", problem);
         }
     }
     Ok(())

@@ -69,10 +69,12 @@ pub struct EmbeddingSettings {
 pub struct RetrievalSettings {
     /// `exact` or `hnsw`, while training.
     pub kind: RetrievalKind,
-    /// M, the actions that one search for a query shares among its S perturbed samples; 0: every
-    /// sample is searched for. For LGP and LRP, and right while the noise is small beside h: the
-    /// recall that a run reports at its start and end says what is missed.
+    /// M, the actions that one search for a query shares among its S perturbed samples, at least
+    /// 2K; 0: every sample is searched for. For LGP and LRP.
     pub candidates: usize,
+    /// While an evaluation finds that the shared candidates hold a smaller share than this of the
+    /// samples' true top K, every sample is searched for.
+    pub coverage: f64,
     /// Whether a context's observed actions are kept off its slates.
     pub exclude_observed: bool,
     /// An audited recall below this draws a warning.
@@ -187,12 +189,28 @@ pub struct EvaluationSettings {
     pub count: u64,
     /// Training contexts on which the training reward is reported (a fixed sample).
     pub train_contexts: usize,
-    /// Whether the decision is retrieved through the index instead of exactly.
-    pub index: bool,
+    /// The same for the validation reward.
+    pub validation_contexts: usize,
+    /// How the decisions are found.
+    pub search: EvaluationSearch,
     /// Stop after this many evaluations in a row without a better validation reward; 0: never.
     pub patience: u64,
     /// Gradients estimated at every evaluation to report their variance; 0: none.
     pub gradient_draws: u64,
+}
+
+/// How a run's evaluations find the decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvaluationSearch {
+    /// Exactly up to 2³⁰ scores (contexts times actions, a second or so), through the index beyond:
+    /// an evaluation shall not take longer than the training between two of them.
+    #[default]
+    Auto,
+    /// Every action is scored.
+    Exact,
+    /// The search that training uses.
+    Index,
 }
 
 /// What to keep.

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BudgetSettings, BudgetUnit, CheckpointSettings, EmbeddingSettings, EstimatorKind,
-    EstimatorSettings, EvaluationSettings, OptimizerSettings, PolicyKind, PolicySettings,
-    RetrievalSettings, RewardSettings, Schedule, Settings,
+    EstimatorSettings, EvaluationSearch, EvaluationSettings, OptimizerSettings, PolicyKind,
+    PolicySettings, RetrievalSettings, RewardSettings, Schedule, Settings,
 };
 use crate::embedding::Power;
 use crate::estimator::Baseline;
@@ -36,6 +36,7 @@ impl Preset {
             retrieval: RetrievalSettings {
                 kind: RetrievalKind::Hnsw,
                 candidates: 0,
+                coverage: 0.98,
                 exclude_observed: false,
                 recall_warning: 0.9,
                 hnsw: HnswOptions {
@@ -77,7 +78,8 @@ impl Preset {
             evaluation: EvaluationSettings {
                 count: 10,
                 train_contexts: 2000,
-                index: false,
+                validation_contexts: 10_000,
+                search: EvaluationSearch::Auto,
                 patience: 0,
                 gradient_draws: 0,
             },
@@ -88,6 +90,7 @@ impl Preset {
             Self::Default => Settings {
                 embedding: EmbeddingSettings { power: Power::Half, learn: false },
                 retrieval: RetrievalSettings {
+                    candidates: 32,
                     exclude_observed: true,
                     hnsw: HnswOptions::default(),
                     ..paper.retrieval

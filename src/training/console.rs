@@ -87,6 +87,11 @@ impl Observer for Console {
                         gain.high
                     ));
                 }
+                Row::Coverage { step, coverage, shared, queries, .. } => self.line(&format!(
+                    "step {step:>6}  shared candidates hold {coverage:.4} of the true top on \
+                     {queries} training queries{}",
+                    if *shared { "" } else { ": every sample is searched for" }
+                )),
                 Row::Recall { step, recall, top, queries, .. } => self.line(&format!(
                     "step {step:>6}  index recall@{top} {recall:.4} on {queries} training queries"
                 )),

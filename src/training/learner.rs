@@ -68,6 +68,12 @@ impl Learner {
         Self { model: model.train(), estimator }
     }
 
+    /// The same model with another estimator.
+    #[must_use]
+    pub(super) fn with_estimator(self, estimator: AnyEstimator) -> Self {
+        Self { estimator, ..self }
+    }
+
     /// The model as it stands.
     #[must_use]
     pub fn model(&self) -> &Model {

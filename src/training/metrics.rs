@@ -37,6 +37,19 @@ pub enum Row {
         /// Learning rate of the next step.
         learning_rate: f64,
     },
+    /// The share of the exact top that the shared candidates hold for training queries.
+    Coverage {
+        /// Optimiser steps taken.
+        step: u64,
+        /// Training clock.
+        seconds: f64,
+        /// That share.
+        coverage: f64,
+        /// Whether the steps that follow share candidates, or search for every sample.
+        shared: bool,
+        /// Queries audited.
+        queries: usize,
+    },
     /// The share of the exact top that the index returns for training queries.
     Recall {
         /// Optimiser steps taken.
@@ -79,6 +92,7 @@ impl Row {
     pub fn step(&self) -> u64 {
         match self {
             Self::Evaluation { step, .. }
+            | Self::Coverage { step, .. }
             | Self::Recall { step, .. }
             | Self::Rejection { step, .. }
             | Self::Gradient { step, .. } => *step,

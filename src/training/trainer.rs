@@ -16,12 +16,13 @@ use super::learner::Learner;
 use super::metrics::{self, Row};
 use crate::dataset::Split;
 use crate::error::{Error, Result};
+use crate::estimator::AnyEstimator;
 use crate::evaluation::Evaluation;
 use crate::model::Model;
-use crate::problem::{Problem, Search};
+use crate::problem::{Audit, Problem, Search};
 use crate::run::{Best, CheckpointState, RunFolder, Which};
 use crate::seed::Purpose;
-use crate::settings::{OptimizerSettings, Settings};
+use crate::settings::{EvaluationSearch, OptimizerSettings, Settings};
 
 /// A training run: what is trained, how, where it is recorded, on which device.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +126,7 @@ impl<'a> Trainer<'a> {
         let (mut learner, mut adam, mut state) = self.start(&initial)?;
         let mut clock = Clock { step: state.step, seconds: state.seconds };
         if fresh {
-            record.take(&learner, &adam, clock, &budget, &mut state, observer)?;
+            learner = record.take(learner, &adam, clock, &budget, &mut state, observer)?;
         }
 
         let patience = settings.evaluation.patience;
@@ -150,7 +151,7 @@ impl<'a> Trainer<'a> {
 
             let due = budget.evaluation_due(before, clock);
             if due {
-                record.take(&learner, &adam, clock, &budget, &mut state, observer)?;
+                learner = record.take(learner, &adam, clock, &budget, &mut state, observer)?;
             }
             if self.stop.load(Ordering::Relaxed) && !budget.is_spent(clock) {
                 if !due {
@@ -164,20 +165,30 @@ impl<'a> Trainer<'a> {
 
     /// Learner, optimiser and state to begin with: those of the last checkpoint, or new ones.
     fn start(&self, initial: &Model) -> Result<(Learner, ModuleOptimizer, CheckpointState)> {
-        let estimator = self.problem.estimator(self.settings)?;
         let adam = adam(&self.settings.optimizer);
         if self.run.checkpoints()?.is_empty() {
             metrics::cut(&self.run.metrics_path(), None)?;
-            let learner = Learner::new(initial.clone(), estimator);
-            return Ok((learner, adam, CheckpointState::default()));
+            let state = CheckpointState::default();
+            let learner = Learner::new(initial.clone(), self.estimator(&state)?);
+            return Ok((learner, adam, state));
         }
         let checkpoint = self.run.checkpoint(Which::Last)?;
         metrics::cut(&self.run.metrics_path(), Some(checkpoint.state.step))?;
-        let learner = Learner::new(checkpoint.load_model(initial.clone())?, estimator);
+        let model = checkpoint.load_model(initial.clone())?;
+        let learner = Learner::new(model, self.estimator(&checkpoint.state)?);
         let path = checkpoint.path().join(ADAM);
         let adam =
             adam.load(&path).map_err(|error| Error::library(path.display().to_string(), error))?;
         Ok((learner, adam, checkpoint.state))
+    }
+
+    /// The run's estimator, with a search for every sample where shared candidates cover too little.
+    fn estimator(&self, state: &CheckpointState) -> Result<AnyEstimator> {
+        let mut settings = self.settings.clone();
+        if state.per_sample {
+            settings.retrieval.candidates = 0;
+        }
+        self.problem.estimator(&settings)
     }
 }
 
@@ -197,6 +208,9 @@ fn outcome(learner: &Learner, state: &CheckpointState, clock: Clock, ending: End
 
 const ADAM: &str = "adam.bpk";
 
+/// The scores, contexts times actions, up to which an evaluation is exact unless told.
+const EXACT_SCORES: usize = 1 << 30;
+
 /// What is looked at and written down at every evaluation.
 struct Record<'a> {
     trainer: &'a Trainer<'a>,
@@ -207,37 +221,46 @@ struct Record<'a> {
 impl<'a> Record<'a> {
     fn new(trainer: &'a Trainer<'a>, initial: &Model) -> Result<Self> {
         let sessions = &trainer.problem.sessions;
-        let mut sampled = sessions.contexts(Split::Train);
-        trainer.settings.seed.stream(Purpose::Report, 0, 0).shuffle(&mut sampled);
-        sampled.truncate(trainer.settings.evaluation.train_contexts);
-        sampled.sort_unstable();
+        let settings = &trainer.settings.evaluation;
         let mut record = Self { trainer, splits: Vec::new() };
-        let all =
-            [(Split::Validation, sessions.contexts(Split::Validation)), (Split::Train, sampled)];
-        for (split, contexts) in all.into_iter().filter(|(_, contexts)| !contexts.is_empty()) {
-            let start = record.evaluate(initial, &contexts)?;
-            record.splits.push((split, contexts, start));
+        for (position, split, most) in [
+            (1, Split::Validation, settings.validation_contexts),
+            (0, Split::Train, settings.train_contexts),
+        ] {
+            let mut contexts = sessions.contexts(split);
+            trainer.settings.seed.stream(Purpose::Report, 0, position).shuffle(&mut contexts);
+            contexts.truncate(most);
+            contexts.sort_unstable();
+            if !contexts.is_empty() {
+                let start = record.evaluate(initial, &contexts)?;
+                record.splits.push((split, contexts, start));
+            }
         }
         Ok(record)
     }
 
     fn evaluate(&self, model: &Model, contexts: &[u32]) -> Result<Evaluation> {
-        let through_index = self.trainer.settings.evaluation.index;
-        let search = if through_index { Search::Training } else { Search::Exact };
-        Evaluation::of(self.trainer.problem, model, contexts, search)
+        let Trainer { problem, settings, .. } = self.trainer;
+        let scores = contexts.len().saturating_mul(problem.actions.num_actions());
+        let search = match settings.evaluation.search {
+            EvaluationSearch::Auto if scores > EXACT_SCORES => Search::Training,
+            EvaluationSearch::Auto | EvaluationSearch::Exact => Search::Exact,
+            EvaluationSearch::Index => Search::Training,
+        };
+        Evaluation::of(problem, model, contexts, search)
     }
 
     /// Evaluates, appends the rows, and checkpoints, in this order: a checkpoint's rows are always
-    /// on disk.
+    /// on disk. The learner goes on with the search that the audit decided for.
     fn take(
         &self,
-        learner: &Learner,
+        learner: Learner,
         adam: &ModuleOptimizer,
         clock: Clock,
         budget: &Budget,
         state: &mut CheckpointState,
         observer: &mut dyn Observer,
-    ) -> Result<()> {
+    ) -> Result<Learner> {
         let model = learner.model().valid();
         let mut rows = Vec::new();
         for (split, contexts, start) in &self.splits {
@@ -262,11 +285,41 @@ impl<'a> Record<'a> {
         if clock.step == 0 || budget.is_spent(clock) {
             rows.extend(self.audit(&model, clock, observer)?);
         }
-        rows.extend(self.gradient(learner, clock)?);
+        rows.extend(self.gradient(&learner, clock)?);
+        rows.extend(self.coverage(&model, clock, state, observer)?);
         metrics::append(&self.trainer.run.metrics_path(), &rows)?;
-        self.checkpoint(learner, adam, clock, state)?;
+        self.checkpoint(&learner, adam, clock, state)?;
         observer.recorded(&rows);
-        Ok(())
+        Ok(learner.with_estimator(self.trainer.estimator(state)?))
+    }
+
+    /// Looks whether shared candidates hold enough to be used until the next evaluation.
+    fn coverage(
+        &self,
+        model: &Model,
+        clock: Clock,
+        state: &mut CheckpointState,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Row>> {
+        let Trainer { problem, settings, .. } = self.trainer;
+        let Some(Audit { recall: coverage, top, queries }) = problem.coverage(settings, model)?
+        else {
+            return Ok(None);
+        };
+        let retrieval = &settings.retrieval;
+        let was = std::mem::replace(&mut state.per_sample, coverage < retrieval.coverage);
+        if state.per_sample && !was {
+            observer.warned(&format!(
+                "shared candidates hold {:.1} % of the true top {top}, less than {:.1} %: every \
+                 sample is searched for until they do; raise retrieval.candidates ({}) or lower \
+                 policy.sigma",
+                100.0 * coverage,
+                100.0 * retrieval.coverage,
+                retrieval.candidates
+            ));
+        }
+        let Clock { step, seconds } = clock;
+        Ok(Some(Row::Coverage { step, seconds, coverage, shared: !state.per_sample, queries }))
     }
 
     fn checkpoint(

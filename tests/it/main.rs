@@ -8,6 +8,7 @@ mod common;
 
 mod backends;
 mod bad_input;
+mod by_hand;
 mod cli;
 mod conformance;
 mod covariance;
@@ -22,3 +23,4 @@ mod methods;
 mod plackett_luce;
 mod rejection;
 mod resume;
+mod shared_candidates;

@@ -31,10 +31,12 @@ batch_size = 16
 ";
 
 /// `--policy`, `--estimator`, and what else makes the method.
-const METHODS: [(&str, &str, &[&str]); 16] = [
+const METHODS: [(&str, &str, &[&str]); 17] = [
     ("lgp", "score-function", &[]),
     ("lgp", "score-function", &["policy.coupling=orthogonal"]),
-    ("lgp", "score-function", &["retrieval.candidates=50"]),
+    ("lgp", "score-function", &["retrieval.candidates=0"]),
+    // Falls back to a search for each sample.
+    ("lgp", "score-function", &["policy.sigma=relative(10)", "retrieval.candidates=10"]),
     ("lgp", "score-function", &["policy.learn_sigma=true", "policy.radial=keep"]),
     (
         "lgp",

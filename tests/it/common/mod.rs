@@ -127,6 +127,7 @@ pub(crate) fn record(run: &Path) -> Vec<Row> {
     for row in &mut rows {
         match row {
             Row::Evaluation { seconds, .. }
+            | Row::Coverage { seconds, .. }
             | Row::Recall { seconds, .. }
             | Row::Rejection { seconds, .. }
             | Row::Gradient { seconds, .. } => *seconds = 0.0,
