@@ -177,6 +177,9 @@ pub(crate) struct EvaluateArgs {
     /// train, validation or test.
     #[arg(long, value_parser = split, default_value = "validation")]
     pub(crate) split: Split,
+    /// Another run on the same data, to report the difference to on the same users.
+    #[arg(long, value_name = "RUN", value_hint = ValueHint::DirPath)]
+    pub(crate) against: Option<PathBuf>,
     /// Retrieve through the index instead of exactly.
     #[arg(long)]
     pub(crate) index: bool,

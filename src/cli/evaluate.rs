@@ -24,6 +24,17 @@ struct Evaluated {
     reward_se: f64,
     /// Over the run's own step 0, paired.
     gain: Interval,
+    against: Option<Against>,
+}
+
+/// Another run on the same users.
+#[derive(Debug, Serialize)]
+struct Against {
+    run: PathBuf,
+    step: u64,
+    reward: f64,
+    /// Of the run's reward over this one's, paired.
+    difference: Interval,
 }
 
 pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
@@ -36,6 +47,20 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
     let search = if args.index { Search::Training } else { Search::Exact };
     let now = Evaluation::of(problem, &trained.model, &contexts, search)?;
     let start = Evaluation::of(problem, &trained.initial, &contexts, search)?;
+    let against = args.against.as_deref().map(|run| {
+        let other = TrainedPolicy::open(run, args.checkpoint, args.device.device.as_deref())?;
+        if other.origin.data_digest != trained.origin.data_digest {
+            let (ours, theirs) = (trained.origin.data.display(), other.origin.data.display());
+            bail!("{}: was trained on {theirs}, which holds other data than {ours}", run.display());
+        }
+        let theirs = Evaluation::of(&other.problem, &other.model, &contexts, search)?;
+        Ok(Against {
+            run: run.to_owned(),
+            step: other.step,
+            reward: theirs.mean(),
+            difference: now.gain_over(&theirs),
+        })
+    });
     let evaluated = Evaluated {
         run: args.run.clone(),
         step: trained.step,
@@ -46,8 +71,9 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
         reward: now.mean(),
         reward_se: now.standard_error(),
         gain: now.gain_over(&start),
+        against: against.transpose()?,
     };
-    let text = format!(
+    let mut text = format!(
         "{} at step {}, {} {} users, K = {}, {} retrieval\nreward {:.4} ± {:.4}\ngain over step 0 \
          {:+.4}, 95 % interval [{:+.4}, {:+.4}]",
         args.run.display(),
@@ -62,5 +88,15 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
         evaluated.gain.low,
         evaluated.gain.high
     );
+    if let Some(Against { run, step, reward, difference }) = &evaluated.against {
+        text += &format!(
+            "\n{} at step {step}: reward {reward:.4}, difference {:+.4}, 95 % interval [{:+.4}, \
+             {:+.4}]",
+            run.display(),
+            difference.mean,
+            difference.low,
+            difference.high
+        );
+    }
     Report::new(&evaluated, text)
 }

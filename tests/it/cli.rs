@@ -86,6 +86,39 @@ fn a_table_becomes_slates() {
 }
 
 #[test]
+fn a_run_is_compared_with_another_on_the_same_users() {
+    let (folder, data, run) = trained();
+    let other = folder.path().join("other");
+    let mut train = slate();
+    train.args(["train", "--steps", "20", "--set", "optimizer.learning_rate=0.1", "--data"]);
+    stdout(train.arg(&data).arg("--out").arg(&other));
+    let against = |other: &Path| {
+        let mut evaluate = slate();
+        evaluate.arg("evaluate").arg(&run).args(["--split", "train", "--checkpoint", "last"]);
+        json(evaluate.arg("--against").arg(other))
+    };
+    let report = against(&other);
+    let reward = |of: &serde_json::Value| of["reward"].as_f64().unwrap();
+    let difference = &report["against"]["difference"];
+    let mean = difference["mean"].as_f64().unwrap();
+    assert!((mean - (reward(&report) - reward(&report["against"]))).abs() < 1e-6, "{report}");
+    assert!(difference["low"].as_f64() < difference["high"].as_f64(), "{report}");
+    let itself = &against(&run)["against"]["difference"];
+    assert_eq!((&itself["low"], &itself["high"]), (&0.0.into(), &0.0.into()));
+
+    let (elsewhere, foreign) = (folder.path().join("elsewhere"), folder.path().join("foreign"));
+    let mut prepare = slate();
+    prepare.args(["prepare", "--user-column", "who", "--item-column", "what", "--latent-dim", "6"]);
+    stdout(prepare.arg(data.with_file_name("log.csv")).arg("--out").arg(&elsewhere));
+    let mut train = slate();
+    stdout(
+        train.args(["train", "--steps", "1", "--data"]).arg(elsewhere).arg("--out").arg(&foreign),
+    );
+    let error = refused(slate().arg("evaluate").arg(&run).arg("--against").arg(&foreign));
+    assert_says(&error, &["foreign: was trained on", "elsewhere", "holds other data than"]);
+}
+
+#[test]
 fn slates_show_nothing_that_is_known() {
     let (_folder, data, run) = trained();
     let recommend = |args: &[&str]| json(slate().arg("recommend").arg(&run).args(args));
