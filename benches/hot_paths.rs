@@ -1,0 +1,142 @@
+//! The hot paths, each alone: a training step, search, SVD, reward, the dense pass of PL-Rank. On
+//! 3 000 users and 20 000 made-up items, so that a change shows within a minute:
+//! `cargo bench --bench hot_paths -- step`. Against other software, and at other sizes, see
+//! `artifacts/performance`.
+
+#![allow(clippy::unwrap_used, reason = "a failing benchmark panics")]
+
+use std::hint::black_box;
+use std::sync::{Arc, LazyLock};
+
+use burn::train::TrainStep as _;
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use fast_slate::dataset::{Split, SyntheticSettings};
+use fast_slate::device;
+use fast_slate::embedding::{Interactions, SvdOptions, training_matrix, truncated_svd};
+use fast_slate::estimator::{BatchRows, Estimator as _, PlRank};
+use fast_slate::matrix::Matrix;
+use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
+use fast_slate::prepared::{Input, PrepareSettings, Prepared};
+use fast_slate::problem::Problem;
+use fast_slate::retrieval::{Queries, Retriever};
+use fast_slate::reward::LinearReward;
+use fast_slate::seed::Seed;
+use fast_slate::settings::{Preset, Settings, SettingsBuilder};
+use fast_slate::training::{Batches, Learner, adam};
+
+static PREPARED: LazyLock<(tempfile::TempDir, Prepared)> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions =
+        SyntheticSettings { actions: 20_000, topics: 200, ..SyntheticSettings::default() };
+    let input = Input::Synthetic(sessions);
+    let out = folder.path().join("data");
+    let prepared = Prepared::create(&input, &PrepareSettings::default(), &out, false).unwrap();
+    (folder, prepared)
+});
+
+/// The default preset with `sets` over it, and its problem.
+fn problem(sets: &[String]) -> (Settings, Problem) {
+    let builder = SettingsBuilder::new(&Preset::Default.settings()).unwrap();
+    let builder = sets.iter().fold(builder, |builder, set| builder.assignment(set).unwrap());
+    let settings = builder.build().unwrap();
+    let problem = Problem::load(&PREPARED.1, &settings).unwrap();
+    (settings, problem)
+}
+
+/// The queries of the first `count` training users.
+fn queries(problem: &Problem, count: usize) -> (Vec<u32>, Matrix) {
+    let users = problem.sessions.contexts(Split::Train);
+    let users: Vec<u32> = users.into_iter().cycle().take(count).collect();
+    let h = problem.contexts.select(&users);
+    (users, h)
+}
+
+fn step(criterion: &mut Criterion) {
+    let device = device::choose(None).unwrap().device;
+    let mut group = criterion.benchmark_group("step");
+    for (search, sets) in [
+        ("exact", ["retrieval.kind=exact", "retrieval.candidates=0"]),
+        ("hnsw", ["retrieval.kind=hnsw", "retrieval.candidates=0"]),
+        ("shared candidates", ["retrieval.kind=hnsw", "retrieval.candidates=32"]),
+    ] {
+        for samples in [1, 10, 100] {
+            let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+            let (settings, problem) =
+                problem(&[sets, vec![format!("policy.samples={samples}")]].concat());
+            let contexts = problem.sessions.contexts(Split::Train);
+            let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
+            let model = problem.initial_model(&settings, &device).unwrap();
+            let mut learner = Learner::new(model, problem.estimator(&settings).unwrap());
+            let mut adam = adam(&settings.optimizer);
+            let mut step = 0;
+            group.bench_function(BenchmarkId::new(search, samples), |bencher| {
+                bencher.iter(|| {
+                    let output = learner.step(batches.at(step, &problem.contexts));
+                    output.item.reward.unwrap();
+                    learner = learner.clone().optimize(&mut adam, 1e-3.into(), output.grads);
+                    step += 1;
+                });
+            });
+        }
+    }
+}
+
+fn search(criterion: &mut Criterion) {
+    let (_, problem) = problem(&["retrieval.kind=hnsw".to_owned()]);
+    let mut group = criterion.benchmark_group("search");
+    let searches: [(&str, &Arc<dyn Retriever>); 2] =
+        [("exact", &problem.exact), ("hnsw", &problem.retriever)];
+    for (name, retriever) in searches {
+        for count in [320, 3200] {
+            let (_, latent) = queries(&problem, count);
+            group.throughput(Throughput::Elements(count as u64));
+            group.bench_function(BenchmarkId::new(name, count), |bencher| {
+                let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
+                bencher.iter(|| retriever.search(queries).unwrap());
+            });
+        }
+    }
+}
+
+fn svd(criterion: &mut Criterion) {
+    let matrix = training_matrix(&PREPARED.1.sessions, Interactions::All);
+    let num_actions = PREPARED.1.sessions.num_actions;
+    let mut group = criterion.benchmark_group("svd");
+    group.sample_size(10).bench_function("100 of 20 000", |bencher| {
+        bencher
+            .iter(|| truncated_svd(&matrix, num_actions, SvdOptions::default(), Seed(0)).unwrap());
+    });
+}
+
+fn reward(criterion: &mut Criterion) {
+    let (_, problem) = problem(&[]);
+    let (users, latent) = queries(&problem, 3200);
+    let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
+    let slates = problem.exact.search(queries).unwrap();
+    criterion.bench_function("reward/3200 slates", |bencher| {
+        bencher.iter(|| {
+            let reward = |(at, user): (usize, &u32)| problem.reward.reward(*user, slates.slate(at));
+            black_box(users.iter().enumerate().map(reward).sum::<f32>())
+        });
+    });
+}
+
+fn pl_rank(criterion: &mut Criterion) {
+    let (_, problem) = problem(&[]);
+    let (contexts, h) = queries(&problem, 32);
+    let reward = LinearReward::discounted(5, Arc::clone(&problem.sessions));
+    let mut group = criterion.benchmark_group("pl-rank");
+    for num_samples in [1, 100] {
+        let sampling = Sampling { num_samples, slate_size: 5, excluded: None, seed: Seed(0) };
+        let policy =
+            PlackettLuce::new(Arc::clone(&problem.actions), SlateDraws::default(), sampling);
+        let estimator = PlRank::new(policy.unwrap(), &reward).unwrap();
+        let rows = BatchRows { step: 0, first: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+        group.bench_function(BenchmarkId::new("dense pass", num_samples), |bencher| {
+            bencher.iter(|| estimator.sample(rows).unwrap());
+        });
+    }
+}
+
+criterion_group!(benches, step, search, svd, reward, pl_rank);
+criterion_main!(benches);
