@@ -133,6 +133,13 @@ impl Matrix {
     }
 }
 
+/// The least number of rows to split off for another thread, each with `numbers` to work through:
+/// handing work over takes as long as some ten thousand simple steps.
+#[must_use]
+pub(crate) fn rows_worth_a_fork(numbers: usize) -> usize {
+    (1_usize << 14).div_ceil(numbers.max(1))
+}
+
 /// `xᵀy`.
 #[must_use]
 pub fn dot(x: &[f32], y: &[f32]) -> f32 {
