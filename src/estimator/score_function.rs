@@ -99,6 +99,7 @@ impl Estimator for ScoreFunction {
             }
             self.policy.to_gradient(rows, row, term);
         });
+        self.policy.reuse(scores);
         let mean = |(scores, weights)| dot(scores, weights) / s as f32;
         let sigma_terms = sigma_scores.chunks_exact(s).zip(weights.chunks_exact(s)).map(mean);
         Ok(Samples { rewards, terms, sigma_terms: sigma_terms.collect() })

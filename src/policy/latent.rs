@@ -10,7 +10,7 @@ use tracing::trace_span;
 
 use super::{BatchRows, Coupling, Drawn, Noise, Sampling, Scale, SlatePolicy};
 use crate::error::Result;
-use crate::matrix::{Matrix, rows_worth_a_fork};
+use crate::matrix::{Matrix, Spare, rows_worth_a_fork};
 use crate::retrieval::{Candidates, Queries, Retriever, Slates};
 use crate::seed::Purpose;
 
@@ -23,6 +23,7 @@ pub struct LatentPerturbation {
     retriever: Arc<dyn Retriever>,
     candidates: Option<Candidates>,
     sampling: Sampling,
+    spare: Spare,
 }
 
 /// The perturbed queries of some rows.
@@ -51,7 +52,15 @@ impl LatentPerturbation {
     ) -> Result<Self> {
         sampling.validate()?;
         coupling.validate(noise.as_ref(), sampling.num_samples)?;
-        Ok(Self { scale, noise, coupling, retriever, candidates: None, sampling })
+        Ok(Self {
+            scale,
+            noise,
+            coupling,
+            retriever,
+            candidates: None,
+            sampling,
+            spare: Spare::default(),
+        })
     }
 
     /// The same with one search for all samples of a query, among `candidates` of the query itself.
@@ -84,8 +93,8 @@ impl LatentPerturbation {
     #[must_use]
     pub fn perturbed(&self, rows: BatchRows<'_>) -> Perturbed {
         let (s, l) = (self.sampling.num_samples, rows.h.cols());
-        let mut queries = Matrix::zeros(rows.h.rows() * s, l);
-        let mut scores = Matrix::zeros(queries.rows(), l);
+        let mut queries = self.spare.take(rows.h.rows() * s, l);
+        let mut scores = self.spare.take(queries.rows(), l);
         let mut sigma_scores = vec![0.0; queries.rows()];
         let blocks = queries.as_mut_slice().par_chunks_exact_mut(s * l);
         blocks
@@ -132,6 +141,7 @@ impl SlatePolicy for LatentPerturbation {
         drop(span);
         let _span = trace_span!("retrieval").entered();
         let slates = self.search(rows, &queries)?; // [rows·S, K]
+        self.spare.give_back(queries);
         Ok(Drawn { slates, scores, sigma_scores })
     }
 
@@ -141,6 +151,10 @@ impl SlatePolicy for LatentPerturbation {
             *score /= sigma;
         }
         self.scale.project(rows.h.row(row), sum);
+    }
+
+    fn reuse(&self, scores: Matrix) {
+        self.spare.give_back(scores);
     }
 
     fn check_leave_one_out(&self) -> Result<()> {

@@ -116,6 +116,9 @@ pub trait SlatePolicy: Send + Sync + Debug {
     /// row instead of once a sample. By default they are the same.
     fn to_gradient(&self, _rows: BatchRows<'_>, _row: usize, _sum: &mut [f32]) {}
 
+    /// Takes back scores that were drawn: their memory may serve the next draw.
+    fn reuse(&self, _scores: Matrix) {}
+
     /// Whether a sample's score has mean zero given the other samples of its query, so that their
     /// rewards may serve as its baseline.
     ///
