@@ -1,5 +1,8 @@
 //! A row-major matrix of `f32` on the host: what retrieval, rewards and estimators work on.
 
+use std::fmt::{self, Debug};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use faer::MatRef;
 use rayon::prelude::*;
 
@@ -131,6 +134,46 @@ impl Matrix {
         bytes.extend(self.data.iter().flat_map(|value| value.to_le_bytes()));
         digest_bytes(&bytes)
     }
+}
+
+/// The memory of matrices that every step writes in full: only the first step zeroes it.
+#[derive(Clone, Default)]
+pub(crate) struct Spare(Arc<Mutex<Vec<Matrix>>>);
+
+impl Spare {
+    /// `[rows, cols]` of whatever they hold.
+    ///
+    /// # Panics
+    /// As [`Matrix::zeros`].
+    #[must_use]
+    pub(crate) fn take(&self, rows: usize, cols: usize) -> Matrix {
+        assert!(cols > 0, "a matrix has at least one column");
+        let mut data = self.lock().pop().map(Matrix::into_vec).unwrap_or_default();
+        data.resize(rows * cols, 0.0);
+        Matrix { data, cols }
+    }
+
+    /// Keeps `matrix` for a later [`take`](Self::take).
+    pub(crate) fn give_back(&self, matrix: Matrix) {
+        self.lock().push(matrix);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Matrix>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Debug for Spare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spare").finish_non_exhaustive()
+    }
+}
+
+/// The least number of rows to split off for another thread, each with `numbers` to work through:
+/// handing work over takes as long as some ten thousand simple steps.
+#[must_use]
+pub(crate) fn rows_worth_a_fork(numbers: usize) -> usize {
+    (1_usize << 14).div_ceil(numbers.max(1))
 }
 
 /// `xᵀy`.

@@ -27,10 +27,10 @@ pub use crate::policy::BatchRows;
 pub struct Samples {
     /// r̂ of every sampled slate, `[rows · S]`.
     pub rewards: Vec<f32>,
-    /// What the estimator adds up, as many for every row: `[rows · n, L]`. n = S score functions
-    /// where rewards of other rows may yet serve as a baseline, n = 1 where g is known.
+    /// What is known of each row's g, `[rows, L]`: g itself, or its score function where rewards of
+    /// other rows may yet serve as a baseline.
     pub terms: Matrix,
-    /// The same for log σ, `[rows · n]`; empty for a policy without σ.
+    /// The same for log σ, `[rows]`; empty for a policy without σ.
     pub sigma_terms: Vec<f32>,
 }
 

@@ -10,7 +10,7 @@ use tracing::trace_span;
 
 use super::{BatchRows, Estimator, Gradient, Samples};
 use crate::error::Result;
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, dot, rows_worth_a_fork};
 use crate::policy::{Drawn, SlatePolicy};
 use crate::reward::SlateReward;
 
@@ -73,30 +73,50 @@ impl Estimator for ScoreFunction {
     fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
         let s = self.policy.sampling().num_samples;
         let Drawn { slates, scores, sigma_scores } = self.policy.sample(rows)?;
-        let _span = trace_span!("reward").entered();
-        let rewards = (0..slates.len())
+        let span = trace_span!("reward").entered();
+        let rewards: Vec<f32> = (0..slates.len())
             .into_par_iter()
             .with_min_len(64)
             .map(|at| self.reward.reward(rows.contexts[at / s], slates.slate(at)))
             .collect(); // [rows·S]
-        Ok(Samples { rewards, terms: scores, sigma_terms: sigma_scores })
+        drop(span);
+        let _span = trace_span!("estimator").entered();
+        // A single sample's baseline is in the other rows, which `finish` has all of.
+        let weights = match s {
+            1 => vec![1.0; rewards.len()],
+            _ => self.baseline.centred(&rewards, s), // [rows·S]
+        };
+        let mut terms = Matrix::zeros(rows.h.rows(), scores.cols()); // [rows, L]
+        let fork = rows_worth_a_fork(s * scores.cols());
+        terms.par_rows_mut().with_min_len(fork).enumerate().for_each(|(row, term)| {
+            for (at, weight) in (row * s..).zip(&weights[row * s..(row + 1) * s]) {
+                // Most rewards are zero most of the time: those read no score.
+                if *weight != 0.0 {
+                    let weight = weight / s as f32;
+                    let score = scores.row(at);
+                    term.iter_mut().zip(score).for_each(|(sum, score)| *sum += weight * score);
+                }
+            }
+            self.policy.to_gradient(rows, row, term);
+        });
+        self.policy.reuse(scores);
+        let mean = |(scores, weights)| dot(scores, weights) / s as f32;
+        let sigma_terms = sigma_scores.chunks_exact(s).zip(weights.chunks_exact(s)).map(mean);
+        Ok(Samples { rewards, terms, sigma_terms: sigma_terms.collect() })
     }
 
     fn finish(&self, samples: Samples) -> Gradient {
         let _span = trace_span!("estimator").entered();
-        let s = self.policy.sampling().num_samples;
-        let weights = self.baseline.centred(&samples.rewards, s); // [B·S]
-        let mut h = Matrix::zeros(weights.len() / s, samples.terms.cols()); // [B, L]
-        h.par_rows_mut().enumerate().for_each(|(row, g)| {
-            for (at, weight) in (row * s..).zip(&weights[row * s..(row + 1) * s]) {
-                let score = samples.terms.row(at);
-                g.iter_mut().zip(score).for_each(|(g, score)| *g += weight / s as f32 * score);
+        let Samples { rewards, terms: mut h, mut sigma_terms } = samples;
+        if self.policy.sampling().num_samples == 1 {
+            let weights = self.baseline.centred(&rewards, 1); // [B]
+            for (row, weight) in weights.iter().enumerate() {
+                h.row_mut(row).iter_mut().for_each(|term| *term *= weight);
             }
-        });
-        let weighed =
-            samples.sigma_terms.iter().zip(&weights).map(|(score, weight)| score * weight);
-        let log_sigma = (!samples.sigma_terms.is_empty())
-            .then(|| weighed.sum::<f32>() / samples.rewards.len() as f32);
+            sigma_terms.iter_mut().zip(&weights).for_each(|(term, weight)| *term *= weight);
+        }
+        let log_sigma = (!sigma_terms.is_empty())
+            .then(|| sigma_terms.iter().sum::<f32>() / sigma_terms.len() as f32);
         Gradient { h, log_sigma }
     }
 }

@@ -1,6 +1,7 @@
 //! LGP and LRP, latent perturbations (section 3 and the appendix "LRP"):
 //! `A_K ~ argsort^K (h + σε)ᵀβ_a` with ε of a density q. The score function of the perturbed query
-//! is `∇_h log q((h' − h)/σ) = −(∇ log q)(ε)/σ`, for Gaussian noise ε/σ.
+//! is `∇_h log q((h' − h)/σ) = −(∇ log q)(ε)/σ`, for Gaussian noise ε/σ; the 1/σ
+//! that a query's samples share enters once they are added up.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use tracing::trace_span;
 
 use super::{BatchRows, Coupling, Drawn, Noise, Sampling, Scale, SlatePolicy};
 use crate::error::Result;
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, Spare, rows_worth_a_fork};
 use crate::retrieval::{Candidates, Queries, Retriever, Slates};
 use crate::seed::Purpose;
 
@@ -22,17 +23,18 @@ pub struct LatentPerturbation {
     retriever: Arc<dyn Retriever>,
     candidates: Option<Candidates>,
     sampling: Sampling,
+    spare: Spare,
 }
 
 /// The perturbed queries of some rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Perturbed {
-    /// ε, `[rows · S, L]`.
-    pub noise: Matrix,
     /// h + σε, `[rows · S, L]`.
     pub queries: Matrix,
-    /// σ of each row, `[rows]`.
-    pub sigma: Vec<f32>,
+    /// −(∇ log q)(ε), `[rows · S, L]`.
+    pub scores: Matrix,
+    /// The score function with respect to log σ, `[rows · S]`.
+    pub sigma_scores: Vec<f32>,
 }
 
 impl LatentPerturbation {
@@ -50,7 +52,15 @@ impl LatentPerturbation {
     ) -> Result<Self> {
         sampling.validate()?;
         coupling.validate(noise.as_ref(), sampling.num_samples)?;
-        Ok(Self { scale, noise, coupling, retriever, candidates: None, sampling })
+        Ok(Self {
+            scale,
+            noise,
+            coupling,
+            retriever,
+            candidates: None,
+            sampling,
+            spare: Spare::default(),
+        })
     }
 
     /// The same with one search for all samples of a query, among `candidates` of the query itself.
@@ -79,25 +89,37 @@ impl LatentPerturbation {
         }
     }
 
-    /// h + σε of every sample, each row's noise from a stream of its own.
+    /// h + σε of every sample, each row's noise from a stream of its own, and the scores of ε.
     #[must_use]
     pub fn perturbed(&self, rows: BatchRows<'_>) -> Perturbed {
         let (s, l) = (self.sampling.num_samples, rows.h.cols());
-        let mut noise = Matrix::zeros(rows.h.rows() * s, l);
-        noise.as_mut_slice().par_chunks_exact_mut(s * l).enumerate().for_each(|(row, block)| {
-            let mut stream = rows.stream(self.sampling.seed, Purpose::Noise, row);
-            self.coupling.fill(self.noise.as_ref(), &mut stream, l, block);
-        });
-        let sigma: Vec<f32> =
-            rows.h.iter_rows().map(|h| self.scale.sigma(h) * rows.sigma_factor).collect();
-        let mut queries = Matrix::zeros(noise.rows(), l);
-        queries.par_rows_mut().enumerate().for_each(|(at, query)| {
-            let (h, sigma) = (rows.h.row(at / s), sigma[at / s]);
-            for ((query, h), noise) in query.iter_mut().zip(h).zip(noise.row(at)) {
-                *query = h + sigma * noise;
-            }
-        });
-        Perturbed { noise, queries, sigma }
+        let mut queries = self.spare.take(rows.h.rows() * s, l);
+        let mut scores = self.spare.take(queries.rows(), l);
+        let mut sigma_scores = vec![0.0; queries.rows()];
+        let blocks = queries.as_mut_slice().par_chunks_exact_mut(s * l);
+        blocks
+            .zip(scores.as_mut_slice().par_chunks_exact_mut(s * l))
+            .zip(sigma_scores.par_chunks_exact_mut(s))
+            .with_min_len(rows_worth_a_fork(s * l))
+            .enumerate()
+            .for_each(|(row, ((queries, noise), sigma_scores))| {
+                let mut stream = rows.stream(self.sampling.seed, Purpose::Noise, row);
+                self.coupling.fill(self.noise.as_ref(), &mut stream, l, noise);
+                let (h, sigma) = (rows.h.row(row), self.sigma(rows, row));
+                let samples = queries.chunks_exact_mut(l).zip(noise.chunks_exact_mut(l));
+                for ((query, noise), sigma_score) in samples.zip(sigma_scores) {
+                    for ((query, h), noise) in query.iter_mut().zip(h).zip(&*noise) {
+                        *query = h + sigma * noise;
+                    }
+                    *sigma_score = self.noise.scores(noise);
+                }
+            });
+        Perturbed { queries, scores, sigma_scores }
+    }
+
+    /// σ of one of `rows`.
+    fn sigma(&self, rows: BatchRows<'_>, row: usize) -> f32 {
+        self.scale.sigma(rows.h.row(row)) * rows.sigma_factor
     }
 
     /// The actions that each of `times` queries of each row must not show, if any.
@@ -114,40 +136,28 @@ impl SlatePolicy for LatentPerturbation {
     }
 
     fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn> {
-        let s = self.sampling.num_samples;
         let span = trace_span!("noise").entered();
-        let Perturbed { noise: mut scores, queries, sigma } = self.perturbed(rows);
+        let Perturbed { queries, scores, sigma_scores } = self.perturbed(rows);
         drop(span);
-        let span = trace_span!("retrieval").entered();
+        let _span = trace_span!("retrieval").entered();
         let slates = self.search(rows, &queries)?; // [rows·S, K]
-        drop(span);
-        let _span = trace_span!("estimator").entered();
-        let mut sigma_scores = vec![0.0; scores.rows()];
-        scores.par_rows_mut().zip(&mut sigma_scores).enumerate().for_each(
-            |(at, (noise, sigma_score))| {
-                *sigma_score = self.score(noise, sigma[at / s]);
-                self.scale.project(rows.h.row(at / s), noise);
-            },
-        );
+        self.spare.give_back(queries);
         Ok(Drawn { slates, scores, sigma_scores })
+    }
+
+    fn to_gradient(&self, rows: BatchRows<'_>, row: usize, sum: &mut [f32]) {
+        let sigma = self.sigma(rows, row);
+        for score in &mut *sum {
+            *score /= sigma;
+        }
+        self.scale.project(rows.h.row(row), sum);
+    }
+
+    fn reuse(&self, scores: Matrix) {
+        self.spare.give_back(scores);
     }
 
     fn check_leave_one_out(&self) -> Result<()> {
         self.coupling.check_leave_one_out(self.sampling.num_samples)
-    }
-}
-
-impl LatentPerturbation {
-    /// Turns ε `[L]` into the score with respect to h, and returns that with respect to log σ,
-    /// `−Σ_i (1 + ε_i (log q)'(ε_i))`.
-    fn score(&self, noise: &mut [f32], sigma: f32) -> f32 {
-        let mut sum = 0.0;
-        for value in noise {
-            #[allow(clippy::cast_possible_truncation, reason = "a score is as precise as its ε")]
-            let slope = self.noise.score(f64::from(*value)) as f32;
-            sum -= 1.0 + *value * slope;
-            *value = -slope / sigma;
-        }
-        sum
     }
 }

@@ -91,7 +91,8 @@ impl Sampling {
 pub struct Drawn {
     /// The slates, `[rows · S, K]`.
     pub slates: Slates,
-    /// The score function of each sample with respect to its query, `[rows · S, L]`.
+    /// The score function of each sample, `[rows · S, L]`. [`SlatePolicy::to_gradient`] makes it,
+    /// or a sum of a row's, one with respect to the query.
     pub scores: Matrix,
     /// The score function with respect to log σ, `[rows · S]`; empty for a policy without σ.
     pub sigma_scores: Vec<f32>,
@@ -109,6 +110,14 @@ pub trait SlatePolicy: Send + Sync + Debug {
     /// # Errors
     /// Those of retrieval; [`Error::NotFinite`] for a query that is not finite.
     fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn>;
+
+    /// Turns a weighted sum `[L]` of the scores that were drawn for one of `rows` into the sum of
+    /// score functions with respect to its query: what is linear in a score is done here, once a
+    /// row instead of once a sample. By default they are the same.
+    fn to_gradient(&self, _rows: BatchRows<'_>, _row: usize, _sum: &mut [f32]) {}
+
+    /// Takes back scores that were drawn: their memory may serve the next draw.
+    fn reuse(&self, _scores: Matrix) {}
 
     /// Whether a sample's score has mean zero given the other samples of its query, so that their
     /// rewards may serve as its baseline.

@@ -6,11 +6,13 @@ use std::f64::consts::TAU;
 use std::sync::{Arc, LazyLock};
 
 use fast_slate::embedding::ActionEmbeddings;
+use fast_slate::error::Result;
 use fast_slate::estimator::{Baseline, BatchRows, Estimator, Gradient, Samples, ScoreFunction};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::noise::{Gaussian, Gumbel};
 use fast_slate::policy::{
-    Coupling, LatentPerturbation, Noise, NoiseKind, Radial, Sampling, Scale, Sigma,
+    Coupling, Drawn, LatentPerturbation, Noise, NoiseKind, Radial, Sampling, Scale, Sigma,
+    SlatePolicy,
 };
 use fast_slate::retrieval::{Exact, Queries, Retriever};
 use fast_slate::reward::SlateReward;
@@ -154,13 +156,17 @@ fn way(num_samples: usize, baseline: Baseline, coupling: Coupling) -> Way {
     Way { num_samples, baseline, coupling }
 }
 
-fn estimator(sigma: Sigma, radial: Radial, noise: Arc<dyn Noise>, way: Way) -> ScoreFunction {
+fn policy(sigma: Sigma, radial: Radial, noise: Arc<dyn Noise>, way: Way) -> LatentPerturbation {
     let actions = actions();
     let scale = Scale::new(sigma, radial, 2, actions.mean_norm()).unwrap();
     let sampling =
         Sampling { num_samples: way.num_samples, slate_size: K, excluded: None, seed: Seed(7) };
     let retriever = Arc::new(Exact::new(actions));
-    let policy = LatentPerturbation::new(scale, noise, way.coupling, retriever, sampling).unwrap();
+    LatentPerturbation::new(scale, noise, way.coupling, retriever, sampling).unwrap()
+}
+
+fn estimator(sigma: Sigma, radial: Radial, noise: Arc<dyn Noise>, way: Way) -> ScoreFunction {
+    let policy = policy(sigma, radial, noise, way);
     ScoreFunction::new(Arc::new(policy), Arc::new(Odd), way.baseline).unwrap()
 }
 
@@ -290,36 +296,51 @@ fn the_radial_part_under_a_relative_sigma_is_zero() {
     assert!(along.abs() < 1e-3, "{along}");
 }
 
-/// g of `samples`, 8 a row, with a leave-one-out baseline that `estimator` refuses.
-fn forced_leave_one_out(estimator: &ScoreFunction, mut samples: Samples) -> [f64; 2] {
-    for group in samples.rewards.chunks_exact_mut(8) {
-        let sum: f32 = group.iter().sum();
-        for reward in group {
-            *reward -= (sum - *reward) / 7.0;
-        }
+/// A policy that lets every baseline pass.
+#[derive(Debug)]
+struct Unchecked(LatentPerturbation);
+
+impl SlatePolicy for Unchecked {
+    fn sampling(&self) -> &Sampling {
+        self.0.sampling()
     }
-    mean_g(&estimator.finish(samples))
+
+    fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn> {
+        self.0.sample(rows)
+    }
+
+    fn to_gradient(&self, rows: BatchRows<'_>, row: usize, sum: &mut [f32]) {
+        self.0.to_gradient(rows, row, sum);
+    }
+}
+
+/// Leave-one-out over all samples, where it is refused.
+fn forced_leave_one_out(coupling: Coupling) -> ScoreFunction {
+    let way = way(8, Baseline::None, coupling);
+    let policy = policy(Sigma::InverseDim, Radial::Keep, Arc::new(Gaussian), way);
+    let policy = Arc::new(Unchecked(policy));
+    ScoreFunction::new(policy, Arc::new(Odd), Baseline::LeaveOneOut).unwrap()
 }
 
 #[test]
 fn a_wrong_sign_a_missing_sigma_and_a_biased_baseline_are_told_apart() {
     let truth = QUADRATURE.gradient(&Gaussian, |_| SIGMA);
-    let gaussian = |coupling| fixed_sigma(Arc::new(Gaussian), way(8, Baseline::None, coupling));
-    let plain = gaussian(Coupling::Independent);
+    let way = way(8, Baseline::None, Coupling::Independent);
+    let plain = fixed_sigma(Arc::new(Gaussian), way);
     let right = estimate(&plain, truth, |samples| mean_g(&plain.finish(samples)));
     assert!(right.agrees_with(truth));
     assert!(!right.scaled(-1.0).agrees_with(truth), "a flipped sign passes");
     assert!(!right.scaled(0.5).agrees_with(truth), "a missing σ passes");
 
     // Leave-one-out over all S although sample s + S/2 mirrors sample s.
-    let pairs = gaussian(Coupling::Antithetic);
-    let biased = estimate(&pairs, truth, |samples| forced_leave_one_out(&pairs, samples));
+    let pairs = forced_leave_one_out(Coupling::Antithetic);
+    let biased = estimate(&pairs, truth, |samples| mean_g(&pairs.finish(samples)));
     assert!(!biased.agrees_with(truth), "leave-one-out across antithetic pairs passes");
     assert!(biased.scaled(7.0 / 8.0).agrees_with(truth), "the bias is S/(S − 1)");
 
     // The scores of points that cover the plane nearly cancel: those of seven tell the eighth.
-    let points = gaussian(Coupling::QuasiRandom);
-    let biased = estimate(&points, truth, |samples| forced_leave_one_out(&points, samples));
+    let points = forced_leave_one_out(Coupling::QuasiRandom);
+    let biased = estimate(&points, truth, |samples| mean_g(&points.finish(samples)));
     assert!(!biased.agrees_with(truth), "leave-one-out over quasi-random points passes");
     assert!(length(biased.mean) > length(truth), "the bias is towards S/(S − 1)");
 }

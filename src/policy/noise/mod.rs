@@ -39,6 +39,20 @@ pub trait Noise: Send + Sync + Debug {
         false
     }
 
+    /// Turns draws ε into their scores with respect to what is added to them, `−(log q)'(ε)`, and
+    /// returns their score with respect to the logarithm of what they are multiplied with,
+    /// `−Σ_i (1 + ε_i (log q)'(ε_i))`.
+    #[allow(clippy::cast_possible_truncation, reason = "a score is as precise as its ε")]
+    fn scores(&self, draws: &mut [f32]) -> f32 {
+        let mut sum = 0.0;
+        for draw in draws {
+            let slope = self.score(f64::from(*draw)) as f32;
+            sum -= 1.0 + *draw * slope;
+            *draw = -slope;
+        }
+        sum
+    }
+
     /// Fills `out` with independent draws.
     #[allow(clippy::cast_possible_truncation, reason = "queries are f32")]
     fn fill(&self, stream: &mut Stream, out: &mut [f32]) {
