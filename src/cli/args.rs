@@ -1,5 +1,6 @@
 //! What was typed.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -38,7 +39,6 @@ pub(crate) enum Verb {
     /// Describe this build, a prepared folder or a run.
     Info(InfoArgs),
     /// Measure where the time goes.
-    #[cfg(feature = "train")]
     #[command(subcommand)]
     Bench(BenchVerb),
     /// Compare how noisy the methods' gradients are.
@@ -209,11 +209,13 @@ pub(crate) struct RecommendArgs {
     pub(crate) device: DeviceArgs,
 }
 
-#[cfg(feature = "train")]
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchVerb {
     /// The parts of a training step.
+    #[cfg(feature = "train")]
     Step(BenchStepArgs),
+    /// Exact search on random embeddings, beside the machine's own product rate.
+    Search(BenchSearchArgs),
 }
 
 #[cfg(feature = "train")]
@@ -224,6 +226,27 @@ pub(crate) struct BenchStepArgs {
     pub(crate) data: PathBuf,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchSearchArgs {
+    /// P, the number of actions, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "41000,750000,2230000")]
+    pub(crate) actions: Vec<NonZeroUsize>,
+    /// L, the length of an embedding.
+    #[arg(long, default_value = "100")]
+    pub(crate) latent_dim: NonZeroUsize,
+    /// Queries in a search, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "320,3200")]
+    pub(crate) queries: Vec<NonZeroUsize>,
+    /// K, the number of items on a slate, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "5,100")]
+    pub(crate) slate_size: Vec<NonZeroUsize>,
+    /// Times that everything is measured.
+    #[arg(long, default_value = "3")]
+    pub(crate) repetitions: NonZeroUsize,
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
 }
 
 #[cfg(feature = "train")]

@@ -2,7 +2,6 @@
 //! its own, returns a report that is printed once, as text or as JSON.
 
 mod args;
-#[cfg(feature = "train")]
 mod bench;
 mod completions;
 #[cfg(all(feature = "train", feature = "prepare"))]
@@ -23,8 +22,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 
-#[cfg(feature = "train")]
-use args::BenchVerb;
 use args::{Cli, Verb};
 pub(crate) use report::Report;
 
@@ -47,8 +44,7 @@ pub fn main() -> Result<ExitCode> {
         Verb::Evaluate(args) => evaluate::run(&args)?,
         Verb::Recommend(args) => recommend::run(&args)?,
         Verb::Info(args) => info::run(&args)?,
-        #[cfg(feature = "train")]
-        Verb::Bench(BenchVerb::Step(args)) => bench::run(&args)?,
+        Verb::Bench(verb) => bench::run(&verb)?,
         #[cfg(feature = "train")]
         Verb::Variance(args) => variance::run(&args)?,
         Verb::Completions(args) => return completions::run(&args),

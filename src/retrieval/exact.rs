@@ -1,11 +1,13 @@
 //! Exact search: blocked products with a running top-K. A block of queries meets one panel of
-//! actions after another; each panel's scores are scanned against the K-th best so far and then
-//! forgotten, so memory is O(queries · K) whatever P is.
+//! actions after another; each panel's scores are compared with the block's K-th best so far and
+//! then forgotten, so memory is O(queries · K) whatever P is.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, Par};
+use faer::{Accum, MatMut, MatRef, Par};
+use pulp::Arch;
 use rayon::prelude::*;
 
 use crate::embedding::ActionEmbeddings;
@@ -13,12 +15,15 @@ use crate::error::Result;
 use crate::matrix::dot;
 use crate::retrieval::{Queries, Retriever, Slates, check, is_excluded};
 
-/// Numbers of β in a panel: 256 KB stay in a core's second-level cache while a block passes.
-const PANEL_NUMBERS: usize = 1 << 16;
-/// The most queries in a block: their scores against a panel stay in that cache too.
-const BLOCK_QUERIES: usize = 128;
-/// Scores compared with the K-th best at once; few groups hold any that exceed it.
+/// Actions in a panel: its scores stay in a core's second-level cache until they are compared.
+const PANEL: usize = 256;
+/// Queries come in groups that fill a vector of the widest machines.
 const GROUP: usize = 16;
+/// The fewest groups in a block before it is the actions that are split among threads: with fewer
+/// queries, reading β takes longer than the arithmetic.
+const FEWEST_GROUPS: usize = 4;
+/// The most groups in a block: whole tiles of faer's products, with AVX-512 (96) and AVX2 (24).
+const MOST_GROUPS: usize = 12;
 
 /// Scores every action for every query.
 #[derive(Clone, Debug)]
@@ -39,62 +44,137 @@ impl Exact {
         &self.actions
     }
 
-    /// The top K of queries `start..`, one for each K-chunk of `actions` and `scores`.
-    fn search_block(
+    /// The K best among `actions` for each of the queries `rows`.
+    fn best_of(
         &self,
         queries: Queries<'_>,
-        start: usize,
-        actions: &mut [u32],
-        scores: &mut [f32],
-    ) {
+        rows: Range<usize>,
+        actions: Range<usize>,
+    ) -> Vec<Best> {
         let beta = self.actions.beta();
-        let block = actions.len() / queries.slate_size;
-        let panel = (PANEL_NUMBERS / beta.cols()).clamp(GROUP, 4096).min(beta.rows());
-        let latent = queries.latent.view(start, start + block);
-        let mut best = vec![Best::new(queries.slate_size); block];
-        let mut products = vec![0.0; block * panel]; // [block, panel]
-
-        for first in (0..beta.rows()).step_by(panel) {
-            let last = (first + panel).min(beta.rows());
-            let width = last - first;
-            let products = &mut products[..block * width];
-            let out = MatMut::from_row_major_slice_mut(&mut *products, block, width);
-            let panel = beta.view(first, last).transpose();
-            // One thread: the blocks of queries are what runs in parallel.
-            matmul(out, Accum::Replace, latent, panel, 1.0, Par::Seq);
-            for (i, row) in products.chunks_exact(width).enumerate() {
-                best[i].offer(row, first, queries.excluded_of(start + i));
+        let width = rows.len().next_multiple_of(GROUP);
+        // Queries side by side, as products read them; zeros fill the last group.
+        let mut latent = vec![0.0; beta.cols() * width]; // [L, width]
+        for (column, row) in rows.clone().enumerate() {
+            for (l, value) in queries.latent.row(row).iter().enumerate() {
+                latent[l * width + column] = *value;
             }
         }
+        let latent = MatRef::from_row_major_slice(&latent, beta.cols(), width);
+        let mut best = vec![Best::new(queries.slate_size); rows.len()];
+        // What scores must exceed; nothing is below or at a NaN, and nothing above infinity.
+        let mut thresholds = vec![f32::NAN; width];
+        thresholds[rows.len()..].fill(f32::INFINITY);
+        let mut products = vec![0.0; PANEL * width]; // [PANEL, width]
 
-        let rows =
-            actions.chunks_mut(queries.slate_size).zip(scores.chunks_mut(queries.slate_size));
-        for ((i, best), (actions, scores)) in best.iter().enumerate().zip(rows) {
-            let found = best.entries.iter().map(|&(_, action)| action);
-            rank(queries.latent.row(start + i), &self.actions, found, actions, scores);
+        for first in actions.clone().step_by(PANEL) {
+            let last = (first + PANEL).min(actions.end);
+            let products = &mut products[..(last - first) * width];
+            let out = MatMut::from_row_major_slice_mut(products, last - first, width);
+            // One thread: the parts of a search are what runs in parallel.
+            matmul(out, Accum::Replace, beta.view(first, last), latent, 1.0, Par::Seq);
+            let scores = Scores { products, thresholds: &mut thresholds };
+            let offer = |row: usize, column: usize, score| {
+                #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
+                let action = (first + row) as u32;
+                let excluded = queries.excluded_of(rows.start + column);
+                if is_excluded(excluded, action) { None } else { best[column].offer(score, action) }
+            };
+            Arch::new().dispatch(
+                #[inline(always)]
+                || scores.compare(offer),
+            );
         }
+        best
     }
 }
 
 impl Retriever for Exact {
     fn search(&self, queries: Queries<'_>) -> Result<Slates> {
-        check(queries, self.actions.num_actions(), self.actions.latent_dim())?;
+        let num_actions = self.actions.num_actions();
+        check(queries, num_actions, self.actions.latent_dim())?;
         let (count, slate_size) = (queries.latent.rows(), queries.slate_size);
+        let (groups, panels) = (count.div_ceil(GROUP), num_actions.div_ceil(PANEL));
+        // Equal parts, as many for each thread: none waits for the others' last one.
+        let threads = rayon::current_num_threads();
+        let ranges = threads.div_ceil((groups / FEWEST_GROUPS).clamp(1, threads)).min(panels);
+        let side = threads / ranges;
+        let blocks = (side * groups.div_ceil(side * MOST_GROUPS)).min(groups);
+        let found: Vec<Vec<Best>> = (0..ranges * blocks)
+            .into_par_iter()
+            .map(|part| {
+                let (range, block) = (part / blocks, part % blocks);
+                let rows = nth_part(groups, blocks, block, GROUP, count);
+                let actions = nth_part(panels, ranges, range, PANEL, num_actions);
+                self.best_of(queries, rows, actions)
+            })
+            .collect();
+        let found: Vec<Best> = found.into_iter().flatten().collect(); // [ranges, count]
+
         let mut actions = vec![0; count * slate_size];
         let mut scores = vec![0.0; count * slate_size];
-        // Equal blocks, as many for each thread: none waits for the others' last one.
-        let threads = rayon::current_num_threads();
-        let blocks = threads * count.div_ceil(threads * BLOCK_QUERIES).max(1);
-        let block = count.div_ceil(blocks).max(1);
         actions
-            .par_chunks_mut(block * slate_size)
-            .zip(scores.par_chunks_mut(block * slate_size))
+            .par_chunks_mut(slate_size)
+            .zip(scores.par_chunks_mut(slate_size))
             .enumerate()
-            .for_each(|(i, (actions, scores))| {
-                self.search_block(queries, i * block, actions, scores);
+            .for_each(|(row, (actions, scores))| {
+                let mut best = Best::new(slate_size);
+                best.keys.extend(found.iter().skip(row).step_by(count).flat_map(|best| &best.keys));
+                best.prune();
+                let found = best.keys.iter().map(|&key| unpack(key).1);
+                rank(queries.latent.row(row), &self.actions, found, actions, scores);
             });
         Ok(Slates::new(slate_size, actions, scores))
     }
+}
+
+/// The `at`-th of `parts` equal parts of `units` units of `size` things, of which there are `total`.
+fn nth_part(units: usize, parts: usize, at: usize, size: usize, total: usize) -> Range<usize> {
+    let start = |at: usize| (units * at / parts * size).min(total);
+    start(at)..start(at + 1)
+}
+
+/// The scores of a panel's actions, `[panel, width]`, and what they must exceed, `[width]`.
+struct Scores<'a> {
+    products: &'a [f32],
+    thresholds: &'a mut [f32],
+}
+
+impl Scores<'_> {
+    /// Calls `offer` with the action, the query and the score of each that exceeds its threshold,
+    /// which then is what `offer` returns.
+    #[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
+    #[inline(always)]
+    fn compare(self, mut offer: impl FnMut(usize, usize, f32) -> Option<f32>) {
+        let width = self.thresholds.len();
+        let (thresholds, _) = self.thresholds.as_chunks_mut::<GROUP>();
+        for (action, scores) in self.products.chunks_exact(width).enumerate() {
+            let (scores, _) = scores.as_chunks::<GROUP>();
+            for (group, (scores, thresholds)) in scores.iter().zip(&mut *thresholds).enumerate() {
+                // Going through all instead of stopping at the first lets the compiler compare in
+                // vectors.
+                let above = |any, lane| any | is_above(scores[lane], thresholds[lane]);
+                if !(0..GROUP).fold(false, above) {
+                    continue;
+                }
+                for (lane, (&score, threshold)) in scores.iter().zip(thresholds).enumerate() {
+                    if is_above(score, *threshold)
+                        && let Some(higher) = offer(action, group * GROUP + lane, score)
+                    {
+                        *threshold = higher;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether `score` is neither below nor at `threshold`; so is any beside a NaN.
+#[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
+#[allow(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN is neither")]
+#[inline(always)]
+fn is_above(score: f32, threshold: f32) -> bool {
+    !(score <= threshold)
 }
 
 /// Writes `found` best first, with `hᵀβ_a` summed in one fixed order: the scores of a query do not
@@ -106,62 +186,63 @@ pub(super) fn rank(
     actions: &mut [u32],
     scores: &mut [f32],
 ) {
-    let mut ranked: Vec<(f32, u32)> =
-        found.map(|action| (dot(query, embeddings.row(action)), action)).collect();
-    // `+ 0.0` makes a negative zero positive: `total_cmp` tells them apart.
-    ranked.sort_unstable_by(|a, b| (b.0 + 0.0).total_cmp(&(a.0 + 0.0)).then(a.1.cmp(&b.1)));
-    for ((score, action), (to_action, to_score)) in
-        ranked.into_iter().zip(actions.iter_mut().zip(scores))
-    {
-        (*to_action, *to_score) = (action, score);
+    let mut keys: Vec<u64> =
+        found.map(|action| key(dot(query, embeddings.row(action)), action)).collect();
+    keys.sort_unstable();
+    for (key, (action, score)) in keys.into_iter().zip(actions.iter_mut().zip(scores)) {
+        (*score, *action) = unpack(key);
     }
 }
 
-/// The K best (score, action) seen so far, best first.
+/// The K best seen so far, among others that are not dropped yet, in any order; as [`key`]s.
 #[derive(Clone)]
 struct Best {
-    entries: Vec<(f32, u32)>,
+    keys: Vec<u64>,
     slate_size: usize,
 }
 
 impl Best {
     fn new(slate_size: usize) -> Self {
-        Self { entries: Vec::with_capacity(slate_size + 1), slate_size }
+        Self { keys: Vec::new(), slate_size }
     }
 
-    /// What a score must exceed. Actions come in ascending order, so an equal score belongs to a
-    /// higher action and loses.
-    fn threshold(&self) -> f32 {
-        if self.entries.len() < self.slate_size {
-            return f32::NEG_INFINITY;
-        }
-        self.entries[self.slate_size - 1].0
+    /// Takes in an action and says, when that changes, what later ones must exceed. They have
+    /// higher numbers, so an equal score loses.
+    fn offer(&mut self, score: f32, action: u32) -> Option<f32> {
+        self.keys.push(key(score, action));
+        // At twice as many as are kept, each has been looked at a constant number of times.
+        (self.keys.len() >= 2 * self.slate_size).then(|| {
+            self.prune();
+            unpack(self.keys[self.slate_size - 1]).0
+        })
     }
 
-    /// Offers the scores of the actions from `first` on.
-    fn offer(&mut self, scores: &[f32], first: usize, excluded: &[u32]) {
-        for (group, scores) in scores.chunks(GROUP).enumerate() {
-            let threshold = self.threshold();
-            // Counting instead of stopping at the first lets the compiler compare in vectors.
-            let passing: u32 = scores.iter().map(|&score| u32::from(score > threshold)).sum();
-            if passing == 0 && self.entries.len() == self.slate_size {
-                continue;
-            }
-            for (i, &score) in scores.iter().enumerate() {
-                let full = self.entries.len() == self.slate_size;
-                if full && score <= self.threshold() {
-                    continue;
-                }
-                #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
-                let action = (first + group * GROUP + i) as u32;
-                if !is_excluded(excluded, action) {
-                    let at = self.entries.partition_point(|&(other, _)| other >= score);
-                    self.entries.insert(at, (score, action));
-                    self.entries.truncate(self.slate_size);
-                }
-            }
+    /// Keeps the K best, the K-th of them last.
+    fn prune(&mut self) {
+        if self.keys.len() >= self.slate_size {
+            self.keys.select_nth_unstable(self.slate_size - 1);
+            self.keys.truncate(self.slate_size);
         }
     }
+}
+
+/// A number that ascends as scores descend and, among equal ones, actions ascend: one comparison
+/// of integers instead of two of a pair.
+fn key(score: f32, action: u32) -> u64 {
+    // `+ 0.0` makes a negative zero positive: they are equal scores.
+    u64::from(descending((score + 0.0).to_bits())) << 32 | u64::from(action)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the high word and the low word")]
+fn unpack(key: u64) -> (f32, u32) {
+    (f32::from_bits(descending((key >> 32) as u32)), key as u32)
+}
+
+/// The bits of a float as a number that descends as floats ascend, and back. Those of negative
+/// floats do already.
+fn descending(bits: u32) -> u32 {
+    const SIGN: u32 = 1 << 31;
+    if bits & SIGN == 0 { bits ^ !SIGN } else { bits }
 }
 
 /// Standard normals `[rows, cols]` for tests.
@@ -250,6 +331,31 @@ mod tests {
                 exact.search(Queries { latent: &one, slate_size: 20, excluded: None }).unwrap();
             assert_eq!(one.slate(0), all.slate(i as usize));
             assert_eq!(one.scores(0), all.scores(i as usize));
+        }
+    }
+
+    /// Rows that hold the same numbers in different orders, beside queries of equal numbers: every
+    /// score is the same but for rounding, so who wins depends on the order of summation.
+    #[test]
+    fn rounding_is_the_same_alone_and_in_a_batch() {
+        let numbers = normals(1, 1, 53).into_vec();
+        let mut stream = crate::seed::Seed(1).stream(crate::seed::Purpose::Synthetic, 0, 0);
+        let mut shuffled = || {
+            let mut row = numbers.clone();
+            stream.shuffle(&mut row);
+            row
+        };
+        let beta: Vec<f32> = (0..3000).flat_map(|_| shuffled()).collect();
+        let exact = Exact::new(embeddings(Matrix::new(beta, 53).unwrap()));
+        let queries: Vec<f32> =
+            normals(2, 1, 200).into_vec().iter().flat_map(|value| [*value; 53]).collect();
+        let latent = Matrix::new(queries, 53).unwrap();
+        let search = |latent: &Matrix| {
+            exact.search(Queries { latent, slate_size: 5, excluded: None }).unwrap()
+        };
+        let all = search(&latent);
+        for i in 0..200 {
+            assert_eq!(search(&latent.select(&[i])).slate(0), all.slate(i as usize));
         }
     }
 

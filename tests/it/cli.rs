@@ -322,3 +322,27 @@ fn a_benchmark_divides_a_step_into_its_parts() {
         assert!((shares.sum::<f64>() - 1.0).abs() < 1e-6, "{measured}");
     }
 }
+
+#[test]
+fn a_search_benchmark_has_a_row_for_every_size() {
+    let mut bench = slate();
+    bench.args(["bench", "search", "--actions", "300,1000", "--latent-dim", "8"]);
+    bench.args(["--queries", "1,40", "--slate-size", "3", "--repetitions", "1"]);
+    assert_says(&stdout(&mut bench), &["L = 8", "a plain product: ", " GFLOP/s"]);
+    let measured = json(&mut bench);
+    let product = measured["product_gflops"].as_f64().unwrap();
+    let searches = measured["searches"].as_array().unwrap();
+    let number = |search: &serde_json::Value, name: &str| search[name].as_f64().unwrap();
+    let sizes =
+        searches.iter().map(|search| (number(search, "actions"), number(search, "queries")));
+    let expected = [(300.0, 1.0), (300.0, 40.0), (1000.0, 1.0), (1000.0, 40.0)];
+    assert!(sizes.eq(expected), "{measured}");
+    for search in searches {
+        let work = 2.0 * 8.0 * number(search, "actions") * number(search, "queries");
+        let gflops = number(search, "gflops");
+        assert!((gflops * number(search, "milliseconds") / (1e-6 * work) - 1.0).abs() < 1e-6);
+        assert!((number(search, "share") * product / gflops - 1.0).abs() < 1e-6);
+    }
+    let error = refused(bench.args(["--slate-size", "301"]));
+    assert_says(&error, &["--slate-size", "300"]);
+}

@@ -13,9 +13,9 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::Report;
-use super::args::BenchStepArgs;
-use super::train::resolve;
+use crate::cli::Report;
+use crate::cli::args::BenchStepArgs;
+use crate::cli::train::resolve;
 use crate::dataset::Split;
 use crate::device;
 use crate::prepared::Prepared;
@@ -46,7 +46,7 @@ struct Part {
     share: f64,
 }
 
-pub(super) fn run(args: &BenchStepArgs) -> Result<Report> {
+pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     let settings = resolve(&args.settings.preset.unwrap_or_default().settings(), &args.settings)?;
     let chosen = device::choose(args.settings.device.device.as_deref())?;
     tracing::info!("{}", chosen.note);

@@ -1,0 +1,18 @@
+//! `slate bench`: where the time goes, and how near the machine's limit that is.
+
+mod search;
+#[cfg(feature = "train")]
+mod step;
+
+use anyhow::Result;
+
+use super::Report;
+use super::args::BenchVerb;
+
+pub(super) fn run(verb: &BenchVerb) -> Result<Report> {
+    match verb {
+        #[cfg(feature = "train")]
+        BenchVerb::Step(args) => step::run(args),
+        BenchVerb::Search(args) => search::run(args),
+    }
+}
