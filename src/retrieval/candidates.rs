@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, Par};
+use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::retrieval::exact::rank;
+use crate::retrieval::exact::{key, unpack};
 use crate::retrieval::{Queries, Retriever, Slates, check};
 
 /// Searches once for all queries around a centre.
@@ -50,7 +50,6 @@ impl Candidates {
                 found: format!("[{}, {}]", queries.rows(), queries.cols()),
             });
         }
-        queries.require_finite("query")?;
         let samples = queries.rows() / count.max(1);
         if samples == 0 {
             return Ok(Slates::new(slate_size, Vec::new(), Vec::new()));
@@ -61,55 +60,50 @@ impl Candidates {
 
         let mut actions = vec![0; queries.rows() * slate_size];
         let mut scores = vec![0.0; queries.rows() * slate_size];
-        actions
+        let finite = actions
             .par_chunks_mut(samples * slate_size)
             .zip(scores.par_chunks_mut(samples * slate_size))
             .enumerate()
-            .for_each(|(row, (actions, scores))| {
-                self.rank_pool(
-                    pools.slate(row),
-                    queries,
-                    row * samples,
-                    slate_size,
-                    actions,
-                    scores,
-                );
-            });
+            .map(|(row, (actions, scores))| {
+                let latent = queries.view(row * samples, (row + 1) * samples);
+                self.rank_pool(pools.slate(row), latent, actions, scores)
+            })
+            .reduce(|| true, |all, one| all && one);
+        if !finite {
+            queries.require_finite("query")?;
+        }
         Ok(Slates::new(slate_size, actions, scores))
     }
 
-    /// The top K of queries `first..` out of `pool`, one for each K-chunk of `actions` and `scores`.
+    /// The top K out of `pool` for each of the queries `latent` `[S, L]`, one for each K-chunk of
+    /// `actions` and `scores`; whether all that was compared is finite.
     fn rank_pool(
         &self,
         pool: &[u32],
-        queries: &Matrix,
-        first: usize,
-        slate_size: usize,
+        latent: MatRef<'_, f32>,
         actions: &mut [u32],
         scores: &mut [f32],
-    ) {
-        let samples = actions.len() / slate_size;
+    ) -> bool {
+        let samples = latent.nrows();
+        let slate_size = actions.len() / samples;
         let beta = self.actions.beta().select(pool); // [M, L]
         let mut products = vec![0.0; samples * pool.len()]; // [S, M]
         let out = MatMut::from_row_major_slice_mut(&mut products, samples, pool.len());
-        let latent = queries.view(first, first + samples);
         let pooled = beta.view(0, pool.len()).transpose();
         matmul(out, Accum::Replace, latent, pooled, 1.0, Par::Seq);
+        let mut keys = Vec::with_capacity(pool.len());
         let slates = actions.chunks_exact_mut(slate_size).zip(scores.chunks_exact_mut(slate_size));
-        let mut order: Vec<usize> = Vec::with_capacity(pool.len());
-        for ((at, products), (actions, scores)) in
-            products.chunks_exact(pool.len()).enumerate().zip(slates)
-        {
-            order.clear();
-            order.extend(0..pool.len());
-            if slate_size < pool.len() {
-                order.select_nth_unstable_by(slate_size - 1, |&a, &b| {
-                    products[b].total_cmp(&products[a]).then(pool[a].cmp(&pool[b]))
-                });
+        for (products, (actions, scores)) in products.chunks_exact(pool.len()).zip(slates) {
+            keys.clear();
+            keys.extend(products.iter().zip(pool).map(|(&score, &action)| key(score, action)));
+            keys.select_nth_unstable(slate_size - 1);
+            let best = &mut keys[..slate_size];
+            best.sort_unstable();
+            for (key, (action, score)) in best.iter().zip(actions.iter_mut().zip(scores)) {
+                (*score, *action) = unpack(*key);
             }
-            let found = order[..slate_size].iter().map(|&at| pool[at]);
-            rank(queries.row(first + at), &self.actions, found, actions, scores);
         }
+        products.iter().all(|product| product.is_finite())
     }
 }
 
@@ -166,7 +160,13 @@ mod tests {
         let none: Vec<Vec<u32>> = vec![Vec::new(); 8];
         let asked = Queries { latent: &centres, slate_size: 5, excluded: None };
         let all = Candidates::new(exact.clone(), Arc::clone(exact.actions()), 2000);
-        assert_eq!(all.search(asked, &queries).unwrap(), by_itself(&exact, &queries, &none));
+        let (all, expected) =
+            (all.search(asked, &queries).unwrap(), by_itself(&exact, &queries, &none));
+        for at in 0..all.len() {
+            assert_eq!(all.slate(at), expected.slate(at));
+            let scores = all.scores(at).iter().zip(expected.scores(at));
+            assert!(scores.into_iter().all(|(a, b)| (a - b).abs() < 1e-5));
+        }
     }
 
     #[test]

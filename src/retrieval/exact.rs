@@ -228,13 +228,13 @@ impl Best {
 
 /// A number that ascends as scores descend and, among equal ones, actions ascend: one comparison
 /// of integers instead of two of a pair.
-fn key(score: f32, action: u32) -> u64 {
+pub(super) fn key(score: f32, action: u32) -> u64 {
     // `+ 0.0` makes a negative zero positive: they are equal scores.
     u64::from(descending((score + 0.0).to_bits())) << 32 | u64::from(action)
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the high word and the low word")]
-fn unpack(key: u64) -> (f32, u32) {
+pub(super) fn unpack(key: u64) -> (f32, u32) {
     (f32::from_bits(descending((key >> 32) as u32)), key as u32)
 }
 
