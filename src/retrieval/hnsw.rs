@@ -6,19 +6,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use half::f16;
+use half::slice::HalfFloatSliceExt as _;
 use rayon::prelude::*;
-use usearch::Index;
+use usearch::ffi::Matches;
+use usearch::{Index, VectorType};
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, norm};
 use crate::retrieval::exact::rank;
-use crate::retrieval::{Exact, HnswOptions, Queries, Retriever, Slates, check, is_excluded, store};
+use crate::retrieval::{
+    Exact, HnswOptions, Queries, Retriever, Scalar, Slates, check, is_excluded, store,
+};
 
 /// A graph over β; what it fails to answer in full, it answers exactly.
 pub struct Hnsw {
     index: Index,
     exact: Exact,
+    scalar: Scalar,
     slots: Slots,
 }
 
@@ -85,48 +91,54 @@ impl Hnsw {
         index
             .reserve_capacity_and_threads(index.size(), slots.count)
             .map_err(|error| Error::library(format!("opening {}", folder.display()), error))?;
-        Ok(Self { index, exact: Exact::new(actions), slots })
+        Ok(Self { index, exact: Exact::new(actions), scalar: options.scalar, slots })
     }
 
-    /// One query, `[L]`, into its K actions and scores.
+    /// Writes the K actions and scores of one query, `[L]`; false where the graph has no K for it.
     fn answer(
         &self,
+        task: &mut Task<'_>,
         query: &[f32],
         excluded: &[u32],
         actions: &mut [u32],
         scores: &mut [f32],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let length = norm(query);
-        // A query without direction (or of a norm that f32 cannot hold) is left to exact search.
-        if length.is_normal() {
-            let direction: Vec<f32> = query.iter().map(|value| value / length).collect();
-            let matches = {
-                let _slot = self.slots.take();
-                if excluded.is_empty() {
-                    self.index.search(&direction, actions.len())
-                } else {
-                    #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
-                    self.index.filtered_search(&direction, actions.len(), |key| {
-                        !is_excluded(excluded, key as u32)
-                    })
-                }
-            }
-            .map_err(|error| Error::library("searching the index", error))?;
-            if matches.keys.len() == actions.len() {
-                #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
-                let found = matches.keys.iter().map(|&key| key as u32);
-                rank(query, self.exact.actions(), found, actions, scores);
-                return Ok(());
-            }
+        // A query without direction, or of a norm that f32 cannot hold.
+        if !length.is_normal() {
+            return Ok(false);
         }
-        let latent = Matrix::new(query.to_vec(), query.len())?;
-        let rows = [excluded];
-        let slate_size = actions.len();
-        let found =
-            self.exact.search(Queries { latent: &latent, slate_size, excluded: Some(&rows) })?;
-        actions.copy_from_slice(found.slate(0));
-        scores.copy_from_slice(found.scores(0));
-        Ok(())
+        task.direction.clear();
+        task.direction.extend(query.iter().map(|value| value / length));
+        let count = actions.len();
+        let matches = if self.scalar == Scalar::F16 {
+            self.find(task.half_precision(), count, excluded)
+        } else {
+            self.find(&task.direction, count, excluded)
+        }?;
+        if matches.keys.len() < count {
+            return Ok(false);
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
+        let found = matches.keys.iter().map(|&key| key as u32);
+        rank(query, self.exact.actions(), found, actions, scores);
+        Ok(true)
+    }
+
+    fn find<T: VectorType>(
+        &self,
+        direction: &[T],
+        count: usize,
+        excluded: &[u32],
+    ) -> Result<Matches> {
+        if excluded.is_empty() {
+            self.index.search(direction, count)
+        } else {
+            #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
+            let allowed = |key| !is_excluded(excluded, key as u32);
+            self.index.filtered_search(direction, count, allowed)
+        }
+        .map_err(|error| Error::library("searching the index", error))
     }
 }
 
@@ -137,14 +149,61 @@ impl Retriever for Hnsw {
         let (count, slate_size) = (queries.latent.rows(), queries.slate_size);
         let mut actions = vec![0; count * slate_size];
         let mut scores = vec![0.0; count * slate_size];
-        actions
+        let unanswered: Vec<usize> = actions
             .par_chunks_mut(slate_size)
             .zip(scores.par_chunks_mut(slate_size))
             .enumerate()
-            .try_for_each(|(i, (actions, scores))| {
-                self.answer(queries.latent.row(i), queries.excluded_of(i), actions, scores)
+            .map_init(
+                || Task::new(&self.slots),
+                |task, (i, (actions, scores))| {
+                    let (query, excluded) = (queries.latent.row(i), queries.excluded_of(i));
+                    let answered = self.answer(task, query, excluded, actions, scores)?;
+                    Ok((!answered).then_some(i))
+                },
+            )
+            .filter_map(Result::transpose)
+            .collect::<Result<_>>()?;
+        if !unanswered.is_empty() {
+            let rows = unanswered.iter().flat_map(|&i| queries.latent.row(i)).copied().collect();
+            let latent = Matrix::new(rows, embeddings.latent_dim())?;
+            let excluded: Vec<&[u32]> =
+                unanswered.iter().map(|&i| queries.excluded_of(i)).collect();
+            let found = self.exact.search(Queries {
+                latent: &latent,
+                slate_size,
+                excluded: Some(&excluded),
             })?;
+            for (from, i) in unanswered.into_iter().enumerate() {
+                let at = i * slate_size..(i + 1) * slate_size;
+                actions[at.clone()].copy_from_slice(found.slate(from));
+                scores[at].copy_from_slice(found.scores(from));
+            }
+        }
         Ok(Slates::new(slate_size, actions, scores))
+    }
+}
+
+/// What the queries that one thread answers in a row share.
+struct Task<'a> {
+    direction: Vec<f32>,
+    halves: Vec<f16>,
+    bits: Vec<i16>,
+    _slot: Slot<'a>,
+}
+
+impl<'a> Task<'a> {
+    fn new(slots: &'a Slots) -> Self {
+        let (direction, halves, bits) = (Vec::new(), Vec::new(), Vec::new());
+        Self { direction, halves, bits, _slot: slots.take() }
+    }
+
+    /// The direction in f16: usearch itself would convert it number by number.
+    fn half_precision(&mut self) -> &[usearch::f16] {
+        self.halves.resize(self.direction.len(), f16::ZERO);
+        self.halves.convert_from_f32_slice(&self.direction);
+        self.bits.clear();
+        self.bits.extend(self.halves.iter().map(|half| half.to_bits().cast_signed()));
+        usearch::f16::from_i16s(&self.bits)
     }
 }
 
@@ -195,7 +254,7 @@ impl Drop for Slot<'_> {
 mod tests {
     use super::*;
     use crate::retrieval::exact::normals;
-    use crate::retrieval::{Scalar, recall};
+    use crate::retrieval::recall;
 
     fn embeddings(seed: u64, num_actions: usize) -> Arc<ActionEmbeddings> {
         Arc::new(ActionEmbeddings::new(normals(seed, num_actions, 16)).unwrap())
