@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::Report;
 use super::args::PrepareArgs;
+use super::{Report, watched};
 use crate::dataset::{Filters, Source, SplitSettings};
 use crate::device;
 use crate::embedding::{Interactions, Power, SvdOptions};
@@ -28,7 +28,7 @@ struct PreparedReport {
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let input = Input::File(args.source(), args.filters());
-    let prepared = Prepared::create(&input, &args.settings(), &args.out, args.force)?;
+    let prepared = watched(Prepared::create(&input, &args.settings(), &args.out, args.force)?);
     let recall = index(&prepared, &args.preset.settings()).with_context(|| {
         format!(
             "{} is prepared, but has no index, which training builds when it needs one",

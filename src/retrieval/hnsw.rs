@@ -2,6 +2,7 @@
 //! product. usearch speaks in distances `1 − dot` of quantised vectors; here it only proposes
 //! candidates, whose scores are recomputed from β. How an index is stored is in `store.rs`.
 
+use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,6 +20,20 @@ use crate::retrieval::exact::rank;
 use crate::retrieval::{
     Exact, HnswOptions, Queries, Retriever, Scalar, Slates, check, is_excluded, store,
 };
+
+/// Up to so many actions a graph is built by one thread, which takes less than a minute.
+const REPRODUCIBLE: usize = 100_000;
+
+/// Is told how far the building of an index has come. `()` does not listen.
+pub trait BuildObserver: Send + Sync + Debug {
+    /// So many actions `of` all are added. Comes with 0 first and with `of` last, and in between
+    /// from several threads at once.
+    fn added(&self, actions: usize, of: usize);
+}
+
+impl BuildObserver for () {
+    fn added(&self, _actions: usize, _of: usize) {}
+}
 
 /// A graph over β; what it fails to answer in full, it answers exactly.
 pub struct Hnsw {
@@ -44,34 +59,32 @@ impl Hnsw {
         folder: &Path,
         actions: Arc<ActionEmbeddings>,
         options: &HnswOptions,
+        observer: &dyn BuildObserver,
     ) -> Result<(Self, bool)> {
         options.validate()?;
         let folder = folder.join(store::folder_name(&actions, options));
         let missing = !folder.exists();
         if missing {
-            Self::build(&folder, &actions, options)?;
+            Self::build(&folder, &actions, options, observer)?;
         }
         Ok((Self::open(&folder, actions, options)?, missing))
     }
 
-    /// Builds the index of `actions` into `folder`, which appears whole or not at all.
+    /// Builds the index of `actions` into `folder`, which appears whole or not at all. Up to
+    /// 100 000 actions are added by one thread, and the same β gives the same graph; more are added
+    /// by all threads, and graphs of the same β differ in a few edges.
     ///
     /// # Errors
     /// [`Error::Setting`], an I/O error, [`Error::File`] when the disk is full,
     /// [`Error::Library`] from usearch.
-    pub fn build(folder: &Path, actions: &ActionEmbeddings, options: &HnswOptions) -> Result<()> {
+    pub fn build(
+        folder: &Path,
+        actions: &ActionEmbeddings,
+        options: &HnswOptions,
+        observer: &dyn BuildObserver,
+    ) -> Result<()> {
         options.validate()?;
-        let failed = |error| Error::library(format!("building {}", folder.display()), error);
-        let index = options.index(actions.latent_dim())?;
-        // One thread, in the order of the actions: the same β gives the same graph. The slot
-        // decides the random levels, hence one slot.
-        index.reserve_capacity_and_threads(actions.num_actions(), 1).map_err(failed)?;
-        let scale = scale(actions);
-        let mut scaled = vec![0.0; actions.latent_dim()];
-        for (key, row) in (0_u64..).zip(actions.beta().iter_rows()) {
-            scaled.iter_mut().zip(row).for_each(|(out, value)| *out = value * scale);
-            index.add(key, &scaled).map_err(failed)?;
-        }
+        let index = graph(actions, options, actions.num_actions() > REPRODUCIBLE, observer)?;
         store::save(folder, &index, actions, options)
     }
 
@@ -207,6 +220,40 @@ impl<'a> Task<'a> {
     }
 }
 
+/// The graph of `actions`, added in their order by one thread, or by all.
+fn graph(
+    actions: &ActionEmbeddings,
+    options: &HnswOptions,
+    parallel: bool,
+    observer: &dyn BuildObserver,
+) -> Result<Index> {
+    fn failed(error: impl std::fmt::Display) -> Error {
+        Error::library("building an index", error)
+    }
+    let (count, scale) = (actions.num_actions(), scale(actions));
+    let threads = if parallel { rayon::current_num_threads() } else { 1 };
+    let index = options.index(actions.latent_dim())?;
+    // The slot decides the random levels: with one, the same β gives the same graph.
+    index.reserve_capacity_and_threads(count, threads).map_err(failed)?;
+    let done = AtomicUsize::new(0);
+    let add = |scaled: &mut Vec<f32>, action: usize| {
+        scaled.clear();
+        scaled.extend(actions.beta().row(action).iter().map(|value| value * scale));
+        index.add(action as u64, scaled).map_err(failed)?;
+        observer.added(done.fetch_add(1, Ordering::Relaxed), count);
+        Ok::<_, Error>(())
+    };
+    observer.added(0, count);
+    if parallel {
+        (0..count).into_par_iter().try_for_each_init(Vec::new, add)?;
+    } else {
+        let mut scaled = Vec::new();
+        (0..count).try_for_each(|action| add(&mut scaled, action))?;
+    }
+    observer.added(count, count);
+    Ok(index)
+}
+
 /// What β is multiplied by in the graph: the power of two that takes the longest row to a norm
 /// between 32 and 64. The order of inner products stays, f16 neither overflows nor goes
 /// subnormal, and `1 − dot` keeps the digits of `dot`. Powers of two round nothing.
@@ -262,7 +309,8 @@ mod tests {
 
     fn small(actions: &Arc<ActionEmbeddings>, options: &HnswOptions) -> (tempfile::TempDir, Hnsw) {
         let folder = tempfile::tempdir().unwrap();
-        let (hnsw, built) = Hnsw::open_or_build(folder.path(), actions.clone(), options).unwrap();
+        let (hnsw, built) =
+            Hnsw::open_or_build(folder.path(), actions.clone(), options, &()).unwrap();
         assert!(built);
         (folder, hnsw)
     }
@@ -323,12 +371,45 @@ mod tests {
         let answer = first.search(queries).unwrap();
         assert_eq!(other.search(queries).unwrap(), answer);
 
-        let reopen = |options| Hnsw::open_or_build(folder.path(), actions.clone(), &options);
+        let reopen = |options| Hnsw::open_or_build(folder.path(), actions.clone(), &options, &());
         let (again, built) = reopen(options).unwrap();
         assert!(!built);
         assert_eq!(again.search(queries).unwrap(), answer);
         assert!(!reopen(HnswOptions { ef_search: 300, ..options }).unwrap().1);
         assert!(reopen(HnswOptions { connectivity: 8, ..options }).unwrap().1);
+    }
+
+    #[derive(Debug, Default)]
+    struct Heard(std::sync::Mutex<Vec<usize>>);
+
+    impl BuildObserver for Heard {
+        fn added(&self, actions: usize, of: usize) {
+            assert_eq!(of, 2000);
+            self.0.lock().unwrap().push(actions);
+        }
+    }
+
+    #[test]
+    fn all_threads_build_an_index_as_good_and_tell_of_every_action() {
+        let actions = embeddings(1, 2000);
+        let options = HnswOptions::default();
+        let folder = tempfile::tempdir().unwrap();
+        let latent = normals(2, 200, 16);
+        let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
+        for parallel in [false, true] {
+            let heard = Heard::default();
+            let index = graph(&actions, &options, parallel, &heard).unwrap();
+            let at = folder.path().join(parallel.to_string());
+            store::save(&at, &index, &actions, &options).unwrap();
+            let hnsw = Hnsw::open(&at, actions.clone(), &options).unwrap();
+            let recall = recall(&hnsw, &Exact::new(actions.clone()), queries).unwrap();
+            assert!(recall >= 0.95, "parallel {parallel}: recall {recall}");
+            let mut heard = heard.0.into_inner().unwrap();
+            assert_eq!((heard[0], heard[heard.len() - 1]), (0, 2000));
+            heard.sort_unstable();
+            heard.dedup();
+            assert_eq!(heard.len(), 2001);
+        }
     }
 
     #[test]
