@@ -13,6 +13,8 @@ mod info;
 mod prepare;
 #[cfg(feature = "train")]
 mod progress;
+#[cfg(any(feature = "train", feature = "prepare"))]
+mod recall;
 mod recommend;
 mod report;
 #[cfg(feature = "train")]
@@ -64,6 +66,8 @@ pub fn main() -> Result<ExitCode> {
         Verb::Info(args) => info::run(&args)?,
         #[cfg(feature = "train")]
         Verb::Bench(BenchVerb::Step(args)) => bench::run(&args)?,
+        #[cfg(feature = "train")]
+        Verb::Bench(BenchVerb::Recall(args)) => recall::run(&args)?,
         #[cfg(feature = "train")]
         Verb::Variance(args) => variance::run(&args)?,
         Verb::Completions(args) => return completions::run(&args),

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::policy::{BatchRows, Rejections, SlateDraws};
-use crate::retrieval::{Queries, RetrievalKind, overlap, recall};
+use crate::retrieval::{Queries, RetrievalKind, Slates, overlap};
 use crate::seed::Purpose;
 use crate::settings::{EstimatorKind, PolicyKind, Settings};
 
@@ -64,44 +64,51 @@ impl Problem {
     /// # Errors
     /// Those of the retriever and the device.
     pub fn audit(&self, settings: &Settings, model: &Model) -> Result<Option<Audit>> {
-        let retrieval = &settings.retrieval;
-        let exact = retrieval.kind == RetrievalKind::Exact;
-        if settings.policy.kind != PolicyKind::PlackettLuce {
-            return if exact && retrieval.candidates == 0 {
-                Ok(None)
-            } else {
-                self.audit_perturbed(settings, model).map(Some)
-            };
-        }
-        let heads = settings.policy.draws == SlateDraws::Rejection
-            || settings.estimator.kind == EstimatorKind::Fopo;
-        if exact || !heads {
-            return Ok(None);
-        }
-        let (contexts, h) = self.audited(settings, model, AUDIT_QUERIES)?; // [N, L]
-        let excluded = self.excluded_of(&contexts, 1);
-        let most = excluded.iter().flatten().map(|actions| actions.len()).max().unwrap_or(0);
-        let top = settings.estimator.head.min(self.actions.num_actions() - most);
-        let queries = Queries { latent: &h, slate_size: top, excluded: excluded.as_deref() };
-        let search = self.training_search(settings);
-        let recall = recall(search.as_ref(), self.exact.as_ref(), queries)?;
-        Ok(Some(Audit { recall, top, queries: h.rows() }))
+        let sample = self.sample(settings, model)?;
+        sample.map(|sample| self.audit_on(settings, &sample)).transpose()
     }
 
-    fn audit_perturbed(&self, settings: &Settings, model: &Model) -> Result<Audit> {
-        let samples = settings.policy.samples;
+    /// What an audit compares; none where there is nothing to.
+    pub(super) fn sample(&self, settings: &Settings, model: &Model) -> Result<Option<Sample>> {
+        let approximate = settings.retrieval.kind != RetrievalKind::Exact;
+        let perturbs = settings.policy.kind != PolicyKind::PlackettLuce;
+        let heads = settings.policy.draws == SlateDraws::Rejection
+            || settings.estimator.kind == EstimatorKind::Fopo;
+        if !(approximate && (perturbs || heads) || perturbs && settings.retrieval.candidates > 0) {
+            return Ok(None);
+        }
+        let samples = if perturbs { settings.policy.samples } else { 1 };
         let (contexts, h) = self.audited(settings, model, AUDIT_QUERIES.div_ceil(samples))?;
-        let rows = audited_rows(&contexts, &h, model.sigma_factor()?);
-        let policy = self.latent_policy(settings)?;
-        let queries = policy.perturbed(rows).queries; // [N·S, L]
+        let sigma_factor = model.sigma_factor()?;
         let excluded = self.excluded_of(&contexts, samples);
-        let wanted = self.exact.search(Queries {
-            latent: &queries,
-            slate_size: self.slate_size,
-            excluded: excluded.as_deref(),
-        })?;
-        let recall = overlap(&policy.search(rows, &queries)?, &wanted);
-        Ok(Audit { recall, top: self.slate_size, queries: queries.rows() })
+        let (queries, top) = if perturbs {
+            let rows = audited_rows(&contexts, &h, sigma_factor);
+            (self.latent_policy(settings)?.perturbed(rows).queries, self.slate_size)
+        } else {
+            let most = excluded.iter().flatten().map(|actions| actions.len()).max().unwrap_or(0);
+            (h.clone(), settings.estimator.head.min(self.actions.num_actions() - most))
+        };
+        let exactly = Queries { latent: &queries, slate_size: top, excluded: excluded.as_deref() };
+        let wanted = self.exact.search(exactly)?;
+        Ok(Some(Sample { contexts, h, sigma_factor, queries, wanted, top }))
+    }
+
+    /// The recall of the training search on `sample`.
+    pub(super) fn audit_on(&self, settings: &Settings, sample: &Sample) -> Result<Audit> {
+        let Sample { contexts, h, queries, top, .. } = sample;
+        let found = if settings.policy.kind == PolicyKind::PlackettLuce {
+            let excluded = self.excluded_of(contexts, 1);
+            self.training_search(settings).search(Queries {
+                latent: queries,
+                slate_size: *top,
+                excluded: excluded.as_deref(),
+            })?
+        } else {
+            let rows = audited_rows(contexts, h, sample.sigma_factor);
+            self.latent_policy(settings)?.search(rows, queries)?
+        };
+        let recall = overlap(&found, &sample.wanted);
+        Ok(Audit { recall, top: *top, queries: queries.rows() })
     }
 
     /// What the rejection sampler refuses on training contexts; none where the settings do not
@@ -131,6 +138,23 @@ impl Problem {
         contexts.truncate(count);
         let h = model.latent(&self.contexts.select(&contexts))?; // [N, L]
         Ok((contexts, h))
+    }
+}
+
+/// Queries that training makes at some contexts, and what an exact search answers.
+pub(super) struct Sample {
+    contexts: Vec<u32>,
+    h: Matrix, // [N, L]
+    sigma_factor: f32,
+    queries: Matrix, // [N·S, L]
+    wanted: Slates,
+    top: usize,
+}
+
+impl Sample {
+    /// K, or the length of the head.
+    pub(super) fn top(&self) -> usize {
+        self.top
     }
 }
 

@@ -87,14 +87,17 @@ impl Default for HnswOptions {
 }
 
 impl HnswOptions {
+    /// The largest value of each number.
+    pub const LARGEST: usize = 4096;
+
     pub(super) fn validate(&self) -> Result<()> {
         for (key, value, least) in [
             ("connectivity", self.connectivity, 2),
             ("ef_construction", self.ef_construction, 1),
             ("ef_search", self.ef_search, 1),
         ] {
-            if !(least..=4096).contains(&value) {
-                let problem = format!("is {value}, expected {least} to 4096");
+            if !(least..=Self::LARGEST).contains(&value) {
+                let problem = format!("is {value}, expected {least} to {}", Self::LARGEST);
                 return Err(Error::setting(format!("retrieval.hnsw.{key}"), problem));
             }
         }
