@@ -376,7 +376,7 @@ mod tests {
         assert!(!built);
         assert_eq!(again.search(queries).unwrap(), answer);
         assert!(!reopen(HnswOptions { ef_search: 300, ..options }).unwrap().1);
-        assert!(reopen(HnswOptions { connectivity: 8, ..options }).unwrap().1);
+        assert!(reopen(HnswOptions { connectivity: 6, ..options }).unwrap().1);
     }
 
     #[derive(Debug, Default)]
