@@ -12,7 +12,7 @@ use crate::dataset::{Sessions, Statistics, tables};
 use crate::embedding::{ActionEmbeddings, StoredEmbeddings};
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{digest_bytes, digest_file};
-use crate::retrieval::{Hnsw, HnswOptions};
+use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
 
 #[cfg(feature = "prepare")]
 pub use create::{EmbeddingSource, Input, PrepareSettings};
@@ -49,6 +49,7 @@ pub struct Prepared {
     pub sessions: Arc<Sessions>,
     /// V and s.
     pub embeddings: StoredEmbeddings,
+    observer: Arc<dyn BuildObserver>,
 }
 
 impl Prepared {
@@ -94,7 +95,14 @@ impl Prepared {
             manifest,
             sessions: Arc::new(sessions),
             embeddings,
+            observer: Arc::new(()),
         })
+    }
+
+    /// The same folder, which tells `observer` when it builds an index.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn BuildObserver>) -> Self {
+        Self { observer, ..self }
     }
 
     /// Where it is.
@@ -115,8 +123,8 @@ impl Prepared {
     /// [`Error::File`] for an index that belongs to other embeddings, or a full disk.
     pub fn index(&self, actions: &Arc<ActionEmbeddings>, options: &HnswOptions) -> Result<Hnsw> {
         let started = std::time::Instant::now();
-        let (index, built) =
-            Hnsw::open_or_build(&self.folder.join(INDEX), Arc::clone(actions), options)?;
+        let (folder, observer) = (self.folder.join(INDEX), self.observer.as_ref());
+        let (index, built) = Hnsw::open_or_build(&folder, Arc::clone(actions), options, observer)?;
         if built {
             tracing::info!(
                 "built an index of {} actions in {:.1} s",

@@ -102,6 +102,9 @@ pub(crate) struct PrepareArgs {
     /// actions.parquet, instead of computing them.
     #[arg(long, value_hint = ValueHint::FilePath)]
     pub(crate) embeddings: Option<PathBuf>,
+    /// Also find the least retrieval.hnsw.ef_search that has this recall, such as 0.98.
+    #[arg(long, value_parser = share)]
+    pub(crate) recall: Option<f64>,
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
 }
@@ -216,6 +219,22 @@ pub(crate) enum BenchVerb {
     Step(BenchStepArgs),
     /// Exact search on random embeddings, beside the machine's own product rate.
     Search(BenchSearchArgs),
+    /// The least retrieval.hnsw.ef_search that has a recall.
+    #[cfg(feature = "train")]
+    Recall(BenchRecallArgs),
+}
+
+#[cfg(feature = "train")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchRecallArgs {
+    /// The prepared folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) data: PathBuf,
+    /// The share of the exact top K that training is to find.
+    #[arg(long, value_parser = share, default_value_t = 0.98)]
+    pub(crate) recall: f64,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
 }
 
 #[cfg(feature = "train")]
@@ -306,6 +325,14 @@ fn preset(text: &str) -> Result<Preset, String> {
         "paper" => Ok(Preset::Paper),
         "default" => Ok(Preset::Default),
         _ => Err("expected paper or default".into()),
+    }
+}
+
+#[cfg(any(feature = "train", feature = "prepare"))]
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("expected a share from 0 to 1".into()),
     }
 }
 

@@ -10,6 +10,10 @@ mod evaluate;
 mod info;
 #[cfg(feature = "prepare")]
 mod prepare;
+#[cfg(feature = "train")]
+mod progress;
+#[cfg(any(feature = "train", feature = "prepare"))]
+mod recall;
 mod recommend;
 mod report;
 #[cfg(feature = "train")]
@@ -18,6 +22,8 @@ mod train;
 mod variance;
 
 use std::process::ExitCode;
+#[cfg(feature = "train")]
+use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Parser as _;
@@ -25,8 +31,19 @@ use clap::Parser as _;
 use args::{Cli, Verb};
 pub(crate) use report::Report;
 
+#[cfg(any(feature = "train", feature = "prepare"))]
+use crate::prepared::Prepared;
+
 /// Exit code of a run that was interrupted, as shells report it (128 + SIGINT).
 const INTERRUPTED: u8 = 130;
+
+/// A prepared folder whose indexes are built under a bar, where there is one to draw.
+#[cfg(any(feature = "train", feature = "prepare"))]
+fn watched(prepared: Prepared) -> Prepared {
+    #[cfg(feature = "train")]
+    let prepared = prepared.with_observer(Arc::new(progress::IndexBar::default()));
+    prepared
+}
 
 /// Parses the command line, runs the verb, prints its report.
 ///

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::Report;
 use super::args::PrepareArgs;
+use super::{Report, recall, watched};
 use crate::dataset::{Filters, Source, SplitSettings};
 use crate::device;
 use crate::embedding::{Interactions, Power, SvdOptions};
 use crate::error::Error;
 use crate::prepared::{EmbeddingSource, Input, Manifest, PrepareSettings, Prepared};
-use crate::problem::{Audit, Problem};
+use crate::problem::{Audit, Problem, Tuning};
 use crate::seed::Seed;
 use crate::settings::{Preset, Settings};
 
@@ -24,17 +24,19 @@ struct PreparedReport {
     manifest: Manifest,
     /// Of the preset's index on its own queries.
     recall: Option<Audit>,
+    tuning: Option<Tuning>,
 }
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let input = Input::File(args.source(), args.filters());
-    let prepared = Prepared::create(&input, &args.settings(), &args.out, args.force)?;
-    let recall = index(&prepared, &args.preset.settings()).with_context(|| {
-        format!(
-            "{} is prepared, but has no index, which training builds when it needs one",
-            args.out.display()
-        )
-    })?;
+    let prepared = watched(Prepared::create(&input, &args.settings(), &args.out, args.force)?);
+    let (recall, tuning) =
+        index(&prepared, &args.preset.settings(), args.recall).with_context(|| {
+            format!(
+                "{} is prepared, but has no index, which training builds when it needs one",
+                args.out.display()
+            )
+        })?;
     let mut text = prepared.manifest.statistics.to_string();
     if let Some(audit) = recall {
         text += &format!(
@@ -42,29 +44,44 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
             audit.recall, audit.queries
         );
     }
+    if let Some(tuning) = &tuning {
+        text += &format!("\n{}", recall::table(tuning).trim_end());
+    }
     text += &format!("\ntrain on it with\n  slate train --data {} --out RUN", args.out.display());
+    if args.preset == Preset::Paper {
+        text += " --preset paper";
+    }
+    if let Some(set) = tuning.as_ref().and_then(recall::set) {
+        text += &format!(" {set}");
+    }
     let manifest = prepared.manifest.clone();
-    Report::new(&PreparedReport { folder: args.out.clone(), manifest, recall }, text)
+    Report::new(&PreparedReport { folder: args.out.clone(), manifest, recall, tuning }, text)
 }
 
 /// Builds the index that a run with the preset's settings needs and audits it on the queries of
-/// such a run's first step.
-pub(super) fn index(prepared: &Prepared, preset: &Settings) -> Result<Option<Audit>> {
+/// such a run's first step; with a target, also says what width has that recall.
+fn index(
+    prepared: &Prepared,
+    preset: &Settings,
+    target: Option<f64>,
+) -> Result<(Option<Audit>, Option<Tuning>)> {
     let mut settings = preset.clone();
     if prepared.embeddings.singular_values.is_none() {
         settings.embedding.power = Power::Zero;
     }
     let problem = match Problem::load(prepared, &settings) {
         // A catalogue smaller than the preset's slate can be trained on with a smaller one.
-        Err(Error::SlateTooLarge { .. }) => return Ok(None),
+        Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
         problem => problem?,
     };
     let chosen = device::choose(None)?;
-    let audit = problem.audit(&settings, &problem.initial_model(&settings, &chosen.device)?)?;
+    let model = problem.initial_model(&settings, &chosen.device)?;
+    let audit = problem.audit(&settings, &model)?;
     if let Some(warning) = audit.and_then(|audit| audit.warning(&settings)) {
         tracing::warn!("{warning}");
     }
-    Ok(audit)
+    let tune = |target| problem.tune_ef_search(prepared, &settings, &model, target);
+    Ok((audit, target.map(tune).transpose()?))
 }
 
 impl PrepareArgs {

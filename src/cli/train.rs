@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::Report;
 use super::args::{SettingsArgs, TrainArgs};
+use super::{Report, watched};
 use crate::dataset::Split;
 use crate::device;
 use crate::evaluation::Interval;
@@ -48,7 +48,7 @@ pub(super) fn start(run: &RunFolder, data: &Path, args: &SettingsArgs) -> Result
     let settings = resolve(&args.preset.unwrap_or_default().settings(), args)?;
     let chosen = device::choose(args.device.device.as_deref())?;
     tracing::info!("{}", chosen.note);
-    let prepared = Prepared::open(data)?;
+    let prepared = watched(Prepared::open(data)?);
     let problem = Problem::load(&prepared, &settings)?;
     let _lock = run.lock()?;
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
@@ -63,7 +63,7 @@ fn resume(run: &RunFolder, args: &TrainArgs) -> Result<Trained> {
     let device = args.settings.device.device.as_deref().unwrap_or(&origin.device);
     let chosen = device::choose(Some(device))?;
     tracing::info!("{}", chosen.note);
-    let prepared = Prepared::open(args.data.as_deref().unwrap_or(&origin.data))?;
+    let prepared = watched(Prepared::open(args.data.as_deref().unwrap_or(&origin.data))?);
     run.require_same_path(&settings, &RunOrigin::new(&prepared, chosen.name))?;
     let problem = Problem::load(&prepared, &settings)?;
     // The same data may have moved.

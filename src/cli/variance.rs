@@ -3,9 +3,9 @@
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::Report;
 use super::args::VarianceArgs;
 use super::train::resolve;
+use super::{Report, watched};
 use crate::device;
 use crate::prepared::Prepared;
 use crate::problem::Problem;
@@ -39,7 +39,7 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
     let base = resolve(&args.settings.preset.unwrap_or_default().settings(), &args.settings)?;
     let chosen = device::choose(args.settings.device.device.as_deref())?;
     tracing::info!("{}", chosen.note);
-    let prepared = Prepared::open(&args.data)?;
+    let prepared = watched(Prepared::open(&args.data)?);
     let checkpoint =
         args.run.as_ref().map(|run| RunFolder::new(run).checkpoint(args.checkpoint)).transpose()?;
 

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::policy::{BatchRows, Rejections, SlateDraws};
-use crate::retrieval::{Queries, RetrievalKind, overlap, recall};
+use crate::retrieval::{Queries, RetrievalKind, Slates, overlap};
 use crate::seed::Purpose;
 use crate::settings::{EstimatorKind, PolicyKind, Settings};
 
@@ -46,7 +46,7 @@ impl Audit {
 const AUDIT_STEP: u64 = u64::MAX;
 
 /// Queries of an audit, at least.
-const AUDIT_QUERIES: usize = 1000;
+pub(super) const AUDIT_QUERIES: usize = 1000;
 
 /// The same for that of shared candidates, which every evaluation makes.
 const COVERAGE_QUERIES: usize = 256;
@@ -65,22 +65,9 @@ impl Problem {
         if settings.retrieval.kind == RetrievalKind::Exact {
             return Ok(None);
         }
-        if settings.policy.kind != PolicyKind::PlackettLuce {
-            return self.audit_perturbed(settings, model, 0, AUDIT_QUERIES).map(Some);
-        }
-        let heads = settings.policy.draws == SlateDraws::Rejection
-            || settings.estimator.kind == EstimatorKind::Fopo;
-        if !heads {
-            return Ok(None);
-        }
-        let (contexts, h) = self.audited(settings, model, AUDIT_QUERIES)?; // [N, L]
-        let excluded = self.excluded_of(&contexts, 1);
-        let most = excluded.iter().flatten().map(|actions| actions.len()).max().unwrap_or(0);
-        let top = settings.estimator.head.min(self.actions.num_actions() - most);
-        let queries = Queries { latent: &h, slate_size: top, excluded: excluded.as_deref() };
-        let search = self.training_search(settings);
-        let recall = recall(search.as_ref(), self.exact.as_ref(), queries)?;
-        Ok(Some(Audit { recall, top, queries: h.rows() }))
+        let settings = as_audited(settings, 0);
+        let sample = self.sample(&settings, model, AUDIT_QUERIES)?;
+        sample.map(|sample| self.audit_on(&settings, &sample)).transpose()
     }
 
     /// The coverage of shared candidates: what share of the true top K of perturbed queries they
@@ -93,34 +80,57 @@ impl Problem {
         if candidates == 0 || settings.policy.kind == PolicyKind::PlackettLuce {
             return Ok(None);
         }
-        self.audit_perturbed(settings, model, candidates, COVERAGE_QUERIES).map(Some)
+        let settings = as_audited(settings, candidates);
+        let sample = self.sample(&settings, model, COVERAGE_QUERIES)?;
+        sample.map(|sample| self.audit_on(&settings, &sample)).transpose()
     }
 
-    /// What a latent policy finds for at least `count` perturbed queries with this many shared
-    /// candidates.
-    fn audit_perturbed(
+    /// At least `count` queries that training makes, and their true top; none where it searches
+    /// nothing.
+    pub(super) fn sample(
         &self,
         settings: &Settings,
         model: &Model,
-        candidates: usize,
         count: usize,
-    ) -> Result<Audit> {
-        let samples = settings.policy.samples.min(AUDIT_SAMPLES);
-        let mut settings = settings.clone();
-        settings.policy.samples = samples;
-        settings.retrieval.candidates = candidates;
-        let (contexts, h) = self.audited(&settings, model, count.div_ceil(samples))?;
-        let rows = audited_rows(&contexts, &h, model.sigma_factor()?);
-        let policy = self.latent_policy(&settings)?;
-        let queries = policy.perturbed(rows).queries; // [N·S, L]
+    ) -> Result<Option<Sample>> {
+        let perturbs = settings.policy.kind != PolicyKind::PlackettLuce;
+        let heads = settings.policy.draws == SlateDraws::Rejection
+            || settings.estimator.kind == EstimatorKind::Fopo;
+        if !perturbs && !heads {
+            return Ok(None);
+        }
+        let samples = if perturbs { settings.policy.samples } else { 1 };
+        let (contexts, h) = self.audited(settings, model, count.div_ceil(samples))?;
+        let sigma_factor = model.sigma_factor()?;
         let excluded = self.excluded_of(&contexts, samples);
-        let wanted = self.exact.search(Queries {
-            latent: &queries,
-            slate_size: self.slate_size,
-            excluded: excluded.as_deref(),
-        })?;
-        let recall = overlap(&policy.search(rows, &queries)?, &wanted);
-        Ok(Audit { recall, top: self.slate_size, queries: queries.rows() })
+        let (queries, top) = if perturbs {
+            let rows = audited_rows(&contexts, &h, sigma_factor);
+            (self.latent_policy(settings)?.perturbed(rows).queries, self.slate_size)
+        } else {
+            let most = excluded.iter().flatten().map(|actions| actions.len()).max().unwrap_or(0);
+            (h.clone(), settings.estimator.head.min(self.actions.num_actions() - most))
+        };
+        let exactly = Queries { latent: &queries, slate_size: top, excluded: excluded.as_deref() };
+        let wanted = self.exact.search(exactly)?;
+        Ok(Some(Sample { contexts, h, sigma_factor, queries, wanted, top }))
+    }
+
+    /// The recall of the search that `settings` train with on `sample`.
+    pub(super) fn audit_on(&self, settings: &Settings, sample: &Sample) -> Result<Audit> {
+        let Sample { contexts, h, queries, top, .. } = sample;
+        let found = if settings.policy.kind == PolicyKind::PlackettLuce {
+            let excluded = self.excluded_of(contexts, 1);
+            self.training_search(settings).search(Queries {
+                latent: queries,
+                slate_size: *top,
+                excluded: excluded.as_deref(),
+            })?
+        } else {
+            let rows = audited_rows(contexts, h, sample.sigma_factor);
+            self.latent_policy(settings)?.search(rows, queries)?
+        };
+        let recall = overlap(&found, &sample.wanted);
+        Ok(Audit { recall, top: *top, queries: queries.rows() })
     }
 
     /// What the rejection sampler refuses on training contexts; none where the settings do not
@@ -151,6 +161,31 @@ impl Problem {
         let h = model.latent(&self.contexts.select(&contexts))?; // [N, L]
         Ok((contexts, h))
     }
+}
+
+/// Queries that training makes at some contexts, and what an exact search answers.
+pub(super) struct Sample {
+    contexts: Vec<u32>,
+    h: Matrix, // [N, L]
+    sigma_factor: f32,
+    queries: Matrix, // [N·S, L]
+    wanted: Slates,
+    top: usize,
+}
+
+impl Sample {
+    /// K, or the length of the head.
+    pub(super) fn top(&self) -> usize {
+        self.top
+    }
+}
+
+/// `settings` with this many shared candidates and the samples of an audit.
+pub(super) fn as_audited(settings: &Settings, candidates: usize) -> Settings {
+    let mut settings = settings.clone();
+    settings.policy.samples = settings.policy.samples.min(AUDIT_SAMPLES);
+    settings.retrieval.candidates = candidates;
+    settings
 }
 
 fn audited_rows<'a>(contexts: &'a [u32], h: &'a Matrix, sigma_factor: f32) -> BatchRows<'a> {

@@ -4,6 +4,7 @@
 
 mod audit;
 mod method;
+mod tuning;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::reward::SlateReward;
 use crate::settings::Settings;
 
 pub use audit::Audit;
+pub use tuning::{Tried, Tuning};
 
 /// A problem: everything but the policy.
 #[derive(Clone, Debug)]

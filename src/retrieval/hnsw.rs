@@ -2,23 +2,44 @@
 //! product. usearch speaks in distances `1 − dot` of quantised vectors; here it only proposes
 //! candidates, whose scores are recomputed from β. How an index is stored is in `store.rs`.
 
+use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use half::f16;
+use half::slice::HalfFloatSliceExt as _;
 use rayon::prelude::*;
-use usearch::Index;
+use usearch::ffi::Matches;
+use usearch::{Index, VectorType};
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, norm};
 use crate::retrieval::exact::rank;
-use crate::retrieval::{Exact, HnswOptions, Queries, Retriever, Slates, check, is_excluded, store};
+use crate::retrieval::{
+    Exact, HnswOptions, Queries, Retriever, Scalar, Slates, check, is_excluded, store,
+};
+
+/// Up to so many actions a graph is built by one thread, which takes less than a minute.
+const REPRODUCIBLE: usize = 100_000;
+
+/// Is told how far the building of an index has come. `()` does not listen.
+pub trait BuildObserver: Send + Sync + Debug {
+    /// So many actions `of` all are added. Comes with 0 first and with `of` last, and in between
+    /// from several threads at once.
+    fn added(&self, actions: usize, of: usize);
+}
+
+impl BuildObserver for () {
+    fn added(&self, _actions: usize, _of: usize) {}
+}
 
 /// A graph over β; what it fails to answer in full, it answers exactly.
 pub struct Hnsw {
     index: Index,
     exact: Exact,
+    scalar: Scalar,
     slots: Slots,
 }
 
@@ -38,34 +59,32 @@ impl Hnsw {
         folder: &Path,
         actions: Arc<ActionEmbeddings>,
         options: &HnswOptions,
+        observer: &dyn BuildObserver,
     ) -> Result<(Self, bool)> {
         options.validate()?;
         let folder = folder.join(store::folder_name(&actions, options));
         let missing = !folder.exists();
         if missing {
-            Self::build(&folder, &actions, options)?;
+            Self::build(&folder, &actions, options, observer)?;
         }
         Ok((Self::open(&folder, actions, options)?, missing))
     }
 
-    /// Builds the index of `actions` into `folder`, which appears whole or not at all.
+    /// Builds the index of `actions` into `folder`, which appears whole or not at all. Up to
+    /// 100 000 actions are added by one thread, and the same β gives the same graph; more are added
+    /// by all threads, and graphs of the same β differ in a few edges.
     ///
     /// # Errors
     /// [`Error::Setting`], an I/O error, [`Error::File`] when the disk is full,
     /// [`Error::Library`] from usearch.
-    pub fn build(folder: &Path, actions: &ActionEmbeddings, options: &HnswOptions) -> Result<()> {
+    pub fn build(
+        folder: &Path,
+        actions: &ActionEmbeddings,
+        options: &HnswOptions,
+        observer: &dyn BuildObserver,
+    ) -> Result<()> {
         options.validate()?;
-        let failed = |error| Error::library(format!("building {}", folder.display()), error);
-        let index = options.index(actions.latent_dim())?;
-        // One thread, in the order of the actions: the same β gives the same graph. The slot
-        // decides the random levels, hence one slot.
-        index.reserve_capacity_and_threads(actions.num_actions(), 1).map_err(failed)?;
-        let scale = scale(actions);
-        let mut scaled = vec![0.0; actions.latent_dim()];
-        for (key, row) in (0_u64..).zip(actions.beta().iter_rows()) {
-            scaled.iter_mut().zip(row).for_each(|(out, value)| *out = value * scale);
-            index.add(key, &scaled).map_err(failed)?;
-        }
+        let index = graph(actions, options, actions.num_actions() > REPRODUCIBLE, observer)?;
         store::save(folder, &index, actions, options)
     }
 
@@ -85,48 +104,54 @@ impl Hnsw {
         index
             .reserve_capacity_and_threads(index.size(), slots.count)
             .map_err(|error| Error::library(format!("opening {}", folder.display()), error))?;
-        Ok(Self { index, exact: Exact::new(actions), slots })
+        Ok(Self { index, exact: Exact::new(actions), scalar: options.scalar, slots })
     }
 
-    /// One query, `[L]`, into its K actions and scores.
+    /// Writes the K actions and scores of one query, `[L]`; false where the graph has no K for it.
     fn answer(
         &self,
+        task: &mut Task<'_>,
         query: &[f32],
         excluded: &[u32],
         actions: &mut [u32],
         scores: &mut [f32],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let length = norm(query);
-        // A query without direction (or of a norm that f32 cannot hold) is left to exact search.
-        if length.is_normal() {
-            let direction: Vec<f32> = query.iter().map(|value| value / length).collect();
-            let matches = {
-                let _slot = self.slots.take();
-                if excluded.is_empty() {
-                    self.index.search(&direction, actions.len())
-                } else {
-                    #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
-                    self.index.filtered_search(&direction, actions.len(), |key| {
-                        !is_excluded(excluded, key as u32)
-                    })
-                }
-            }
-            .map_err(|error| Error::library("searching the index", error))?;
-            if matches.keys.len() == actions.len() {
-                #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
-                let found = matches.keys.iter().map(|&key| key as u32);
-                rank(query, self.exact.actions(), found, actions, scores);
-                return Ok(());
-            }
+        // A query without direction, or of a norm that f32 cannot hold.
+        if !length.is_normal() {
+            return Ok(false);
         }
-        let latent = Matrix::new(query.to_vec(), query.len())?;
-        let rows = [excluded];
-        let slate_size = actions.len();
-        let found =
-            self.exact.search(Queries { latent: &latent, slate_size, excluded: Some(&rows) })?;
-        actions.copy_from_slice(found.slate(0));
-        scores.copy_from_slice(found.scores(0));
-        Ok(())
+        task.direction.clear();
+        task.direction.extend(query.iter().map(|value| value / length));
+        let count = actions.len();
+        let matches = if self.scalar == Scalar::F16 {
+            self.find(task.half_precision(), count, excluded)
+        } else {
+            self.find(&task.direction, count, excluded)
+        }?;
+        if matches.keys.len() < count {
+            return Ok(false);
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
+        let found = matches.keys.iter().map(|&key| key as u32);
+        rank(query, self.exact.actions(), found, actions, scores);
+        Ok(true)
+    }
+
+    fn find<T: VectorType>(
+        &self,
+        direction: &[T],
+        count: usize,
+        excluded: &[u32],
+    ) -> Result<Matches> {
+        if excluded.is_empty() {
+            self.index.search(direction, count)
+        } else {
+            #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
+            let allowed = |key| !is_excluded(excluded, key as u32);
+            self.index.filtered_search(direction, count, allowed)
+        }
+        .map_err(|error| Error::library("searching the index", error))
     }
 }
 
@@ -137,15 +162,96 @@ impl Retriever for Hnsw {
         let (count, slate_size) = (queries.latent.rows(), queries.slate_size);
         let mut actions = vec![0; count * slate_size];
         let mut scores = vec![0.0; count * slate_size];
-        actions
+        let unanswered: Vec<usize> = actions
             .par_chunks_mut(slate_size)
             .zip(scores.par_chunks_mut(slate_size))
             .enumerate()
-            .try_for_each(|(i, (actions, scores))| {
-                self.answer(queries.latent.row(i), queries.excluded_of(i), actions, scores)
+            .map_init(
+                || Task::new(&self.slots),
+                |task, (i, (actions, scores))| {
+                    let (query, excluded) = (queries.latent.row(i), queries.excluded_of(i));
+                    let answered = self.answer(task, query, excluded, actions, scores)?;
+                    Ok((!answered).then_some(i))
+                },
+            )
+            .filter_map(Result::transpose)
+            .collect::<Result<_>>()?;
+        if !unanswered.is_empty() {
+            let rows = unanswered.iter().flat_map(|&i| queries.latent.row(i)).copied().collect();
+            let latent = Matrix::new(rows, embeddings.latent_dim())?;
+            let excluded: Vec<&[u32]> =
+                unanswered.iter().map(|&i| queries.excluded_of(i)).collect();
+            let found = self.exact.search(Queries {
+                latent: &latent,
+                slate_size,
+                excluded: Some(&excluded),
             })?;
+            for (from, i) in unanswered.into_iter().enumerate() {
+                let at = i * slate_size..(i + 1) * slate_size;
+                actions[at.clone()].copy_from_slice(found.slate(from));
+                scores[at].copy_from_slice(found.scores(from));
+            }
+        }
         Ok(Slates::new(slate_size, actions, scores))
     }
+}
+
+/// What the queries that one thread answers in a row share.
+struct Task<'a> {
+    direction: Vec<f32>,
+    halves: Vec<f16>,
+    bits: Vec<i16>,
+    _slot: Slot<'a>,
+}
+
+impl<'a> Task<'a> {
+    fn new(slots: &'a Slots) -> Self {
+        let (direction, halves, bits) = (Vec::new(), Vec::new(), Vec::new());
+        Self { direction, halves, bits, _slot: slots.take() }
+    }
+
+    /// The direction in f16: usearch itself would convert it number by number.
+    fn half_precision(&mut self) -> &[usearch::f16] {
+        self.halves.resize(self.direction.len(), f16::ZERO);
+        self.halves.convert_from_f32_slice(&self.direction);
+        self.bits.clear();
+        self.bits.extend(self.halves.iter().map(|half| half.to_bits().cast_signed()));
+        usearch::f16::from_i16s(&self.bits)
+    }
+}
+
+/// The graph of `actions`, added in their order by one thread, or by all.
+fn graph(
+    actions: &ActionEmbeddings,
+    options: &HnswOptions,
+    parallel: bool,
+    observer: &dyn BuildObserver,
+) -> Result<Index> {
+    fn failed(error: impl std::fmt::Display) -> Error {
+        Error::library("building an index", error)
+    }
+    let (count, scale) = (actions.num_actions(), scale(actions));
+    let threads = if parallel { rayon::current_num_threads() } else { 1 };
+    let index = options.index(actions.latent_dim())?;
+    // The slot decides the random levels: with one, the same β gives the same graph.
+    index.reserve_capacity_and_threads(count, threads).map_err(failed)?;
+    let done = AtomicUsize::new(0);
+    let add = |scaled: &mut Vec<f32>, action: usize| {
+        scaled.clear();
+        scaled.extend(actions.beta().row(action).iter().map(|value| value * scale));
+        index.add(action as u64, scaled).map_err(failed)?;
+        observer.added(done.fetch_add(1, Ordering::Relaxed), count);
+        Ok::<_, Error>(())
+    };
+    observer.added(0, count);
+    if parallel {
+        (0..count).into_par_iter().try_for_each_init(Vec::new, add)?;
+    } else {
+        let mut scaled = Vec::new();
+        (0..count).try_for_each(|action| add(&mut scaled, action))?;
+    }
+    observer.added(count, count);
+    Ok(index)
 }
 
 /// What β is multiplied by in the graph: the power of two that takes the longest row to a norm
@@ -195,7 +301,7 @@ impl Drop for Slot<'_> {
 mod tests {
     use super::*;
     use crate::retrieval::exact::normals;
-    use crate::retrieval::{Scalar, recall};
+    use crate::retrieval::recall;
 
     fn embeddings(seed: u64, num_actions: usize) -> Arc<ActionEmbeddings> {
         Arc::new(ActionEmbeddings::new(normals(seed, num_actions, 16)).unwrap())
@@ -203,7 +309,8 @@ mod tests {
 
     fn small(actions: &Arc<ActionEmbeddings>, options: &HnswOptions) -> (tempfile::TempDir, Hnsw) {
         let folder = tempfile::tempdir().unwrap();
-        let (hnsw, built) = Hnsw::open_or_build(folder.path(), actions.clone(), options).unwrap();
+        let (hnsw, built) =
+            Hnsw::open_or_build(folder.path(), actions.clone(), options, &()).unwrap();
         assert!(built);
         (folder, hnsw)
     }
@@ -264,12 +371,45 @@ mod tests {
         let answer = first.search(queries).unwrap();
         assert_eq!(other.search(queries).unwrap(), answer);
 
-        let reopen = |options| Hnsw::open_or_build(folder.path(), actions.clone(), &options);
+        let reopen = |options| Hnsw::open_or_build(folder.path(), actions.clone(), &options, &());
         let (again, built) = reopen(options).unwrap();
         assert!(!built);
         assert_eq!(again.search(queries).unwrap(), answer);
         assert!(!reopen(HnswOptions { ef_search: 300, ..options }).unwrap().1);
-        assert!(reopen(HnswOptions { connectivity: 8, ..options }).unwrap().1);
+        assert!(reopen(HnswOptions { connectivity: 6, ..options }).unwrap().1);
+    }
+
+    #[derive(Debug, Default)]
+    struct Heard(std::sync::Mutex<Vec<usize>>);
+
+    impl BuildObserver for Heard {
+        fn added(&self, actions: usize, of: usize) {
+            assert_eq!(of, 2000);
+            self.0.lock().unwrap().push(actions);
+        }
+    }
+
+    #[test]
+    fn all_threads_build_an_index_as_good_and_tell_of_every_action() {
+        let actions = embeddings(1, 2000);
+        let options = HnswOptions::default();
+        let folder = tempfile::tempdir().unwrap();
+        let latent = normals(2, 200, 16);
+        let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
+        for parallel in [false, true] {
+            let heard = Heard::default();
+            let index = graph(&actions, &options, parallel, &heard).unwrap();
+            let at = folder.path().join(parallel.to_string());
+            store::save(&at, &index, &actions, &options).unwrap();
+            let hnsw = Hnsw::open(&at, actions.clone(), &options).unwrap();
+            let recall = recall(&hnsw, &Exact::new(actions.clone()), queries).unwrap();
+            assert!(recall >= 0.95, "parallel {parallel}: recall {recall}");
+            let mut heard = heard.0.into_inner().unwrap();
+            assert_eq!((heard[0], heard[heard.len() - 1]), (0, 2000));
+            heard.sort_unstable();
+            heard.dedup();
+            assert_eq!(heard.len(), 2001);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::matrix::Matrix;
 pub use audit::{overlap, recall};
 pub use candidates::Candidates;
 pub use exact::Exact;
-pub use hnsw::Hnsw;
+pub use hnsw::{BuildObserver, Hnsw};
 pub use options::{HnswOptions, RetrievalKind, Scalar};
 
 /// What is searched for: the top K for each row of `latent`.

@@ -165,7 +165,7 @@ mod tests {
 
     fn open(folder: &Path, actions: &Arc<ActionEmbeddings>) -> Result<Hnsw, String> {
         let options = HnswOptions::default();
-        Hnsw::open_or_build(folder, actions.clone(), &options)
+        Hnsw::open_or_build(folder, actions.clone(), &options, &())
             .map(|(hnsw, _)| hnsw)
             .map_err(|error| error.to_string())
     }
@@ -176,7 +176,7 @@ mod tests {
         let (ours, theirs) = (embeddings(1), embeddings(2));
         let folder = tempfile::tempdir().unwrap();
         let at = |actions| folder.path().join(folder_name(actions, &options));
-        Hnsw::build(&at(&theirs), &theirs, &options).unwrap();
+        Hnsw::build(&at(&theirs), &theirs, &options, &()).unwrap();
 
         fs_err::rename(at(&theirs), at(&ours)).unwrap();
         let error = open(folder.path(), &ours).unwrap_err();

@@ -321,8 +321,9 @@ fn limited(kib: u32, command: &Command) -> Command {
 #[test]
 fn a_full_disk_leaves_no_half_data() {
     let input = Input::new();
+    // The graph of this preset is the largest file.
     let mut prepare = input.prepare_of("log.csv", "32");
-    prepare.args(ITEMS);
+    prepare.args(ITEMS).args(["--preset", "paper"]);
     for (kib, name) in [(1, "interactions.parquet"), (4, "embeddings.safetensors")] {
         assert_says(&refused(&mut limited(kib, &prepare)), &[name, "File too large"]);
         assert_eq!(names(input.folder.path()), ["log.csv"]);

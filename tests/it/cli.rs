@@ -188,12 +188,24 @@ fn a_movielens_folder_has_titles() {
     fs_err::write(release.join("movies.csv"), movies).unwrap();
 
     let mut prepare = slate();
-    prepare.arg("prepare").arg(&release).arg("--out").arg(&data);
-    prepare.args(["--min-rating", "4", "--latent-dim", "6", "--preset", "paper"]);
+    prepare.arg("prepare").arg(&release).arg("--out").arg(&data).arg("--force");
+    prepare.args([
+        "--min-rating",
+        "4",
+        "--latent-dim",
+        "6",
+        "--preset",
+        "paper",
+        "--recall",
+        "0.9",
+    ]);
+    let hint = stdout(&mut prepare);
     let report = json(&mut prepare);
     assert_eq!(report["statistics"]["interactions"], 50 * 22);
     assert_eq!(report["statistics"]["test"]["users"], 0); // as the preset has it
     assert!(report["recall"]["recall"].as_f64().unwrap() > 0.5);
+    let ef = report["tuning"]["ef_search"].as_u64().unwrap();
+    assert_says(&hint, &[&format!("--preset paper --set retrieval.hnsw.ef_search={ef}")]);
     let mut train = slate();
     train.args(["train", "--preset", "paper", "--epochs", "3", "--data"]).arg(&data);
     stdout(train.arg("--out").arg(&run));
@@ -292,6 +304,39 @@ fn variance_compares_methods_and_says_what_there_is_none_of() {
     let output = asked("4", "lpg").output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_says(&error, &["no method `lpg`", "lgp-mips"]);
+}
+
+#[test]
+fn the_width_found_for_a_recall_has_it_in_training() {
+    let (folder, data, _run) = trained();
+    let poor = ["retrieval.hnsw.connectivity=2", "retrieval.hnsw.ef_construction=4"];
+    let with_poor = |command: &mut Command| {
+        command.args(poor.iter().flat_map(|set| ["--set", set]));
+    };
+    let mut bench = slate();
+    bench.args(["bench", "recall", "--recall", "0.9"]).arg(&data);
+    with_poor(&mut bench);
+    let text = stdout(&mut bench);
+    let found = json(&mut bench);
+    let ef = found["ef_search"].as_u64().unwrap();
+    let set = format!("retrieval.hnsw.ef_search={ef}");
+    assert_says(&text, &[&format!("train with\n  --set {set}"), "ef_search  recall"]);
+    // A search narrower than K would be one of K.
+    assert!(ef > 5, "{text}");
+
+    let run = folder.path().join("wide");
+    let mut train = slate();
+    train.args(["train", "--steps", "1", "--set", &set, "--data"]).arg(&data);
+    with_poor(&mut train);
+    stdout(train.arg("--out").arg(&run));
+    let rows = fs_err::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let rows = rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let audited = rows.into_iter().find(|row| row["kind"] == "recall").unwrap();
+    assert!(audited["recall"].as_f64().unwrap() >= 0.9, "{audited}");
+
+    let mut bench = slate();
+    bench.args(["bench", "recall", "--recall", "0.9", "--set", "retrieval.kind=exact"]).arg(&data);
+    assert_says(&refused(&mut bench), &["retrieval.hnsw.ef_search", "does not search the graph"]);
 }
 
 #[test]

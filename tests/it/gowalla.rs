@@ -28,7 +28,7 @@ fn the_default_index_recalls_and_the_mlp_starts_where_the_linear_tower_does() {
     let problem = Problem::load(&prepared, &settings).unwrap();
     let linear = problem.initial_model(&settings, &device).unwrap();
     let audit = problem.audit(&settings, &linear).unwrap().unwrap();
-    assert!(audit.recall >= 0.97, "recall {}", audit.recall);
+    assert!(audit.recall >= 0.98, "recall {}", audit.recall);
 
     settings.tower.kind = TowerKind::SigmoidMlp;
     let mlp = problem.initial_model(&settings, &device).unwrap();

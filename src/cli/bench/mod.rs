@@ -8,11 +8,15 @@ use anyhow::Result;
 
 use super::Report;
 use super::args::BenchVerb;
+#[cfg(feature = "train")]
+use super::recall;
 
 pub(super) fn run(verb: &BenchVerb) -> Result<Report> {
     match verb {
         #[cfg(feature = "train")]
         BenchVerb::Step(args) => step::run(args),
+        #[cfg(feature = "train")]
+        BenchVerb::Recall(args) => recall::run(args),
         BenchVerb::Search(args) => search::run(args),
     }
 }

@@ -13,9 +13,9 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::Report;
 use crate::cli::args::BenchStepArgs;
 use crate::cli::train::resolve;
+use crate::cli::{Report, watched};
 use crate::dataset::Split;
 use crate::device;
 use crate::prepared::Prepared;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     let settings = resolve(&args.settings.preset.unwrap_or_default().settings(), &args.settings)?;
     let chosen = device::choose(args.settings.device.device.as_deref())?;
     tracing::info!("{}", chosen.note);
-    let problem = Problem::load(&Prepared::open(&args.data)?, &settings)?;
+    let problem = Problem::load(&watched(Prepared::open(&args.data)?), &settings)?;
     let contexts = problem.sessions.contexts(Split::Train);
     anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
     let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);

@@ -1,0 +1,29 @@
+//! How far the building of an index has come: a bar on a terminal, nothing elsewhere.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::retrieval::BuildObserver;
+
+#[derive(Debug)]
+pub(super) struct IndexBar(ProgressBar);
+
+impl Default for IndexBar {
+    fn default() -> Self {
+        let style = ProgressStyle::with_template("indexing  {bar:24} {percent:>3} %  ETA {eta}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        Self(ProgressBar::no_length().with_style(style))
+    }
+}
+
+impl BuildObserver for IndexBar {
+    fn added(&self, actions: usize, of: usize) {
+        if actions == 0 {
+            self.0.reset();
+            self.0.set_length(of as u64);
+        }
+        self.0.set_position(actions as u64);
+        if actions == of {
+            self.0.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! How wide a search of the graph must be for the recall that is asked of it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::Problem;
+use super::audit::{AUDIT_QUERIES, as_audited};
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::prepared::Prepared;
+use crate::retrieval::{HnswOptions, RetrievalKind};
+use crate::settings::Settings;
+
+/// What a search for the least `ef_search` has come to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tuning {
+    /// The recall asked for, in `[0, 1]`.
+    pub target: f64,
+    /// The least `ef_search` that reached it; none if none did.
+    pub ef_search: Option<usize>,
+    /// By ascending `ef_search`.
+    pub tried: Vec<Tried>,
+}
+
+/// An `ef_search` and its audited recall.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Tried {
+    /// Candidates kept while searching.
+    pub ef_search: usize,
+    /// Mean share of the exact top K that the training search returns.
+    pub recall: f64,
+}
+
+impl Tuning {
+    /// The least of what was tried that reaches the target.
+    fn new(target: f64, mut tried: Vec<Tried>) -> Self {
+        tried.sort_unstable_by_key(|tried| tried.ef_search);
+        let reached = tried.iter().find(|tried| tried.recall >= target);
+        Self { target, ef_search: reached.map(|tried| tried.ef_search), tried }
+    }
+
+    /// The highest recall found.
+    #[must_use]
+    pub fn best_recall(&self) -> f64 {
+        self.tried.iter().map(|tried| tried.recall).fold(0.0, f64::max)
+    }
+}
+
+impl Problem {
+    /// The least `retrieval.hnsw.ef_search` with which the index of `settings` has an
+    /// audited recall of at least `target`, on the queries that `model` makes: doubled from K on
+    /// (a narrower search is one of K) until it is enough, then bisected. `prepared` is the folder
+    /// that this problem was loaded from; its index is the same for any `ef_search`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a target outside 0 to 1, or where training does not search the graph;
+    /// those of the index and the device.
+    pub fn tune_ef_search(
+        &self,
+        prepared: &Prepared,
+        settings: &Settings,
+        model: &Model,
+        target: f64,
+    ) -> Result<Tuning> {
+        if !(0.0..=1.0).contains(&target) {
+            return Err(Error::setting("recall", format!("is {target}, expected 0 to 1")));
+        }
+        let settings = &as_audited(settings, 0);
+        let sample = match settings.retrieval.kind {
+            RetrievalKind::Hnsw => self.sample(settings, model, AUDIT_QUERIES)?,
+            RetrievalKind::Exact => None,
+        };
+        let Some(sample) = sample else {
+            let problem = "is not used: with these settings training does not search the graph";
+            return Err(Error::setting("retrieval.hnsw.ef_search", problem));
+        };
+        least(sample.top(), HnswOptions::LARGEST, target, |ef_search| {
+            let options = HnswOptions { ef_search, ..settings.retrieval.hnsw };
+            let retriever = Arc::new(prepared.index(&self.actions, &options)?);
+            let problem = Self { retriever, ..self.clone() };
+            Ok(problem.audit_on(settings, &sample)?.recall)
+        })
+    }
+}
+
+/// The least of `first..=last` whose recall is at least `target`, for a recall that does not fall.
+fn least(
+    first: usize,
+    last: usize,
+    target: f64,
+    mut recall: impl FnMut(usize) -> Result<f64>,
+) -> Result<Tuning> {
+    let mut tried = Vec::new();
+    let mut reaches = |ef_search| {
+        let recall = recall(ef_search)?;
+        tried.push(Tried { ef_search, recall });
+        Ok::<_, Error>(recall >= target)
+    };
+    // `too_few` is known not to be enough, `enough` to be so once the first loop is over.
+    let (mut too_few, mut enough) = (first - 1, first.min(last));
+    while !reaches(enough)? {
+        if enough == last {
+            return Ok(Tuning::new(target, tried));
+        }
+        (too_few, enough) = (enough, (2 * enough).min(last));
+    }
+    while too_few + 1 < enough {
+        let middle = usize::midpoint(too_few, enough);
+        if reaches(middle)? {
+            enough = middle;
+        } else {
+            too_few = middle;
+        }
+    }
+    Ok(Tuning::new(target, tried))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_that_reaches_is_found_in_few_tries() {
+        for enough in 5..=200 {
+            let tuning = least(5, 200, 0.9, |ef| Ok(if ef < enough { 0.5 } else { 0.95 })).unwrap();
+            assert_eq!(tuning.ef_search, Some(enough));
+            assert!(tuning.tried.len() <= 14 && tuning.tried.is_sorted_by_key(|t| t.ef_search));
+        }
+    }
+
+    #[test]
+    fn a_target_out_of_reach_leaves_the_best_recall_found() {
+        let tuning = least(5, 100, 0.9, |ef| Ok(ef as f64 / 1000.0)).unwrap();
+        assert_eq!(tuning.ef_search, None);
+        assert_eq!(tuning.tried.last().unwrap().ef_search, 100);
+        assert!((tuning.best_recall() - 0.1).abs() < 1e-12);
+    }
+}
