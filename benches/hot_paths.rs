@@ -1,6 +1,6 @@
 //! The hot paths, each alone: a training step, search, SVD, reward, the dense pass of PL-Rank. On
 //! 3 000 users and 20 000 made-up items, so that a change shows within a minute:
-//! `cargo bench --bench hot_paths -- step`. Against other software, and at other sizes, see
+//! `cargo bench -p fast-slate-benches -- step`. Against other software, and at other sizes, see
 //! `artifacts/performance`.
 
 #![allow(clippy::unwrap_used, reason = "a failing benchmark panics")]

@@ -32,9 +32,8 @@ def prepare(beta):
 
 # The order of the actions is the preparation's; the second one has their embeddings.
 prepare(np.ones((actions, 1), np.float32))
-catalogue = pl.read_parquet(f"{out}/actions.parquet")
-item = catalogue[catalogue.columns[1] if catalogue.columns[0] == "action" else catalogue.columns[0]]
-cluster = item.cast(pl.Int64).to_numpy() * clusters // actions
+item = pl.read_parquet(f"{out}/actions.parquet").sort("action")["item_id"].to_numpy()
+cluster = item * clusters // actions
 centres = generator.standard_normal((clusters, latent)).astype(np.float32)
 beta = generator.standard_normal((actions, latent), np.float32) * 0.6 + 0.8 * centres[cluster]
 beta *= np.exp(0.5 * generator.standard_normal((actions, 1), np.float32))

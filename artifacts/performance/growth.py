@@ -13,7 +13,7 @@ sizes = [int(size) for size in sys.argv[6:]] or [50_000, 200_000, 750_000, 2_230
 SAMPLES, BATCH = (1, 10, 100), 32
 SEARCHES = {"exact": {"retrieval.kind": "exact", "retrieval.candidates": 0},
             "HNSW": {"retrieval.kind": "hnsw", "retrieval.candidates": 0},
-            "shared candidates": {"retrieval.kind": "hnsw", "retrieval.candidates": 32}}
+            "shared candidates": {"retrieval.kind": "hnsw", "retrieval.candidates": 40}}
 os.makedirs(work, exist_ok=True); os.makedirs(out, exist_ok=True)
 here = os.path.dirname(os.path.abspath(__file__))
 
@@ -22,7 +22,7 @@ def ours(data, search, samples, actions):
     # About five seconds each: a step of exact search is 200·P·S·B operations, of which this machine does 1e11 a second.
     cost = 2e-9 * actions * samples * BATCH if search == "exact" else 5e-5 * samples * BATCH
     command = [slate, "bench", "step", data, "--json", "--samples", str(samples), "--steps", str(max(3, min(1000, int(5 / cost))))]
-    for key, value in SEARCHES[search].items():
+    for key, value in {"embedding.power": 0, **SEARCHES[search]}.items():
         command += ["--set", f"{key}={value}"]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["steps_per_second"]
 

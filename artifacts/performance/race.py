@@ -107,7 +107,7 @@ for samples in (10, 100):
         lambda s=samples: ours(arguments.default, "default", s, seconds, {}, 10),
         lambda s=samples: theirs(arguments.default, s, seconds, init="eye"))
 for samples in (10, 100):
-    shared = {"retrieval.candidates": 32, **graph}
+    shared = {"retrieval.candidates": 40, **graph}
     cells[f"`paper` with shared candidates, S = {samples}"] = (
         lambda s=samples, sets=shared: ours(arguments.paper, "paper", s, seconds, sets, 10),
         lambda s=samples: theirs(arguments.paper, s, seconds))
@@ -123,9 +123,9 @@ for round in range(arguments.rounds):
 # The validation reward that the peer has after a minute at its best S, and how long ours takes to it.
 minute = {samples: theirs(arguments.paper, samples, 60) for samples in (1, 10)}
 goal = max(one["reward"] for one in minute.values())
-improved = {**graph, "estimator.baseline": "leave-one-out", "policy.sigma": "relative(0.3)"}
-starts = {"θ = I": {**improved, "tower.initial": "identity"},
-          "the peer's initialisation": {**improved, "tower.initial": "paper"}}
+baseline = {**graph, "estimator.baseline": "leave-one-out"}
+starts = {"leave-one-out, θ = I": {**baseline, "tower.initial": "identity"},
+          "leave-one-out, σ = 0.3‖h‖/√L, the peer's initialisation": {**baseline, "policy.sigma": "relative(0.3)"}}
 results["goal"] = {"reward": goal, "rewards": {s: one["reward"] for s, one in minute.items()}, "seconds": {}}
 for name, sets in starts.items():
     for _ in range(arguments.rounds):

@@ -18,8 +18,8 @@ done
 "$slate" bench search | tee "$out/search.txt"
 for seed in 0 1 2; do   # what shared candidates change, after the same steps
     for candidates in 0 32; do
-        "$slate" train --data "$work/default" --out "$work/run-$seed-$candidates" --seed "$seed" --steps 3000 --set "retrieval.candidates=$candidates" 2>/dev/null
+        "$slate" train --data "$work/default" --out "$work/run-$seed-$candidates" --seed "$seed" --steps 3000 --set "retrieval.candidates=$candidates" >/dev/null 2>&1
     done
-    "$slate" evaluate "$work/run-$seed-32" --against "$work/run-$seed-0" --checkpoint last | tail -1
+    "$slate" evaluate "$work/run-$seed-40" --against "$work/run-$seed-0" --checkpoint last | tail -1
 done | tee "$out/candidates.txt"
 [ "${GROWTH:-yes}" = no ] || "$python" "$here/growth.py" "$slate" "$peers" "$work/default" "$work/growth" "$out"

@@ -105,6 +105,9 @@ pub(crate) struct PrepareArgs {
     /// Also find the least retrieval.hnsw.ef_search that has this recall, such as 0.98.
     #[arg(long, value_parser = share)]
     pub(crate) recall: Option<f64>,
+    /// Build no index now; a run that searches one builds it.
+    #[arg(long, conflicts_with = "recall")]
+    pub(crate) no_index: bool,
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
 }

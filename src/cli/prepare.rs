@@ -30,13 +30,16 @@ struct PreparedReport {
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let input = Input::File(args.source(), args.filters());
     let prepared = watched(Prepared::create(&input, &args.settings(), &args.out, args.force)?);
-    let (recall, tuning) =
+    let (recall, tuning) = if args.no_index {
+        (None, None)
+    } else {
         index(&prepared, &args.preset.settings(), args.recall).with_context(|| {
             format!(
                 "{} is prepared, but has no index, which training builds when it needs one",
                 args.out.display()
             )
-        })?;
+        })?
+    };
     let mut text = prepared.manifest.statistics.to_string();
     if let Some(audit) = recall {
         text += &format!(

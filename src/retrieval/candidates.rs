@@ -91,14 +91,18 @@ impl Candidates {
         let out = MatMut::from_row_major_slice_mut(&mut products, samples, pool.len());
         let pooled = beta.view(0, pool.len()).transpose();
         matmul(out, Accum::Replace, latent, pooled, 1.0, Par::Seq);
-        let mut keys = Vec::with_capacity(pool.len());
+        let mut best = Vec::with_capacity(slate_size + 1);
         let slates = actions.chunks_exact_mut(slate_size).zip(scores.chunks_exact_mut(slate_size));
         for (products, (actions, scores)) in products.chunks_exact(pool.len()).zip(slates) {
-            keys.clear();
-            keys.extend(products.iter().zip(pool).map(|(&score, &action)| key(score, action)));
-            keys.select_nth_unstable(slate_size - 1);
-            let best = &mut keys[..slate_size];
-            best.sort_unstable();
+            best.clear();
+            // The pool comes best first for the centre, so few keys are inserted after the first K.
+            for (&score, &action) in products.iter().zip(pool) {
+                let key = key(score, action);
+                if best.len() < slate_size || key < best[slate_size - 1] {
+                    best.insert(best.partition_point(|other| *other < key), key);
+                    best.truncate(slate_size);
+                }
+            }
             for (key, (action, score)) in best.iter().zip(actions.iter_mut().zip(scores)) {
                 (*score, *action) = unpack(*key);
             }

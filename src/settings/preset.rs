@@ -90,7 +90,7 @@ impl Preset {
             Self::Default => Settings {
                 embedding: EmbeddingSettings { power: Power::Half, learn: false },
                 retrieval: RetrievalSettings {
-                    candidates: 32,
+                    candidates: 40,
                     exclude_observed: true,
                     hnsw: HnswOptions::default(),
                     ..paper.retrieval

@@ -22,7 +22,7 @@ use crate::prepared::Prepared;
 use crate::problem::Problem;
 use crate::training::{Batches, Learner, adam};
 
-/// Steps that are not counted: the first ones find caches cold.
+/// Steps that are not counted, at most, and no more than are: the first ones find caches cold.
 const WARM_UP: u64 = 20;
 
 /// Steps that are, unless told.
@@ -59,13 +59,14 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     let mut adam = adam(&settings.optimizer);
     let rate = settings.optimizer.learning_rate;
     let steps = args.settings.steps.unwrap_or(STEPS);
+    let warm_up = WARM_UP.min(steps);
 
     let parts = Parts::default();
     let subscriber = tracing_subscriber::registry().with(parts.clone());
     let mut started = Instant::now();
     tracing::subscriber::with_default(subscriber, || -> Result<()> {
-        for step in 0..WARM_UP + steps {
-            if step == WARM_UP {
+        for step in 0..warm_up + steps {
+            if step == warm_up {
                 parts.clear();
                 started = Instant::now();
             }
