@@ -1,6 +1,8 @@
 //! Exact search: blocked products with a running top-K. A block of queries meets one panel of
 //! actions after another; each panel's scores are compared with the block's K-th best so far and
-//! then forgotten, so memory is O(queries · K) whatever P is.
+//! then forgotten, so memory is O(queries · K) whatever P is. What is within rounding of the K-th
+//! best is kept too, and all is ranked by [`dot`] in the end: the answer is the same on any machine
+//! and in any block.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use rayon::prelude::*;
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::Result;
-use crate::matrix::dot;
+use crate::matrix::{dot, norm};
 use crate::retrieval::{Queries, Retriever, Slates, check, is_excluded};
 
 /// Actions in a panel: its scores stay in a core's second-level cache until they are compared.
@@ -25,17 +27,24 @@ const FEWEST_GROUPS: usize = 4;
 /// The most groups in a block: whole tiles of faer's products, with AVX-512 (96) and AVX2 (24).
 const MOST_GROUPS: usize = 12;
 
+/// The most queries that are answered one by one: each takes as long as reading β, less than half
+/// of what a group takes.
+const FEW_QUERIES: usize = 2;
+
 /// Scores every action for every query.
 #[derive(Clone, Debug)]
 pub struct Exact {
     actions: Arc<ActionEmbeddings>,
+    largest_norm: f32,
 }
 
 impl Exact {
     /// Searches among `actions`.
     #[must_use]
     pub fn new(actions: Arc<ActionEmbeddings>) -> Self {
-        Self { actions }
+        let norms = actions.beta().as_slice().par_chunks(actions.latent_dim()).map(norm);
+        let largest_norm = norms.reduce(|| 0.0, f32::max);
+        Self { actions, largest_norm }
     }
 
     /// β.
@@ -44,8 +53,54 @@ impl Exact {
         &self.actions
     }
 
-    /// The K best among `actions` for each of the queries `rows`.
+    /// The most by which two actions' scores can be further apart in one order of summation than
+    /// in another: each of the four sums is off by `L ε / 2 ‖h‖ ‖β_a‖` at most, half of what is
+    /// allowed here.
+    fn rounding(&self, query: &[f32]) -> f32 {
+        4.0 * query.len() as f32 * f32::EPSILON * norm(query) * self.largest_norm
+    }
+
+    /// The K best among `actions` for each of the queries `rows`, and those within rounding.
     fn best_of(
+        &self,
+        queries: Queries<'_>,
+        rows: Range<usize>,
+        actions: Range<usize>,
+    ) -> Vec<Best> {
+        if rows.len() <= FEW_QUERIES {
+            rows.map(|row| self.best_of_one(queries, row, actions.clone())).collect()
+        } else {
+            self.best_of_block(queries, rows, actions)
+        }
+    }
+
+    fn best_of_one(&self, queries: Queries<'_>, row: usize, actions: Range<usize>) -> Best {
+        let (query, excluded) = (queries.latent.row(row), queries.excluded_of(row));
+        let mut best = Best::new(queries.slate_size, self.rounding(query));
+        let mut threshold = f32::NAN;
+        let mut products = [0.0; PANEL];
+        for first in actions.clone().step_by(PANEL) {
+            let last = (first + PANEL).min(actions.end);
+            let products = &mut products[..last - first];
+            let out = MatMut::from_column_major_slice_mut(products, last - first, 1);
+            let latent = queries.latent.view(row, row + 1).transpose();
+            let panel = self.actions.beta().view(first, last);
+            matmul(out, Accum::Replace, panel, latent, 1.0, Par::Seq);
+            for (action, &score) in (first..).zip(&*products) {
+                #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
+                let action = action as u32;
+                if is_above(score, threshold)
+                    && !is_excluded(excluded, action)
+                    && let Some(higher) = best.offer(score, action)
+                {
+                    threshold = higher;
+                }
+            }
+        }
+        best
+    }
+
+    fn best_of_block(
         &self,
         queries: Queries<'_>,
         rows: Range<usize>,
@@ -61,7 +116,10 @@ impl Exact {
             }
         }
         let latent = MatRef::from_row_major_slice(&latent, beta.cols(), width);
-        let mut best = vec![Best::new(queries.slate_size); rows.len()];
+        let mut best: Vec<Best> = rows
+            .clone()
+            .map(|row| Best::new(queries.slate_size, self.rounding(queries.latent.row(row))))
+            .collect();
         // What scores must exceed; nothing is below or at a NaN, and nothing above infinity.
         let mut thresholds = vec![f32::NAN; width];
         thresholds[rows.len()..].fill(f32::INFINITY);
@@ -118,11 +176,12 @@ impl Retriever for Exact {
             .zip(scores.par_chunks_mut(slate_size))
             .enumerate()
             .for_each(|(row, (actions, scores))| {
-                let mut best = Best::new(slate_size);
+                let query = queries.latent.row(row);
+                let mut best = Best::new(slate_size, self.rounding(query));
                 best.keys.extend(found.iter().skip(row).step_by(count).flat_map(|best| &best.keys));
                 best.prune();
                 let found = best.keys.iter().map(|&key| unpack(key).1);
-                rank(queries.latent.row(row), &self.actions, found, actions, scores);
+                rank(query, &self.actions, found, actions, scores);
             });
         Ok(Slates::new(slate_size, actions, scores))
     }
@@ -177,7 +236,7 @@ fn is_above(score: f32, threshold: f32) -> bool {
     !(score <= threshold)
 }
 
-/// Writes `found` best first, with `hᵀβ_a` summed in one fixed order: the scores of a query do not
+/// Writes the K best of `found`, best first, with `hᵀβ_a` summed in one fixed order: the scores of a query do not
 /// depend on the block it came in, nor on the index that found them.
 pub(super) fn rank(
     query: &[f32],
@@ -194,35 +253,45 @@ pub(super) fn rank(
     }
 }
 
-/// The K best seen so far, among others that are not dropped yet, in any order; as [`key`]s.
-#[derive(Clone)]
+/// The K best seen so far and what is within `rounding` of them, among others that are not dropped
+/// yet, in any order; as [`key`]s.
 struct Best {
     keys: Vec<u64>,
     slate_size: usize,
+    rounding: f32,
+    /// How many are pruned: K more than were kept, so each is looked at a few times at most.
+    crowd: usize,
 }
 
 impl Best {
-    fn new(slate_size: usize) -> Self {
-        Self { keys: Vec::new(), slate_size }
+    fn new(slate_size: usize, rounding: f32) -> Self {
+        Self { keys: Vec::new(), slate_size, rounding, crowd: 2 * slate_size }
     }
 
     /// Takes in an action and says, when that changes, what later ones must exceed. They have
     /// higher numbers, so an equal score loses.
     fn offer(&mut self, score: f32, action: u32) -> Option<f32> {
         self.keys.push(key(score, action));
-        // At twice as many as are kept, each has been looked at a constant number of times.
-        (self.keys.len() >= 2 * self.slate_size).then(|| {
-            self.prune();
-            unpack(self.keys[self.slate_size - 1]).0
-        })
+        if self.keys.len() < self.crowd { None } else { self.prune() }
     }
 
-    /// Keeps the K best, the K-th of them last.
-    fn prune(&mut self) {
-        if self.keys.len() >= self.slate_size {
-            self.keys.select_nth_unstable(self.slate_size - 1);
-            self.keys.truncate(self.slate_size);
+    /// Drops what cannot be among the K best and says, if there are K, what can.
+    fn prune(&mut self) -> Option<f32> {
+        if self.keys.len() < self.slate_size {
+            return None;
         }
+        let (_, last, _) = self.keys.select_nth_unstable(self.slate_size - 1);
+        let (score, action) = unpack(*last);
+        let threshold = score - self.rounding;
+        let last = key(threshold, action);
+        let mut at = 0;
+        // The K best come first and stay, even if an overflow makes the threshold a NaN.
+        self.keys.retain(|key| {
+            at += 1;
+            at <= self.slate_size || *key <= last
+        });
+        self.crowd = self.keys.len() + self.slate_size;
+        Some(threshold)
     }
 }
 
@@ -337,7 +406,7 @@ mod tests {
     /// Rows that hold the same numbers in different orders, beside queries of equal numbers: every
     /// score is the same but for rounding, so who wins depends on the order of summation.
     #[test]
-    fn rounding_is_the_same_alone_and_in_a_batch() {
+    fn rounding_is_the_same_alone_and_in_any_batch() {
         let numbers = normals(1, 1, 53).into_vec();
         let mut stream = crate::seed::Seed(1).stream(crate::seed::Purpose::Synthetic, 0, 0);
         let mut shuffled = || {
@@ -347,15 +416,12 @@ mod tests {
         };
         let beta: Vec<f32> = (0..3000).flat_map(|_| shuffled()).collect();
         let exact = Exact::new(embeddings(Matrix::new(beta, 53).unwrap()));
-        let queries: Vec<f32> =
-            normals(2, 1, 200).into_vec().iter().flat_map(|value| [*value; 53]).collect();
-        let latent = Matrix::new(queries, 53).unwrap();
-        let search = |latent: &Matrix| {
-            exact.search(Queries { latent, slate_size: 5, excluded: None }).unwrap()
-        };
-        let all = search(&latent);
-        for i in 0..200 {
-            assert_eq!(search(&latent.select(&[i])).slate(0), all.slate(i as usize));
+        for count in [1, 2, 3, 20, 200] {
+            let values = normals(2, 1, count).into_vec();
+            let latent: Vec<f32> = values.into_iter().flat_map(|value| [value; 53]).collect();
+            let latent = Matrix::new(latent, 53).unwrap();
+            let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
+            assert_eq!(exact.search(queries).unwrap(), brute_force(exact.actions(), queries));
         }
     }
 
