@@ -1,6 +1,6 @@
 """Races `slate` against a PyTorch + FAISS program on the same split, the same β and the same machine.
 
-usage: race.py SLATE PEER PAPER DEFAULT OUT [--seconds N] [--rounds N]
+usage: race.py SLATE PEER PAPER DEFAULT OUT [--seconds N] [--rounds N] [--only TEXT]
 
 SLATE    the binary
 PEER     a script that takes `data.npz -S n -K n --retriever hnsw|exact --seconds n --evals n --init paper|eye
@@ -18,6 +18,7 @@ for name in ("slate", "peer", "paper", "default", "out"):
     arguments.add_argument(name)
 arguments.add_argument("--seconds", type=int, default=15)
 arguments.add_argument("--rounds", type=int, default=3)
+arguments.add_argument("--only", default="", help="the cells with this in their name, and not the race to a reward")
 arguments = arguments.parse_args()
 
 # The graph that finds at least what the peer's does (its recall stands in the table), and no more.
@@ -102,16 +103,19 @@ for samples in (1, 10, 100):
 cells["`paper`, exact, S = 10"] = (
     lambda: ours(arguments.paper, "paper", 10, seconds, exact),
     lambda: theirs(arguments.paper, 10, seconds, "exact"))
+# The peer on the same β, and on V, which it is slower on.
 for samples in (10, 100):
-    cells[f"`default` with shared candidates, S = {samples}"] = (
-        lambda s=samples: ours(arguments.default, "default", s, seconds, {}, 10),
-        lambda s=samples: theirs(arguments.default, s, seconds, init="eye"))
+    for beta, data in (("on the same β", arguments.default), ("on V", arguments.paper)):
+        cells[f"`default` with shared candidates, S = {samples}, the peer {beta}"] = (
+            lambda s=samples: ours(arguments.default, "default", s, seconds, {}, 10),
+            lambda s=samples, data=data: theirs(data, s, seconds, init="eye"))
 for samples in (10, 100):
     shared = {"retrieval.candidates": 40, **graph}
     cells[f"`paper` with shared candidates, S = {samples}"] = (
         lambda s=samples, sets=shared: ours(arguments.paper, "paper", s, seconds, sets, 10),
         lambda s=samples: theirs(arguments.paper, s, seconds))
 
+cells = {name: cell for name, cell in cells.items() if arguments.only in name}
 results = {"their_recall": their_recall(arguments.paper), "cells": {}}
 for round in range(arguments.rounds):
     for name, (mine, other) in cells.items():
@@ -121,13 +125,13 @@ for round in range(arguments.rounds):
               f" {pair['ours']['rate'] / pair['theirs']['rate']:.2f} times", flush=True)
 
 # The validation reward that the peer has after a minute at its best S, and how long ours takes to it.
-minute = {samples: theirs(arguments.paper, samples, 60) for samples in (1, 10)}
-goal = max(one["reward"] for one in minute.values())
+minute = {} if arguments.only else {samples: theirs(arguments.paper, samples, 60) for samples in (1, 10)}
+goal = max((one["reward"] for one in minute.values()), default=0.0)
 baseline = {**graph, "estimator.baseline": "leave-one-out"}
 starts = {"leave-one-out, θ = I": {**baseline, "tower.initial": "identity"},
           "leave-one-out, σ = 0.3‖h‖/√L, the peer's initialisation": {**baseline, "policy.sigma": "relative(0.3)"}}
 results["goal"] = {"reward": goal, "rewards": {s: one["reward"] for s, one in minute.items()}, "seconds": {}}
-for name, sets in starts.items():
+for name, sets in starts.items() if minute else ():
     for _ in range(arguments.rounds):
         curve = ours(arguments.paper, "paper", 10, 20, sets, 100)["curve"]
         reached = next((at for at, reward in curve if reward >= goal), None)
@@ -154,7 +158,8 @@ with open(f"{arguments.out}/table.md", "w") as table:
         table.write(f"- {name}: recall {show(one['recall']) or 'exact'}"
                     + (f"; coverage {show(one['coverage'])}; searched for every sample in"
                        f" {100 * one['fallen_back']:.0f} % of the steps" if one["coverage"] else "") + "\n")
-    table.write(f"\nReward {goal:.4f}, the peer's after 60 s, is reached after (seconds, each round):\n\n")
+    if minute:
+        table.write(f"\nReward {goal:.4f}, the peer's after 60 s, is reached after (seconds, each round):\n\n")
     for name, times in results["goal"]["seconds"].items():
         table.write(f"- {name}: {', '.join('never in 20' if t is None else f'{t:.1f}' for t in times)}\n")
 print(open(f"{arguments.out}/table.md").read())

@@ -76,11 +76,10 @@ impl Problem {
     /// # Errors
     /// Those of the retriever and the device.
     pub fn coverage(&self, settings: &Settings, model: &Model) -> Result<Option<Audit>> {
-        let candidates = settings.retrieval.candidates;
-        if candidates == 0 || settings.policy.kind == PolicyKind::PlackettLuce {
+        if !settings.shares_candidates() {
             return Ok(None);
         }
-        let settings = as_audited(settings, candidates);
+        let settings = as_audited(settings, settings.retrieval.candidates);
         let sample = self.sample(&settings, model, COVERAGE_QUERIES)?;
         sample.map(|sample| self.audit_on(&settings, &sample)).transpose()
     }

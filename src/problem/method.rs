@@ -72,13 +72,11 @@ impl Problem {
             Arc::clone(&search),
             self.sampling(settings),
         )?;
-        Ok(match settings.retrieval.candidates {
-            0 => latent,
-            count => {
-                let actions = Arc::clone(&self.actions);
-                latent.with_candidates(Candidates::new(search, actions, count))
-            }
-        })
+        if !settings.shares_candidates() {
+            return Ok(latent);
+        }
+        let count = settings.retrieval.candidates;
+        Ok(latent.with_candidates(Candidates::new(search, Arc::clone(&self.actions), count)))
     }
 
     /// The rejection sampler of Plackett–Luce.

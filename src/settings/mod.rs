@@ -70,7 +70,7 @@ pub struct RetrievalSettings {
     /// `exact` or `hnsw`, while training.
     pub kind: RetrievalKind,
     /// M, the actions that one search for a query shares among its S perturbed samples, at least
-    /// 2K; 0: every sample is searched for. For LGP and LRP.
+    /// 2K; 0, or S = 1: every sample is searched for. For LGP and LRP.
     pub candidates: usize,
     /// While an evaluation finds that the shared candidates hold a smaller share than this of the
     /// samples' true top K, every sample is searched for.
@@ -242,6 +242,13 @@ impl Settings {
                 (key, change)
             })
             .collect()
+    }
+
+    /// Whether the samples of a query share a search: there are several, and candidates for them.
+    #[must_use]
+    pub fn shares_candidates(&self) -> bool {
+        let (policy, retrieval) = (&self.policy, &self.retrieval);
+        policy.kind != PolicyKind::PlackettLuce && policy.samples > 1 && retrieval.candidates > 0
     }
 
     fn validate(&self) -> Result<()> {
