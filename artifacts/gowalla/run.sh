@@ -11,6 +11,6 @@ read -ra slate <<<"${SLATE:-cargo run --quiet --release --}"   # or SLATE=path/t
 "${slate[@]}" train --data "$out/paper" --out "$out/paper-run" --preset paper --samples 10 --slate-size 5 --steps 5000
 for radial in project keep; do
     for seed in 0 1 2; do
-        "${slate[@]}" train --data "$out/default" --out "$out/$radial-$seed" --seed "$seed" --steps 3000 --set "policy.radial=$radial"
+        "${slate[@]}" train --data "$out/default" --out "$out/$radial-$seed" --seed "$seed" --steps 3000 --set "policy.radial=$radial" --set retrieval.candidates=0
     done
 done
