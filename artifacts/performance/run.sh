@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything in this folder: the race against PyTorch + FAISS on Gowalla, exact search beside the
-# machine's product rate, and how a step grows with the catalogue. 45 minutes on two cores.
+# machine's product rate, and how a step grows with the catalogue.
 # usage: artifacts/performance/run.sh path/to/checkins.parquet PEERS OUT
 #   PEERS: a folder with torch_faiss_lgp.py and from_prepared.py (what they take and print is said
 #   in race.py); PYTHON: has numpy scipy polars safetensors faiss-cpu torch matplotlib
