@@ -14,6 +14,7 @@ mod statistics;
 pub mod tables;
 
 use polars::prelude::DataFrame;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub use catalogue::Catalogue;
@@ -54,6 +55,30 @@ pub struct ActionSets {
 }
 
 impl ActionSets {
+    /// One set for each of `sizes`, whose different actions `fill` puts into the slice of that
+    /// size, in any order; sets are filled in parallel.
+    pub(crate) fn filled(sizes: &[usize], fill: impl Fn(u32, &mut [u32]) + Sync) -> Self {
+        let mut offsets = Vec::with_capacity(sizes.len() + 1);
+        offsets.push(0);
+        offsets.extend(sizes.iter().scan(0, |end, size| {
+            *end += size;
+            Some(*end)
+        }));
+        let mut actions = vec![0; offsets[sizes.len()]];
+        let mut rest = actions.as_mut_slice();
+        let mut sets = Vec::with_capacity(sizes.len());
+        for (context, &size) in (0_u32..).zip(sizes) {
+            let set = rest.split_off_mut(..size).unwrap_or_default();
+            sets.push((context, set));
+        }
+        sets.into_par_iter().for_each(|(context, set)| {
+            fill(context, set);
+            set.sort_unstable();
+            debug_assert!(set.is_sorted_by(|a, b| a < b), "different actions");
+        });
+        Self { offsets, actions }
+    }
+
     /// From `(context, action)` pairs, in any order; equal pairs count once.
     #[must_use]
     pub fn from_pairs(

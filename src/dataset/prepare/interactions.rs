@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use polars::prelude::*;
 use rayon::prelude::*;
 
+use crate::dataset::ActionSets;
 use crate::error::{Error, Result};
 
 /// Distinct pairs of users and items, numbered by ascending id (of integers where every id is one,
@@ -20,8 +21,8 @@ pub struct Interactions {
     pub(super) items: Series,
     /// Title of each item, where the input has titles at all.
     pub(super) titles: Option<Vec<Option<String>>>,
-    /// (row of `users`, row of `items`), ascending.
-    pub(super) pairs: Vec<(u32, u32)>,
+    /// The items of each user, by their rows in `items`.
+    pub(super) items_of: ActionSets,
 }
 
 impl Interactions {
@@ -30,9 +31,9 @@ impl Interactions {
         let wrap = |error| Error::library(format!("numbering ids of {}", path.display()), error);
         let (users, user_rows) = number(table, "user_id").map_err(wrap)?;
         let (items, item_rows) = number(table, "item_id").map_err(wrap)?;
-        let mut pairs: Vec<_> = user_rows.into_par_iter().zip(item_rows).collect();
-        pairs.par_sort_unstable();
-        Ok(Self { path, users, items, titles: None, pairs })
+        let pairs = user_rows.into_iter().zip(item_rows);
+        let items_of = ActionSets::from_pairs(users.len(), pairs);
+        Ok(Self { path, users, items, titles: None, items_of })
     }
 
     /// Looks the items' titles up by id.

@@ -65,8 +65,9 @@ mod tests {
     /// `user item` of each pair, in order.
     fn pairs(interactions: &Interactions) -> Vec<String> {
         let text = |ids: &Series, row: u32| ids.get(row as usize).unwrap().str_value().to_string();
-        let Interactions { users, items, pairs, .. } = interactions;
-        pairs.iter().map(|&(u, i)| format!("{} {}", text(users, u), text(items, i))).collect()
+        let Interactions { users, items, items_of, .. } = interactions;
+        let pairs = items_of.contexts().flat_map(|u| items_of.of(u).iter().map(move |&i| (u, i)));
+        pairs.map(|(u, i)| format!("{} {}", text(users, u), text(items, i))).collect()
     }
 
     fn read_text(name: &str, text: impl AsRef<[u8]>, filters: &Filters) -> Result<Vec<String>> {

@@ -4,11 +4,10 @@
 use std::cmp::Reverse;
 
 use polars::prelude::*;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::interactions::Interactions;
-use crate::dataset::{Dataset, Split, Statistics, tables};
+use crate::dataset::{ActionSets, Dataset, Sessions, Split, Statistics};
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
 
@@ -39,25 +38,12 @@ impl Default for SplitSettings {
 /// # Errors
 /// [`Error::Setting`] for a share outside [0, 1), or shares that leave nobody to train on.
 pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<Dataset> {
-    let Interactions { users, items, titles, pairs, .. } = interactions;
+    let Interactions { users, items, titles, items_of, .. } = interactions;
     let split = split_users(users.len(), settings)?;
 
-    // Each user's pairs are one run of rows; the shuffle is theirs alone.
-    let runs: Vec<_> = pairs.chunk_by(|a, b| a.0 == b.0).collect();
-    let mut pairs: Vec<_> = runs
-        .into_par_iter()
-        .flat_map_iter(|run| {
-            let context = run[0].0;
-            let mut items: Vec<u32> = run.iter().map(|pair| pair.1).collect();
-            settings.seed.stream(Purpose::Hide, 0, context.into()).shuffle(&mut items);
-            let num_observed = share_of(items.len(), settings.observed_share, f64::floor);
-            (0..).zip(items).map(move |(at, item)| (context, item, at >= num_observed))
-        })
-        .collect();
-
     let mut popularity = vec![0_u32; items.len()];
-    for &(context, item, _) in &pairs {
-        popularity[item as usize] += u32::from(split[context as usize] == Split::Train);
+    for (context, _) in (0..).zip(&split).filter(|(_, split)| **split == Split::Train) {
+        items_of.of(context).iter().for_each(|&item| popularity[item as usize] += 1);
     }
     let mut item_of: Vec<u32> = (0..).take(items.len()).collect();
     item_of.sort_by_key(|&item| (Reverse(popularity[item as usize]), item));
@@ -65,14 +51,32 @@ pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<
     for (action, &item) in (0_u32..).zip(&item_of) {
         action_of[item as usize] = action;
     }
-    for pair in &mut pairs {
-        pair.1 = action_of[pair.1 as usize];
-    }
+
+    // The shuffle of a user's items is theirs alone, so each part can be cut by itself.
+    let shuffled = |context: u32| {
+        let mut items = items_of.of(context).to_vec();
+        settings.seed.stream(Purpose::Hide, 0, context.into()).shuffle(&mut items);
+        items.into_iter().map(|item| action_of[item as usize])
+    };
+    let num_observed =
+        |context| share_of(items_of.of(context).len(), settings.observed_share, f64::floor);
+    let sizes: Vec<usize> = items_of.contexts().map(num_observed).collect();
+    let observed = ActionSets::filled(&sizes, |context, observed| {
+        observed.iter_mut().zip(shuffled(context)).for_each(|(to, action)| *to = action);
+    });
+    let sizes: Vec<usize> = items_of
+        .contexts()
+        .map(|context| items_of.of(context).len() - num_observed(context))
+        .collect();
+    let hidden = ActionSets::filled(&sizes, |context, hidden| {
+        let actions = shuffled(context).skip(num_observed(context));
+        hidden.iter_mut().zip(actions).for_each(|(to, action)| *to = action);
+    });
 
     let titles = titles.map(|titles| {
         item_of.iter().map(|&item| titles[item as usize].clone()).collect::<Vec<_>>()
     });
-    let sessions = tables::sessions(&pairs, split, items.len());
+    let sessions = Sessions { observed, hidden, split, num_actions: items.len() };
     let (contexts, actions) = names(&users, &items, &item_of, titles)
         .map_err(|error| Error::library("naming contexts and actions", error))?;
     let statistics = Statistics::of(&sessions);
@@ -144,11 +148,10 @@ fn share_of(count: usize, share: f64, whole: impl Fn(f64) -> f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use crate::dataset::{Filters, Sessions, Source, SyntheticSettings, read, synthetic};
+    use crate::dataset::{Filters, Source, SyntheticSettings, read, synthetic};
 
     fn dataset(seed: u64) -> Dataset {
         let settings =
@@ -266,12 +269,11 @@ mod tests {
         };
         let everyone = Filters { min_user_interactions: 1, ..Default::default() };
         let everything = read(&source, &everyone).unwrap();
-        assert_eq!(everything.pairs.len(), 1_027_370);
+        assert_eq!(everything.items_of.num_pairs(), 1_027_370);
         assert_eq!((everything.users.len(), everything.items.len()), (29_858, 40_981));
         let active = read(&source, &Filters::default()).unwrap();
         assert_eq!((active.users.len(), active.items.len()), (15_612, 40_981));
-        let mut sizes = HashMap::<u32, usize>::new();
-        active.pairs.iter().for_each(|pair| *sizes.entry(pair.0).or_default() += 1);
-        assert!(sizes.values().all(|&size| size >= 20));
+        let sets = active.items_of;
+        assert!(sets.contexts().all(|user| sets.of(user).len() >= 20));
     }
 }

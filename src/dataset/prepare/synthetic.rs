@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn sessions_are_long_enough_and_of_the_mean_asked_for() {
         let made = synthetic(&small()).unwrap();
-        let lengths: Vec<_> = made.pairs.chunk_by(|a, b| a.0 == b.0).map(<[_]>::len).collect();
+        let sets = made.items_of;
+        let lengths: Vec<_> = sets.contexts().map(|user| sets.of(user).len()).collect();
         assert_eq!(lengths.len(), 400);
         assert!(lengths.iter().all(|&length| length >= 20));
         let mean = lengths.iter().sum::<usize>() as f64 / 400.0;
@@ -180,8 +181,9 @@ mod tests {
         let made = synthetic(&small()).unwrap();
         let ids: Vec<i64> = made.items.i64().unwrap().into_no_null_iter().collect();
         let (mut together, mut chance) = (0, 0);
-        let topic = |pair: &(u32, u32)| (ids[pair.1 as usize] - 1) % 40;
-        let sessions: Vec<_> = made.pairs.chunk_by(|a, b| a.0 == b.0).collect();
+        let topic = |item: &u32| (ids[*item as usize] - 1) % 40;
+        let sets = made.items_of;
+        let sessions: Vec<_> = sets.contexts().map(|user| sets.of(user)).collect();
         for (session, other) in sessions.iter().zip(&sessions[1..]) {
             together += usize::from(topic(&session[3]) == topic(&session[10]));
             chance += usize::from(topic(&session[3]) == topic(&other[10]));
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn the_seed_decides() {
         let pairs =
-            |seed| synthetic(&SyntheticSettings { seed: Seed(seed), ..small() }).unwrap().pairs;
+            |seed| synthetic(&SyntheticSettings { seed: Seed(seed), ..small() }).unwrap().items_of;
         assert_eq!(pairs(1), pairs(1));
         assert_ne!(pairs(1), pairs(2));
     }
