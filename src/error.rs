@@ -49,6 +49,29 @@ pub enum Error {
         found: String,
     },
 
+    /// A row of a table that cannot be read as one.
+    #[error("{}: row {row}: {problem}", path.display())]
+    Row {
+        /// The table.
+        path: PathBuf,
+        /// Row number, the first data row being 1.
+        row: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+
+    /// More rows that cannot be read than may be skipped.
+    #[error(
+        "{problem}; {allowed} rows before it were skipped, which is all that may be \
+             (--skip-bad-rows)"
+    )]
+    TooManyBadRows {
+        /// How many may be skipped.
+        allowed: u64,
+        /// What is wrong with the next.
+        problem: Box<Error>,
+    },
+
     /// A preparation step that leaves nothing.
     #[error("{}: {filter} leaves none of the {before}; change it with {knob}", path.display())]
     NothingLeft {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
+#[cfg(feature = "prepare")]
+use crate::dataset::RowFilter;
 use crate::dataset::Split;
 use crate::run::Which;
 #[cfg(feature = "train")]
@@ -29,6 +31,9 @@ pub(crate) enum Verb {
     /// Turn a file of interactions into sessions, embeddings and an index.
     #[cfg(feature = "prepare")]
     Prepare(PrepareArgs),
+    /// List the public data sets that `prepare` reads as they are published.
+    #[cfg(feature = "prepare")]
+    Datasets,
     /// Train a policy on a prepared folder.
     #[cfg(feature = "train")]
     Train(TrainArgs),
@@ -54,7 +59,8 @@ pub(crate) enum Verb {
 #[cfg(feature = "prepare")]
 #[derive(Debug, Args)]
 pub(crate) struct PrepareArgs {
-    /// A MovieLens folder, ratings.csv or ratings.dat, or any CSV, TSV or Parquet file.
+    /// A known data set's folder, archive or file (see `slate datasets`), any CSV, TSV (gzipped or
+    /// not) or Parquet file, a folder of Parquet files, or a pattern in quotes such as 'log/*.csv'.
     #[arg(value_hint = ValueHint::AnyPath)]
     pub(crate) input: PathBuf,
     /// The prepared folder to write.
@@ -65,7 +71,7 @@ pub(crate) struct PrepareArgs {
     pub(crate) force: bool,
     #[arg(long, value_parser = preset, default_value = "default")]
     pub(crate) preset: Preset,
-    /// Column of user ids (MovieLens files know theirs).
+    /// Column of user ids (a known data set's has its own).
     #[arg(long)]
     pub(crate) user_column: Option<String>,
     /// Column of item ids.
@@ -74,6 +80,13 @@ pub(crate) struct PrepareArgs {
     /// Column of ratings, for --min-rating.
     #[arg(long)]
     pub(crate) rating_column: Option<String>,
+    /// Rows that count as interactions: COLUMN=VALUE, all, or what is known of the data set.
+    #[arg(long, default_value_t)]
+    pub(crate) rows: RowFilter,
+    /// Skip up to so many rows that cannot be read, and say how many there were. Every line is
+    /// then a row, even within quotes.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) skip_bad_rows: u64,
     /// Keep interactions rated at least this; all without it.
     #[arg(long)]
     pub(crate) min_rating: Option<f64>,

@@ -4,6 +4,8 @@
 mod args;
 mod bench;
 mod completions;
+#[cfg(feature = "prepare")]
+mod datasets;
 #[cfg(all(feature = "train", feature = "prepare"))]
 mod demo;
 mod evaluate;
@@ -54,6 +56,8 @@ pub fn main() -> Result<ExitCode> {
     let report = match cli.verb {
         #[cfg(feature = "prepare")]
         Verb::Prepare(args) => prepare::run(&args)?,
+        #[cfg(feature = "prepare")]
+        Verb::Datasets => datasets::run()?,
         #[cfg(feature = "train")]
         Verb::Train(args) => train::run(&args)?,
         #[cfg(all(feature = "train", feature = "prepare"))]

@@ -99,6 +99,8 @@ impl PrepareArgs {
 
     fn filters(&self) -> Filters {
         Filters {
+            rows: self.rows.clone(),
+            skip_bad_rows: self.skip_bad_rows,
             min_rating: self.min_rating,
             min_user_interactions: self.min_user_interactions,
             min_item_interactions: self.min_item_interactions,

@@ -10,6 +10,8 @@ mod catalogue;
 mod parquet;
 #[cfg(feature = "prepare")]
 mod prepare;
+#[cfg(feature = "prepare")]
+pub mod registry;
 mod statistics;
 pub mod tables;
 
@@ -20,8 +22,8 @@ use serde::{Deserialize, Serialize};
 pub use catalogue::Catalogue;
 #[cfg(feature = "prepare")]
 pub use prepare::{
-    Filters, Interactions, Source, SplitSettings, SyntheticSettings, assemble, digest, read,
-    synthetic,
+    Filters, Interactions, RowFilter, Source, SplitSettings, SyntheticSettings, assemble, digest,
+    read, synthetic,
 };
 pub use statistics::{Count, Statistics};
 

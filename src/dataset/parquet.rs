@@ -14,6 +14,34 @@ use crate::error::{Error, Result};
 /// A file that is missing or damaged, a column that is missing, or one of a type that this build of
 /// polars cannot hold.
 pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
+    read_slice(path, columns, None)
+}
+
+/// `num_rows` rows of the columns asked for, from row `start`, which counts from 0.
+///
+/// # Errors
+/// As [`read_columns`].
+#[cfg(feature = "prepare")]
+pub(super) fn read_rows(
+    path: &Path,
+    columns: &[&str],
+    start: usize,
+    num_rows: usize,
+) -> Result<DataFrame> {
+    read_slice(path, columns, Some((start, num_rows)))
+}
+
+/// How many rows there are.
+///
+/// # Errors
+/// A file that is missing or damaged.
+#[cfg(feature = "prepare")]
+pub(super) fn num_rows(path: &Path) -> Result<usize> {
+    let num_rows = open(path)?.num_rows();
+    num_rows.map_err(|error| Error::library(format!("reading {}", path.display()), error))
+}
+
+fn read_slice(path: &Path, columns: &[&str], slice: Option<(usize, usize)>) -> Result<DataFrame> {
     let wrap = |error| Error::library(format!("reading {}", path.display()), error);
     let mut reader = open(path)?;
     let schema = reader.schema().map_err(wrap)?;
@@ -33,7 +61,7 @@ pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
         }
     }
     let names = columns.iter().map(ToString::to_string).collect();
-    let reader = reader.with_columns(Some(names));
+    let reader = reader.with_columns(Some(names)).with_slice(slice);
     // On some damaged pages polars panics where it should return an error.
     let read = catch_unwind(AssertUnwindSafe(|| reader.finish()));
     let table = read.map_err(|_| Error::file(path, "is damaged"))?.map_err(wrap)?;

@@ -1,118 +1,113 @@
-//! Which interactions count. The steps run once, in this order: ratings below the threshold go,
-//! what a user did several times with an item counts once, users with too few items go, items with
-//! too few users go. They are not repeated until nothing changes, so a user may end with fewer
-//! items than asked for when items went after them; FOPO's item threshold of 1 never does that.
+//! Which interactions count. The steps run once, in this order: rows of another kind and ratings
+//! below the threshold go, what a user did several times with an item counts once, users with too
+//! few items go, items with too few users go. They are not repeated until nothing changes, so a
+//! user may end with fewer items than asked for when items went after them; FOPO's item threshold
+//! of 1 never does that.
 
-use std::path::Path;
+use std::fmt;
+use std::str::FromStr;
 
-use polars::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::scan::collect;
-use crate::error::{Error, Result};
+use crate::dataset::registry::Known;
 
 /// Which interactions are kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filters {
+    /// Which rows are interactions at all.
+    pub rows: RowFilter,
     /// Least rating that counts as an interaction; every interaction counts when not set.
     pub min_rating: Option<f64>,
     /// Least number of different items of a user.
     pub min_user_interactions: u32,
     /// Least number of different users of an item, among the users that are kept.
     pub min_item_interactions: u32,
+    /// How many rows that cannot be read are skipped instead of ending the reading. Where any may
+    /// be, every line of a delimited file is a row, even within quotes.
+    pub skip_bad_rows: u64,
 }
 
 impl Default for Filters {
     fn default() -> Self {
-        Self { min_rating: None, min_user_interactions: 20, min_item_interactions: 1 }
-    }
-}
-
-/// One filter, and how to speak of it.
-struct Step {
-    keep: Expr,
-    what: String,
-    knob: &'static str,
-}
-
-/// `user_id`, `item_id` and, with a threshold, `rating` → the distinct pairs that are kept.
-///
-/// # Errors
-/// [`Error::NothingLeft`] naming the first filter that nothing passes, or what reading says.
-pub(super) fn distinct_pairs(
-    interactions: &LazyFrame,
-    filters: &Filters,
-    path: &Path,
-) -> Result<DataFrame> {
-    let kept = collect(plan(interactions, filters, 3)?, path)?;
-    if kept.height() > 0 {
-        return Ok(kept);
-    }
-    // Only a user who asked for too much waits for the counts.
-    let mut before = count(interactions.clone(), path)?;
-    if before == 0 {
-        return Err(Error::file(path, "holds no rows"));
-    }
-    for (at, step) in steps(filters)?.into_iter().enumerate() {
-        let after = count(plan(interactions, filters, at + 1)?, path)?;
-        if after == 0 {
-            return Err(Error::NothingLeft {
-                path: path.to_owned(),
-                filter: step.what,
-                before: format!("{before} interactions"),
-                knob: step.knob,
-            });
+        Self {
+            rows: RowFilter::default(),
+            min_rating: None,
+            min_user_interactions: 20,
+            min_item_interactions: 1,
+            skip_bad_rows: 0,
         }
-        before = after;
     }
-    Err(Error::file(path, "changed while it was read"))
 }
 
-/// The first `num_steps` filters.
-fn plan(interactions: &LazyFrame, filters: &Filters, num_steps: usize) -> Result<LazyFrame> {
-    let mut frame = interactions.clone();
-    for (at, step) in steps(filters)?.into_iter().enumerate().take(num_steps) {
-        if at == 1 {
-            frame = frame
-                .select([col("user_id"), col("item_id")])
-                .unique(None, UniqueKeepStrategy::Any);
+/// Which rows are interactions; written `known`, `all` or `COLUMN=VALUE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum RowFilter {
+    /// Those that the known data set's experiments use (`is_read=1` of GoodReads); all of any
+    /// other.
+    #[default]
+    Known,
+    /// All.
+    All,
+    /// Those with this value in that column.
+    Only {
+        /// The column.
+        column: String,
+        /// Its value, as the file writes it.
+        value: String,
+    },
+}
+
+impl RowFilter {
+    /// The column and its value in a table of `known`.
+    pub(super) fn of(&self, known: Option<&Known>) -> Option<(String, String)> {
+        match self {
+            Self::All => None,
+            Self::Only { column, value } => Some((column.clone(), value.clone())),
+            Self::Known => {
+                let (column, value) = known?.only?;
+                Some((column.to_owned(), value.to_owned()))
+            }
         }
-        frame = frame.filter(step.keep);
     }
-    Ok(frame)
 }
 
-fn steps(filters: &Filters) -> Result<[Step; 3]> {
-    let at_least = |id: &str, least: u32| {
-        len()
-            .over([col(id)])
-            .map(|count| count.gt_eq(lit(least)))
-            .map_err(|error| Error::library("planning the filters", error))
-    };
-    let rating = filters.min_rating;
-    Ok([
-        Step {
-            keep: rating.map_or(lit(true), |least| col("rating").gt_eq(lit(least))),
-            what: format!("a rating of at least {}", rating.unwrap_or(f64::NEG_INFINITY)),
-            knob: "--min-rating",
-        },
-        Step {
-            keep: at_least("user_id", filters.min_user_interactions)?,
-            what: format!("at least {} items per user", filters.min_user_interactions),
-            knob: "--min-user-interactions",
-        },
-        Step {
-            keep: at_least("item_id", filters.min_item_interactions)?,
-            what: format!("at least {} users per item", filters.min_item_interactions),
-            knob: "--min-item-interactions",
-        },
-    ])
+impl FromStr for RowFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.split_once('=')) {
+            ("known", _) => Ok(Self::Known),
+            ("all", _) => Ok(Self::All),
+            (_, Some((column, value))) if !column.is_empty() => {
+                Ok(Self::Only { column: column.into(), value: value.into() })
+            }
+            _ => Err(format!("expected `COLUMN=VALUE`, `all` or `known`, found `{text}`")),
+        }
+    }
 }
 
-fn count(frame: LazyFrame, path: &Path) -> Result<usize> {
-    let counted = collect(frame.select([len().alias("rows")]), path)?;
-    let rows = counted.column("rows").and_then(|column| column.get(0)?.try_extract::<u64>());
-    let rows = rows.map_err(|error| Error::library("counting rows", error))?;
-    usize::try_from(rows).map_err(|error| Error::library("counting rows", error))
+impl TryFrom<String> for RowFilter {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<RowFilter> for String {
+    fn from(rows: RowFilter) -> Self {
+        rows.to_string()
+    }
+}
+
+impl fmt::Display for RowFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known => f.write_str("known"),
+            Self::All => f.write_str("all"),
+            Self::Only { column, value } => write!(f, "{column}={value}"),
+        }
+    }
 }

@@ -1,37 +1,71 @@
 //! A log of interactions → distinct pairs of numbered users and items.
 
-use super::filter::{self, Filters};
+use super::bytes::Packed;
+use super::filter::Filters;
 use super::interactions::Interactions;
-use super::log::Log;
-use super::movielens;
+use super::pairs::Pairs;
+use super::rows::Columns;
 use super::source::Source;
+use super::{movielens, parquet, text};
 use crate::error::Result;
-use crate::files::digest_file;
+use crate::files::{digest_bytes, digest_file};
 
-/// Reads and filters the interactions at `source`.
+/// Reads and filters the interactions at `source`, in memory for the different pairs of a user and
+/// an item (8 bytes each, 16 while they are sorted out) and the ids.
 ///
 /// # Errors
-/// A missing file or column, a cell without an id or with an unreadable rating, a table that polars
-/// cannot read, a threshold on ratings that are not there, or a filter that leaves nothing: each
-/// names the file.
+/// A missing file or column, a row that cannot be read (the first, or the one after
+/// `filters.skip_bad_rows` that may be skipped), a threshold on ratings that are not there, or a
+/// filter that leaves nothing: each names the file.
 pub fn read(source: &Source, filters: &Filters) -> Result<Interactions> {
-    let path = source.file()?;
-    let log = Log::open(source, &path, filters.min_rating.is_some())?;
-    let has_movies = log.has_movies();
-    let pairs = filter::distinct_pairs(&log.typed()?, filters, &path)?;
-    let mut interactions = Interactions::new(path, &pairs)?;
-    if has_movies && let Some(titles) = movielens::titles(&interactions.path)? {
+    let files = source.files()?;
+    let mut pairs = Pairs::new(filters);
+    let mut movies = None;
+    for file in &files {
+        let columns = if is_parquet(file) {
+            let path = &file.path;
+            parquet::for_each_batch(path, source, filters, |columns, batch| {
+                pairs.add(path, columns, batch)
+            })?
+        } else {
+            text::read(file, source, filters, &mut pairs)?
+        };
+        let has_movies = |columns: Columns| columns.item == movielens::ITEM;
+        movies = movies.or_else(|| has_movies(columns).then_some(file));
+    }
+    if let Some(first) = &pairs.bad.first {
+        tracing::warn!(
+            "skipped {} rows that cannot be read, the first: {first}",
+            pairs.bad.skipped
+        );
+    }
+    let path = match files.as_slice() {
+        [file] => file.shown(),
+        _ => source.path.clone(),
+    };
+    let mut interactions = pairs.finish(path)?;
+    if let Some(titles) = movies.map(movielens::titles).transpose()?.flatten() {
         interactions.set_titles(&titles)?;
     }
     Ok(interactions)
 }
 
-/// SHA-256 of the file of interactions, in hex.
+fn is_parquet(file: &Packed) -> bool {
+    file.name().ends_with(".parquet")
+}
+
+/// SHA-256 of the file of interactions, or over those of several, in hex.
 ///
 /// # Errors
 /// An I/O error naming the file, or a folder without one.
 pub fn digest(source: &Source) -> Result<String> {
-    digest_file(&source.file()?)
+    let files = source.files()?;
+    let digests: Vec<String> =
+        files.iter().map(|file| digest_file(&file.path)).collect::<Result<_>>()?;
+    match digests.as_slice() {
+        [digest] => Ok(digest.clone()),
+        digests => Ok(digest_bytes(digests.concat().as_bytes())),
+    }
 }
 
 #[cfg(test)]
@@ -48,7 +82,7 @@ mod tests {
 
     /// Every interaction counts.
     fn all() -> Filters {
-        Filters { min_rating: None, min_user_interactions: 1, min_item_interactions: 1 }
+        Filters { min_user_interactions: 1, ..Filters::default() }
     }
 
     fn at_least(min_rating: f64) -> Filters {
@@ -212,15 +246,173 @@ mod tests {
             ("1,\"\",3", "row 2: column `movieId`: expected an id, found ``"),
             ("1,2,good", "row 2: column `rating`: expected a finite number, found `good`"),
             ("1,2,NaN", "row 2: column `rating`: expected a finite number, found `NaN`"),
-            ("1,2", "row 2: column `rating`: expected a finite number, found ``"),
+            ("1,2", "row 2: expected 3 fields, found 2"),
+            ("1,2,3,4", "row 2: expected 3 fields, found 4"),
+            ("1,\"2,3", "row 2: a quote is left open"),
         ] {
             let message = problem("ratings.csv", bad(row), &at_least(1.0));
             assert!(message.contains(expected), "{row}: {message}");
             assert!(message.contains("ratings.csv"), "{message}");
         }
-        let message = problem("ratings.csv", bad("1,2,3,4"), &all());
-        assert!(message.contains("ratings.csv: found more fields"), "{message}");
         assert_eq!(read_text("ratings.csv", bad("1,2,good"), &all()).unwrap(), ["1 2", "4 5"]);
+    }
+
+    /// `rows` good rows, then one that is none, then as many again.
+    fn broken(rows: usize, row: &str) -> String {
+        let good = |from: usize| (from..from + rows).map(|at| format!("{at},\"{}\",3\n", at % 7));
+        let header = std::iter::once("userId,movieId,rating\n".to_owned());
+        header.chain(good(0)).chain([format!("{row}\n")]).chain(good(rows)).collect()
+    }
+
+    #[test]
+    fn a_bad_row_far_into_a_file_is_named() {
+        for (row, expected) in [
+            ("x", "row 101: expected 3 fields, found 1"),
+            ("1,2", "row 101: expected 3 fields, found 2"),
+            ("1,2,3,4,5", "row 101: expected 3 fields, found 5"),
+            ("1,\"2,3", "row 101: "),
+            ("1,2,three", "row 101: column `rating`: expected a finite number, found `three`"),
+            ("\n\r\n,2,3", "row 101: column `userId`: expected an id"),
+        ] {
+            let message = problem("ratings.csv", broken(100, row), &at_least(1.0));
+            assert!(message.contains("ratings.csv") && message.contains(expected), "{message}");
+        }
+        let text = broken(100, "1,caf\u{e9},3");
+        let latin_1: Vec<u8> = text.chars().map(|char| char as u8).collect();
+        let message = problem("ratings.csv", latin_1, &all());
+        assert!(message.contains("row 101: is not UTF-8"), "{message}");
+        // Nothing closes this one.
+        let text = broken(100, "1,\"2,3").replace("\",3", ",3").replace(",\"", ",").replacen(
+            ",3\n1,2,3",
+            ",3\n1,\"2,3",
+            1,
+        );
+        let message = problem("ratings.csv", text, &all());
+        assert!(message.contains("row 101: a quote is left open"), "{message}");
+    }
+
+    #[test]
+    fn bad_rows_are_skipped_up_to_a_number() {
+        let good = read_text("ratings.csv", broken(100, ""), &at_least(1.0)).unwrap();
+        assert_eq!(good.len(), 200);
+        let skip = |skip_bad_rows| Filters { skip_bad_rows, ..at_least(1.0) };
+        for row in ["x", "1,\"2,3", "1,2,3,4,5", "1,2,three", ",2,3", "1,\"2,3\n5,6\",7"] {
+            let text = broken(100, row);
+            assert_eq!(read_text("ratings.csv", &text, &skip(2)).unwrap(), good, "{row}");
+        }
+        let message = problem("ratings.csv", broken(100, "x\ny\n1,2,bad"), &skip(2));
+        assert!(message.contains("row 103: column `rating`"), "{message}");
+        assert!(message.contains("2 rows before it were skipped"), "{message}");
+    }
+
+    #[test]
+    fn a_cut_last_line_is_named() {
+        let message = problem("ratings.csv", "userId,movieId,rating\n1,2,3\n4,5", &all());
+        assert!(message.contains("row 2: expected 3 fields, found 2"), "{message}");
+    }
+
+    #[test]
+    fn twitch_has_no_header_and_counts_a_streamer_once() {
+        let rows = "1,3390,mithrain,154,156\n1,4041,mithrain,160,170\n2,17,alptv,1,2\n\
+                    5000000000,18,alptv,1,2\n";
+        for name in ["full_a.csv", "100k_a.csv"] {
+            assert_eq!(
+                read_text(name, rows, &all()).unwrap(),
+                ["1 mithrain", "2 alptv", "5000000000 alptv"]
+            );
+        }
+        let (_folder, source) = file("full_a.csv", rows);
+        let streams = Source { item_column: Some("stream".into()), ..source };
+        assert_eq!(read(&streams, &all()).unwrap().items.len(), 4);
+    }
+
+    #[test]
+    fn goodreads_counts_the_books_that_were_read() {
+        let rows = "user_id,book_id,is_read,rating,is_reviewed\n\
+                    0,948,1,5,0\n0,947,0,0,0\n1,948,1,0,1\n1,949,1,2,0\n";
+        let read =
+            |filters: Filters| read_text("goodreads_interactions.csv", rows, &filters).unwrap();
+        assert_eq!(read(all()), ["0 948", "1 948", "1 949"]);
+        let rows_of = |rows: &str| Filters { rows: rows.parse().unwrap(), ..all() };
+        assert_eq!(read(rows_of("all")), ["0 947", "0 948", "1 948", "1 949"]);
+        assert_eq!(read(rows_of("is_reviewed=1")), ["1 948"]);
+        assert_eq!(read(Filters { min_rating: Some(2.0), ..all() }), ["0 948", "1 949"]);
+        let message = problem("goodreads_interactions.csv", rows, &rows_of("is_red=1"));
+        assert!(message.contains("no column `is_red`"), "{message}");
+        let message = problem("goodreads_interactions.csv", rows, &rows_of("is_read=yes"));
+        assert!(message.contains("`is_read=yes` leaves none of the 4"), "{message}");
+        assert!("is_read".parse::<crate::dataset::RowFilter>().is_err());
+    }
+
+    #[test]
+    fn archives_are_read_where_they_are() {
+        let (folder, _) = file("readme", "");
+        let path = folder.path().join("ml-tiny.zip");
+        let mut archive = ::zip::ZipWriter::new(fs_err::File::create(&path).unwrap());
+        let titles = "movieId,title\n10,Heat (1995)\n";
+        for (name, text) in [("ml-tiny/movies.csv", titles), ("ml-tiny/ratings.csv", RATINGS)] {
+            archive.start_file(name, ::zip::write::SimpleFileOptions::default()).unwrap();
+            archive.write_all(text.as_bytes()).unwrap();
+        }
+        archive.finish().unwrap();
+        let source = Source { path: path.clone(), ..Default::default() };
+        let interactions = read(&source, &all()).unwrap();
+        assert_eq!(pairs(&interactions), ["1 10", "1 20", "2 10", "2 30"]);
+        assert_eq!(interactions.titles.unwrap()[0].as_deref(), Some("Heat (1995)"));
+        assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 2);
+
+        let bytes = fs_err::read(&path).unwrap();
+        fs_err::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        let message = read(&source, &all()).unwrap_err().to_string();
+        assert!(message.contains("ml-tiny.zip: cannot be unpacked"), "{message}");
+    }
+
+    #[test]
+    fn folders_and_patterns_of_files_are_one_log() {
+        let write = |path: &Path, users: &[i64], items: &[&str]| {
+            fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+            let mut table = DataFrame::new_infer_height(vec![
+                Column::new("who".into(), users),
+                Column::new("what".into(), items),
+            ]);
+            let file = fs_err::File::create(path).unwrap();
+            ParquetWriter::new(file).finish(table.as_mut().unwrap()).unwrap();
+        };
+        let (folder, source) = file("_SUCCESS", "");
+        let folder = folder.path();
+        write(&folder.join("country=se/part-1.snappy.parquet"), &[1, 2], &["a", "b"]);
+        write(&folder.join("country=no/day=2/part-0.parquet"), &[1, 3], &["c", "a"]);
+        write(&folder.join("_temporary/part-9.parquet"), &[9], &["z"]);
+        let source = named(Source { path: folder.to_owned(), ..source });
+        assert_eq!(pairs(&read(&source, &all()).unwrap()), ["1 a", "1 c", "2 b", "3 a"]);
+        let by_country = Filters { rows: "country=se".parse().unwrap(), ..all() };
+        assert_eq!(pairs(&read(&source, &by_country).unwrap()), ["1 a", "2 b"]);
+
+        for (name, text) in [("a.csv", "who,what\n1,x\n"), ("b.csv", "what,who\nx,2\n")] {
+            fs_err::write(folder.join(name), text).unwrap();
+        }
+        let source = Source { path: folder.join("*.csv"), ..source };
+        assert_eq!(pairs(&read(&source, &all()).unwrap()), ["1 x", "2 x"]);
+        assert_eq!(digest(&source).unwrap().len(), 64);
+        let none = Source { path: folder.join("*.tsv"), ..source };
+        assert!(read(&none, &all()).unwrap_err().to_string().contains("matches no file"));
+    }
+
+    #[test]
+    fn a_cut_gzip_file_is_named_with_how_far_it_was_read() {
+        let text: String = (0..2000).map(|at| format!("{at},{}\n", at * 7919 % 1013)).collect();
+        let (folder, _) = file("log.csv", format!("who,what\n{text}"));
+        let path = folder.path().join("log.csv");
+        if !std::process::Command::new("gzip").arg(&path).status().is_ok_and(|s| s.success()) {
+            eprintln!("skipped: no gzip");
+            return;
+        }
+        let path = path.with_extension("csv.gz");
+        let bytes = fs_err::read(&path).unwrap();
+        fs_err::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        let source = named(Source { path, ..Default::default() });
+        let message = read(&source, &all()).unwrap_err().to_string();
+        assert!(message.contains("log.csv.gz: cannot be read beyond row "), "{message}");
     }
 
     #[test]
@@ -251,7 +443,7 @@ mod tests {
         }
         assert!(
             problem("ratings.csv", RATINGS, &Filters { min_user_interactions: 20, ..all() })
-                .contains("at least 20 items per user leaves none of the 5 interactions")
+                .contains("at least 20 items per user leaves none of the 4 interactions")
         );
     }
 
@@ -262,7 +454,7 @@ mod tests {
             let source = Source { path: path.to_owned(), ..Default::default() };
             read(&source, &all()).unwrap_err().to_string()
         };
-        assert!(at(folder.path()).contains("neither ratings.csv nor ratings.dat"));
+        assert!(at(folder.path()).contains("holds no .parquet files, nor any of ratings.csv"));
         assert!(at(&folder.path().join("none.csv")).contains("none.csv"));
         assert!(problem("ml-25m.tar", "PK", &all()).contains("expected a .csv"));
         assert!(problem("ratings.csv", "", &all()).contains("ratings.csv"));

@@ -1,19 +1,22 @@
 //! Where interactions are.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::{archive, movielens};
-use crate::error::Result;
+use fs_err as fs;
+
+use super::bytes::{Packed, members};
+use crate::dataset::registry;
+use crate::error::{Error, Result};
 
 /// Where interactions are logged, one a row.
 ///
-/// A MovieLens folder or the archive it comes in (`ml-25m.zip`, unpacked beside itself once), its
-/// `ratings.csv` or `ratings.dat`, or any table in a `.csv`, `.tsv`
-/// (`.gz` or not) or `.parquet` file. Columns that are not given are MovieLens's, where the table
-/// has them.
+/// A known data set's folder, archive or file ([`registry::KNOWN`]), any table in a `.csv`, `.tsv`
+/// (`.gz` or not) or `.parquet` file, a folder of Parquet files, however deep and partitioned as
+/// Hive does (`day=2024-01-31/part-0.parquet`), or a pattern that names files (`logs/*.csv.gz`).
+/// Columns that are not given are a known data set's, where the table has them.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
-    /// A file, or the folder of a MovieLens release.
+    /// A file, a folder, or a pattern with `*`, `?` or `[…]`.
     pub path: PathBuf,
     /// The column of user ids.
     pub user_column: Option<String>,
@@ -24,9 +27,85 @@ pub struct Source {
 }
 
 impl Source {
-    /// The file that holds the interactions.
-    pub(super) fn file(&self) -> Result<PathBuf> {
-        let path = archive::unpacked(&self.path)?;
-        if fs_err::metadata(&path)?.is_dir() { movielens::ratings_file(&path) } else { Ok(path) }
+    /// The files that hold the interactions, in a fixed order.
+    pub(super) fn files(&self) -> Result<Vec<Packed>> {
+        let path = &self.path;
+        if !path.exists() && is_pattern(path) {
+            return matching(path);
+        }
+        if fs::metadata(path)?.is_dir() {
+            let known = registry::FILES.iter().map(|name| path.join(name));
+            if let Some(file) = known.into_iter().find(|file| file.is_file()) {
+                return Ok(vec![Packed::file(file)]);
+            }
+            let mut files = Vec::new();
+            parquet_files(path, &mut files)?;
+            files.sort();
+            if files.is_empty() {
+                let problem = format!(
+                    "holds no .parquet files, nor any of {}; for other data name the file, a \
+                     .csv, .tsv, .csv.gz or .tsv.gz, or a pattern in quotes such as '*.csv'",
+                    registry::FILES.join(", ")
+                );
+                return Err(Error::file(path, problem));
+            }
+            return Ok(files.into_iter().map(Packed::file).collect());
+        }
+        if path.extension().is_some_and(|extension| extension == "zip") {
+            let names = members(path)?;
+            let known = |name: &&String| {
+                let last = Path::new(name).file_name().unwrap_or_default();
+                registry::FILES.iter().any(|known| last == *known)
+            };
+            let found = names.iter().find(known).or(names.first().filter(|_| names.len() == 1));
+            let Some(name) = found else {
+                let problem = format!(
+                    "holds none of {}; unpack it and name the file",
+                    registry::FILES.join(", ")
+                );
+                return Err(Error::file(path, problem));
+            };
+            return Ok(vec![Packed { path: path.clone(), member: Some(name.clone()) }]);
+        }
+        Ok(vec![Packed::file(path)])
     }
+}
+
+fn is_pattern(path: &Path) -> bool {
+    path.to_string_lossy().contains(['*', '?', '['])
+}
+
+fn matching(pattern: &Path) -> Result<Vec<Packed>> {
+    let problem = |error: &dyn std::fmt::Display| {
+        Error::file(pattern, format!("is no pattern of files: {error}"))
+    };
+    let paths = glob::glob(&pattern.to_string_lossy()).map_err(|error| problem(&error))?;
+    let mut files = Vec::new();
+    for path in paths {
+        let path = path.map_err(|error| problem(&error))?;
+        if path.is_file() {
+            files.push(Packed::file(path));
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::file(pattern, "matches no file"));
+    }
+    Ok(files)
+}
+
+/// Jobs leave more than data behind: what begins with `_` or `.` is none.
+fn parquet_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with(['_', '.']) {
+            continue;
+        }
+        if path.is_dir() {
+            parquet_files(&path, files)?;
+        } else if name.to_lowercase().ends_with(".parquet") {
+            files.push(path);
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,230 @@
+//! Batches of rows → distinct pairs of numbers → the interactions that the filters keep.
+
+use std::path::{Path, PathBuf};
+
+use polars::prelude::*;
+use rayon::prelude::*;
+
+use super::filter::Filters;
+use super::ids::Ids;
+use super::interactions::Interactions;
+use super::rows::{BadRows, Batch, Columns};
+use crate::dataset::ActionSets;
+use crate::error::{Error, Result};
+
+/// Repeated pairs are dropped whenever there are twice as many as when they last were, and not
+/// before there are so many: 2²⁶ are 512 MiB.
+const FIRST_SWEEP: usize = 1 << 26;
+
+/// What is kept of a log while it is read: 8 bytes for each different pair.
+pub(super) struct Pairs<'a> {
+    filters: &'a Filters,
+    users: Ids,
+    items: Ids,
+    /// A user's number above an item's.
+    pairs: Vec<u64>,
+    sweep_at: usize,
+    rows: u64,
+    kept_rows: u64,
+    /// Rows that cannot be read.
+    pub(super) bad: BadRows,
+}
+
+impl<'a> Pairs<'a> {
+    pub(super) fn new(filters: &'a Filters) -> Self {
+        Self {
+            filters,
+            users: Ids::default(),
+            items: Ids::default(),
+            pairs: Vec::new(),
+            sweep_at: FIRST_SWEEP,
+            rows: 0,
+            kept_rows: 0,
+            bad: BadRows::new(filters.skip_bad_rows),
+        }
+    }
+
+    /// Takes the rows in `batch` of the file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Cell`] or [`Error::Row`] for the first row that cannot be read and must not be
+    /// skipped.
+    pub(super) fn add(&mut self, path: &Path, columns: &Columns, batch: &Batch) -> Result<()> {
+        let keep = self.keep(path, columns, batch)?;
+        let (users, items) = rayon::join(
+            || self.users.number(&batch.columns[0], &keep),
+            || self.items.number(&batch.columns[1], &keep),
+        );
+        let pairs = users?.into_iter().zip(items?);
+        self.pairs.extend(pairs.map(|(user, item)| u64::from(user) << 32 | u64::from(item)));
+        self.rows += batch.height() as u64;
+        self.kept_rows += keep.iter().filter(|keep| **keep).count() as u64;
+        if self.pairs.len() >= self.sweep_at {
+            self.sweep();
+            self.sweep_at = FIRST_SWEEP.max(2 * self.pairs.len());
+        }
+        Ok(())
+    }
+
+    /// Which rows are readable interactions.
+    fn keep(&mut self, path: &Path, columns: &Columns, batch: &Batch) -> Result<Vec<bool>> {
+        let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+        let mut keep = vec![true; batch.height()];
+        let mut bad = Vec::new();
+        for (at, column) in batch.columns[..2].iter().enumerate() {
+            let is_bad: Vec<usize> = match column.str() {
+                Ok(ids) => {
+                    let unusable =
+                        |id: Option<&str>| id.is_none_or(|id| id.is_empty() || id.contains('\n'));
+                    positions(ids.iter().map(unusable))
+                }
+                Err(_) if column.null_count() == 0 => Vec::new(),
+                Err(_) => positions(column.is_null().iter().map(|null| null == Some(true))),
+            };
+            bad.extend(is_bad.into_iter().map(|row| (row, Bad::Cell(at, "an id"))));
+        }
+        // The columns are users, items, then ratings and what rows are chosen by, if asked for.
+        if let Some(least) = self.filters.min_rating {
+            let ratings = batch.columns[2].cast(&DataType::Float64).map_err(wrap)?;
+            let ratings = ratings.f64().map_err(wrap)?;
+            for ((row, keep), rating) in keep.iter_mut().enumerate().zip(ratings.iter()) {
+                match rating.filter(|rating| rating.is_finite()) {
+                    Some(rating) => *keep = rating >= least,
+                    None => bad.push((row, Bad::Cell(2, "a finite number"))),
+                }
+            }
+        }
+        if let (Some((_, value)), Some(column)) = (&columns.only, batch.columns.last()) {
+            let cells = column.cast(&DataType::String).map_err(wrap)?;
+            for (keep, cell) in keep.iter_mut().zip(cells.str().map_err(wrap)?.iter()) {
+                *keep &= cell == Some(value);
+            }
+        }
+        // What is wrong with a row as a whole says more than what its cells then lack.
+        let rows = batch.short.iter().map(|(row, problem)| (*row, Bad::Row(problem)));
+        let mut bad: Vec<_> = rows.chain(bad).collect();
+        bad.sort_by_key(|(row, _)| *row);
+        bad.dedup_by_key(|(row, _)| *row);
+        for (at, bad) in bad {
+            keep[at] = false;
+            let (path, row) = (path.to_owned(), batch.row(at));
+            self.bad.skip(match bad {
+                Bad::Row(problem) => Error::Row { path, row, problem: problem.clone() },
+                Bad::Cell(column, expected) => {
+                    let name = columns.names().nth(column).unwrap_or_default().to_owned();
+                    let found = batch.columns[column].get(at).ok().filter(|cell| !cell.is_null());
+                    let found = found.map_or_else(String::new, |cell| cell.str_value().to_string());
+                    Error::Cell { path, row, column: name, expected, found }
+                }
+            })?;
+        }
+        Ok(keep)
+    }
+
+    fn sweep(&mut self) {
+        self.pairs.par_sort_unstable();
+        self.pairs.dedup();
+    }
+
+    /// Drops thin users and items and numbers what is left by ascending id; `path` is the log.
+    ///
+    /// # Errors
+    /// [`Error::NothingLeft`] naming the first filter that nothing passes.
+    pub(super) fn finish(mut self, path: PathBuf) -> Result<Interactions> {
+        if self.rows == 0 {
+            return Err(Error::file(path, "holds no rows"));
+        }
+        self.sweep();
+        let Self { filters, mut pairs, users, items, .. } = self;
+        let mut left = Left { path, before: self.rows };
+        left.some(self.kept_rows, || match filters.min_rating {
+            Some(least) => (format!("a rating of at least {least}"), "--min-rating"),
+            None => (format!("`{}`", filters.rows), "--rows"),
+        })?;
+        left.some(pairs.len() as u64, || ("reading".into(), "--rows"))?;
+
+        let user_counts = counts(&pairs, users.len(), user);
+        pairs.retain(|pair| user_counts[user(*pair)] >= filters.min_user_interactions);
+        left.some(pairs.len() as u64, || {
+            let least = filters.min_user_interactions;
+            (format!("at least {least} items per user"), "--min-user-interactions")
+        })?;
+        let item_counts = counts(&pairs, items.len(), item);
+        pairs.retain(|pair| item_counts[item(*pair)] >= filters.min_item_interactions);
+        left.some(pairs.len() as u64, || {
+            let least = filters.min_item_interactions;
+            (format!("at least {least} users per item"), "--min-item-interactions")
+        })?;
+
+        // What the item filter left of each user, and of each item.
+        let user_counts = counts(&pairs, user_counts.len(), user);
+        let item_counts = counts(&pairs, item_counts.len(), item);
+        let used = |counts: &[u32]| counts.iter().map(|count| *count > 0).collect::<Vec<_>>();
+        let (user_ids, user_ranks) = users.ranked(&used(&user_counts));
+        let (item_ids, item_ranks) = items.ranked(&used(&item_counts));
+        // Pairs are sorted by the users' numbers, so each user's are one slice.
+        let mut slices = vec![&[][..]; user_ids.len()];
+        for slice in pairs.chunk_by(|a, b| user(*a) == user(*b)) {
+            slices[user_ranks[user(slice[0])] as usize] = slice;
+        }
+        let sizes: Vec<usize> = slices.iter().map(|slice| slice.len()).collect();
+        let items_of = ActionSets::filled(&sizes, |rank, items| {
+            for (to, pair) in items.iter_mut().zip(slices[rank as usize]) {
+                *to = item_ranks[item(*pair)];
+            }
+        });
+        Ok(Interactions {
+            path: left.path,
+            users: user_ids,
+            items: item_ids,
+            titles: None,
+            items_of,
+        })
+    }
+}
+
+/// What is wrong with a row.
+enum Bad<'a> {
+    /// All of it.
+    Row(&'a String),
+    /// A cell: which column, and what it should hold.
+    Cell(usize, &'static str),
+}
+
+/// How much each step leaves.
+struct Left {
+    path: PathBuf,
+    before: u64,
+}
+
+impl Left {
+    /// Fails when a step, `filter` and the option that sets it, leaves nothing.
+    fn some(&mut self, left: u64, filter: impl FnOnce() -> (String, &'static str)) -> Result<()> {
+        if left == 0 {
+            let (filter, knob) = filter();
+            let (path, before) = (self.path.clone(), format!("{} interactions", self.before));
+            return Err(Error::NothingLeft { path, filter, before, knob });
+        }
+        self.before = left;
+        Ok(())
+    }
+}
+
+fn user(pair: u64) -> usize {
+    (pair >> 32) as usize
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the lower half")]
+fn item(pair: u64) -> usize {
+    pair as u32 as usize
+}
+
+fn counts(pairs: &[u64], len: usize, of: impl Fn(u64) -> usize) -> Vec<u32> {
+    let mut counts = vec![0; len];
+    pairs.iter().for_each(|pair| counts[of(*pair)] += 1);
+    counts
+}
+
+fn positions(bad: impl Iterator<Item = bool>) -> Vec<usize> {
+    bad.enumerate().filter(|(_, bad)| *bad).map(|(at, _)| at).collect()
+}

@@ -1,0 +1,83 @@
+//! Parquet → batches of rows.
+
+use std::path::Path;
+
+use polars::prelude::*;
+
+use super::filter::Filters;
+use super::rows::{Batch, Columns};
+use super::source::Source;
+use crate::dataset::parquet;
+use crate::error::{Error, Result};
+
+/// Rows of a batch.
+const ROWS: usize = 1 << 22;
+
+/// Hands `each` the rows of the file at `path`. Columns that it lacks are taken from its folders'
+/// names, as Hive partitions tables (`country=se/part-0.parquet`).
+///
+/// # Errors
+/// A damaged file, a column that is missing or holds something else, or what `each` returns.
+pub(super) fn for_each_batch(
+    path: &Path,
+    source: &Source,
+    filters: &Filters,
+    mut each: impl FnMut(&Columns, &Batch) -> Result<()>,
+) -> Result<Columns> {
+    let stored = parquet::column_names(path)?;
+    let folders = partitions(path);
+    let available: Vec<String> =
+        stored.iter().chain(folders.iter().map(|(name, _)| name)).cloned().collect();
+    let columns = Columns::find(source, filters, path, &available)?;
+    let names: Vec<&str> =
+        columns.names().filter(|name| stored.iter().any(|column| column == name)).collect();
+    let num_rows = parquet::num_rows(path)?;
+    for start in (0..num_rows).step_by(ROWS) {
+        let table = parquet::read_rows(path, &names, start, ROWS.min(num_rows - start))?;
+        let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+        let cells = columns.names().map(|name| {
+            let partition = folders.iter().find(|(column, _)| column == name);
+            match partition.filter(|_| !names.contains(&name)) {
+                Some((_, value)) => {
+                    Ok(Series::new(name.into(), vec![value.as_str(); table.height()]))
+                }
+                None => Ok(table.column(name).map_err(wrap)?.as_materialized_series().rechunk()),
+            }
+        });
+        let mut cells = cells.collect::<Result<Vec<_>>>()?;
+        for id in &mut cells[..2] {
+            *id = as_ids(path, id)?;
+        }
+        each(
+            &columns,
+            &Batch { first_row: start as u64 + 1, left_out: vec![], columns: cells, short: vec![] },
+        )?;
+    }
+    Ok(columns)
+}
+
+/// Integers as `i64`, those beyond it as text, text as it is.
+fn as_ids(path: &Path, column: &Series) -> Result<Series> {
+    let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+    match column.dtype() {
+        DataType::String | DataType::Int64 => Ok(column.clone()),
+        dtype if dtype.is_integer() => column
+            .strict_cast(&DataType::Int64)
+            .or_else(|_| column.cast(&DataType::String))
+            .map_err(wrap),
+        found => {
+            let problem = format!(
+                "column `{}`: expected ids, integers or text, found {found}",
+                column.name()
+            );
+            Err(Error::file(path, problem))
+        }
+    }
+}
+
+/// `name=value` of each folder above the file, outermost first.
+fn partitions(path: &Path) -> Vec<(String, String)> {
+    let folders = path.parent().into_iter().flat_map(Path::components);
+    let names = folders.filter_map(|folder| folder.as_os_str().to_str()?.split_once('='));
+    names.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
