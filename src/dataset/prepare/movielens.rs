@@ -9,20 +9,23 @@ use crate::error::{Error, Result};
 /// The column of items in every release; only tables that have it have movies.
 pub(super) const ITEM: &str = "movieId";
 
+/// Files of titles, in the order of preference.
+pub(super) const TITLES: [&str; 2] = ["movies.csv", "movies.dat"];
+
 /// Titles by item id, from the `movies.csv` or `movies.dat` beside the ratings; `None` when there
 /// is neither.
 ///
 /// # Errors
 /// An I/O error, or [`Error`] naming the file and what is wrong with it.
 pub(super) fn titles(ratings: &Packed) -> Result<Option<HashMap<String, String>>> {
-    if let Some(movies) = ratings.sibling("movies.csv")? {
+    if let Some(movies) = ratings.sibling(TITLES[0])? {
         let [ids, titles] = text::read_whole(&movies, [ITEM, "title"])?;
         let wrap = |error| Error::library(format!("reading {}", movies.shown().display()), error);
         let pairs = ids.str().map_err(wrap)?.iter().zip(titles.str().map_err(wrap)?.iter());
         let pairs = pairs.filter_map(|(id, title)| Some((id?.to_owned(), title?.to_owned())));
         return Ok(Some(pairs.collect()));
     }
-    ratings.sibling("movies.dat")?.map(|movies| titles_dat(&movies)).transpose()
+    ratings.sibling(TITLES[1])?.map(|movies| titles_dat(&movies)).transpose()
 }
 
 /// `id::title::genres`. 1M is Latin-1, 10M is UTF-8; titles of the latter would pass as the former.

@@ -54,18 +54,25 @@ fn is_parquet(file: &Packed) -> bool {
     file.name().ends_with(".parquet")
 }
 
-/// SHA-256 of the file of interactions, or over those of several, in hex.
+/// SHA-256 of the file of interactions, in hex; where there are several, or a file of titles, over
+/// the names and digests of all.
 ///
 /// # Errors
 /// An I/O error naming the file, or a folder without one.
 pub fn digest(source: &Source) -> Result<String> {
-    let files = source.files()?;
-    let digests: Vec<String> =
-        files.iter().map(|file| digest_file(&file.path)).collect::<Result<_>>()?;
-    match digests.as_slice() {
-        [digest] => Ok(digest.clone()),
-        digests => Ok(digest_bytes(digests.concat().as_bytes())),
+    let mut files = source.files()?;
+    for name in movielens::TITLES {
+        let titles = files.first().map(|file| file.sibling(name)).transpose()?.flatten();
+        files.extend(titles.filter(|titles| titles.member.is_none()));
     }
+    if let [file] = files.as_slice() {
+        return digest_file(&file.path);
+    }
+    let mut all = String::new();
+    for file in &files {
+        all += &format!("{} {}\n", file.path.display(), digest_file(&file.path)?);
+    }
+    Ok(digest_bytes(all.as_bytes()))
 }
 
 #[cfg(test)]
