@@ -79,6 +79,24 @@ impl ActionSets {
         Self { offsets, actions }
     }
 
+    /// No sets yet, for [`push_set`](Self::push_set).
+    pub(crate) fn none() -> Self {
+        Self { offsets: vec![0], actions: Vec::new() }
+    }
+
+    /// Adds the set of the next context, empty.
+    pub(crate) fn push_set(&mut self) {
+        self.offsets.push(self.actions.len());
+    }
+
+    /// Adds an action, greater than those it has, to the last set.
+    pub(crate) fn push(&mut self, action: u32) {
+        self.actions.push(action);
+        if let Some(end) = self.offsets.last_mut() {
+            *end += 1;
+        }
+    }
+
     /// From `(context, action)` pairs, in any order; equal pairs count once.
     #[must_use]
     pub fn from_pairs(

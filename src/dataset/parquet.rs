@@ -14,9 +14,39 @@ use crate::error::{Error, Result};
 /// A file that is missing or damaged, a column that is missing, or one of a type that this build of
 /// polars cannot hold.
 pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
-    let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+    finish(checked(path, columns)?, path, columns)
+}
+
+/// The same, of one row group after the other.
+///
+/// # Errors
+/// As [`read_columns`]; pages are looked at when their row group's turn comes.
+pub(super) fn row_groups<'a>(
+    path: &'a Path,
+    columns: &'a [&str],
+) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
+    let metadata = checked(path, columns)?.get_metadata().map_err(|e| wrap(path, &e))?.clone();
+    let mut end = 0;
+    let slices: Vec<_> = metadata
+        .row_groups
+        .iter()
+        .map(|group| {
+            let start = end;
+            end += group.num_rows();
+            (start, group.num_rows())
+        })
+        .collect();
+    Ok(slices.into_iter().map(move |slice| {
+        let mut reader = open(path)?;
+        reader.set_metadata(metadata.clone());
+        finish(reader.with_slice(Some(slice)), path, columns)
+    }))
+}
+
+/// A reader of a file that has `columns`, of types that can be read.
+fn checked(path: &Path, columns: &[&str]) -> Result<ParquetReader<std::fs::File>> {
     let mut reader = open(path)?;
-    let schema = reader.schema().map_err(wrap)?;
+    let schema = reader.schema().map_err(|error| wrap(path, &error))?;
     for &column in columns {
         match schema.get(column) {
             None => return Err(missing_column(path, column, &column_names(path)?)),
@@ -32,12 +62,25 @@ pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
             Some(_) => {}
         }
     }
+    Ok(reader)
+}
+
+fn finish(
+    reader: ParquetReader<std::fs::File>,
+    path: &Path,
+    columns: &[&str],
+) -> Result<DataFrame> {
     let names = columns.iter().map(ToString::to_string).collect();
     let reader = reader.with_columns(Some(names));
     // On some damaged pages polars panics where it should return an error.
     let read = catch_unwind(AssertUnwindSafe(|| reader.finish()));
-    let table = read.map_err(|_| Error::file(path, "is damaged"))?.map_err(wrap)?;
-    table.select(columns.iter().copied()).map_err(wrap)
+    let table =
+        read.map_err(|_| Error::file(path, "is damaged"))?.map_err(|error| wrap(path, &error))?;
+    table.select(columns.iter().copied()).map_err(|error| wrap(path, &error))
+}
+
+fn wrap(path: &Path, error: &PolarsError) -> Error {
+    Error::library(format!("reading {}", path.display()), error)
 }
 
 /// The names of all columns.
@@ -45,9 +88,7 @@ pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
 /// # Errors
 /// A file that is missing or damaged.
 pub(super) fn column_names(path: &Path) -> Result<Vec<String>> {
-    let schema = open(path)?.schema();
-    let schema =
-        schema.map_err(|error| Error::library(format!("reading {}", path.display()), error))?;
+    let schema = open(path)?.schema().map_err(|error| wrap(path, &error))?;
     Ok(schema.iter_names().map(ToString::to_string).collect())
 }
 
