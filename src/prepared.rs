@@ -9,7 +9,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{Sessions, Statistics, tables};
-use crate::embedding::{ActionEmbeddings, StoredEmbeddings};
+use crate::embedding::{ActionEmbeddings, EmbeddingFile};
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{digest_bytes, digest_file};
 use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
@@ -47,8 +47,8 @@ pub struct Prepared {
     pub manifest: Manifest,
     /// Who has seen and hidden what.
     pub sessions: Arc<Sessions>,
-    /// V and s.
-    pub embeddings: StoredEmbeddings,
+    /// V and s, on disk.
+    pub embeddings: EmbeddingFile,
     observer: Arc<dyn BuildObserver>,
 }
 
@@ -80,12 +80,12 @@ impl Prepared {
         }
         let sessions = tables::read_sessions(folder)?;
         let embeddings_path = folder.join(EMBEDDINGS);
-        let embeddings = StoredEmbeddings::load(&embeddings_path)?;
-        if embeddings.v.rows() != sessions.num_actions {
+        let embeddings = EmbeddingFile::open(&embeddings_path)?;
+        if embeddings.num_actions() != sessions.num_actions {
             return Err(Error::Shape {
                 what: format!("{}: `beta`", embeddings_path.display()),
                 expected: format!("[{}, L], the rows of actions.parquet", sessions.num_actions),
-                found: format!("[{}, {}]", embeddings.v.rows(), embeddings.v.cols()),
+                found: format!("[{}, {}]", embeddings.num_actions(), embeddings.latent_dim()),
             });
         }
         let digests: String = manifest.files.values().map(String::as_str).collect();

@@ -69,7 +69,7 @@ fn index(
     target: Option<f64>,
 ) -> Result<(Option<Audit>, Option<Tuning>)> {
     let mut settings = preset.clone();
-    if prepared.embeddings.singular_values.is_none() {
+    if !prepared.embeddings.has_singular_values() {
         settings.embedding.power = Power::Zero;
     }
     let problem = match Problem::load(prepared, &settings) {
