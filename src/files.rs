@@ -1,9 +1,11 @@
 //! Files and folders that appear whole or not at all: written beside their final name, synced,
-//! then renamed. A folder that a killed process left half-written beside its final name is removed
-//! by the next one that writes there.
+//! then renamed. Who writes holds a lock on what is half-written, which ends with the process: what
+//! is not locked was left by a killed one, and is removed by the next that writes beside it.
 
-use std::io::{BufWriter, Write as _};
+use std::fs::TryLockError;
+use std::io::{BufWriter, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fs_err as fs;
 use sha2::{Digest as _, Sha256};
@@ -18,9 +20,11 @@ pub fn write_atomic(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<fs::File>) -> Result<()>,
 ) -> Result<()> {
-    let partial = partial_name(path)?;
+    remove_leftovers(parent(path));
+    let (partial, file) =
+        claim(path, |partial| fs::OpenOptions::new().write(true).create_new(true).open(partial))?;
     let result = (|| {
-        let mut writer = BufWriter::new(fs::File::create(&partial)?);
+        let mut writer = BufWriter::new(file);
         write(&mut writer)?;
         writer.flush()?;
         writer.get_ref().sync_all()?;
@@ -38,6 +42,8 @@ pub fn write_atomic(
 pub struct StagedFolder {
     partial: PathBuf,
     target: PathBuf,
+    committed: bool,
+    _lock: fs::File,
 }
 
 impl StagedFolder {
@@ -47,10 +53,30 @@ impl StagedFolder {
     /// An I/O error naming the folder.
     pub fn new(target: &Path) -> Result<Self> {
         fs::create_dir_all(parent(target))?;
-        remove_leftovers(target)?;
-        let partial = partial_name(target)?;
-        fs::create_dir(&partial)?;
-        Ok(Self { partial, target: target.to_owned() })
+        remove_leftovers(parent(target));
+        let (partial, lock) = claim(target, |partial| {
+            fs::create_dir(partial)?;
+            fs::File::open(partial)
+        })?;
+        Ok(Self { partial, target: target.to_owned(), committed: false, _lock: lock })
+    }
+
+    /// Starts a folder that will be named `target`, with what a process that was killed in the
+    /// middle of the same has left of it.
+    ///
+    /// # Errors
+    /// [`Error::File`] when another process is at work on it, an I/O error naming the folder.
+    pub fn resume(target: &Path) -> Result<Self> {
+        fs::create_dir_all(parent(target))?;
+        remove_leftovers(parent(target));
+        let partial = parent(target).join(format!(".{}.partial", file_name(target)?));
+        fs::create_dir_all(&partial)?;
+        let lock = fs::File::open(&partial)?;
+        // Who held the lock before may have given the folder its final name.
+        if lock_state(&lock) == Lock::Taken || !partial.exists() {
+            return Err(Error::file(target, "another process is at work on it"));
+        }
+        Ok(Self { partial, target: target.to_owned(), committed: false, _lock: lock })
     }
 
     /// Where to write meanwhile.
@@ -63,26 +89,45 @@ impl StagedFolder {
     ///
     /// # Errors
     /// An I/O error; the folder keeps its temporary name then and is removed.
-    pub fn commit(self) -> Result<()> {
+    pub fn commit(mut self) -> Result<()> {
         sync_tree(&self.partial)?;
         if self.target.exists() {
-            let mut old = self.partial.clone().into_os_string();
-            old.push("-old");
+            let old = partial_name(&self.target)?;
             fs::rename(&self.target, &old)?;
-            fs::rename(&self.partial, &self.target)?;
-            fs::remove_dir_all(&old)?;
+            if let Err(error) = fs::rename(&self.partial, &self.target) {
+                let _ = fs::rename(&old, &self.target);
+                return Err(error.into());
+            }
+            // What cannot be removed now is a leftover for later.
+            let _ = fs::remove_dir_all(&old);
         } else {
             fs::rename(&self.partial, &self.target)?;
         }
+        self.committed = true;
         sync_folder(parent(&self.target))
     }
 }
 
 impl Drop for StagedFolder {
     fn drop(&mut self) {
-        if self.partial.exists() {
+        if !self.committed {
             let _ = fs::remove_dir_all(&self.partial);
         }
+    }
+}
+
+/// SHA-256 of what comes piece by piece.
+#[derive(Debug, Default)]
+pub(crate) struct Hasher(Sha256);
+
+impl Hasher {
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// In hex.
+    pub(crate) fn hex(self) -> String {
+        hex(&self.0.finalize())
     }
 }
 
@@ -91,13 +136,13 @@ impl Drop for StagedFolder {
 /// # Errors
 /// An I/O error naming the file.
 pub fn digest_file(path: &Path) -> Result<String> {
-    let mut hasher = Sha256::new();
+    let mut hasher = Hasher::default();
     let mut reader = fs::File::open(path)?;
     let mut buffer = vec![0_u8; 1 << 20];
     loop {
-        let read = std::io::Read::read(&mut reader, &mut buffer)?;
+        let read = reader.read(&mut buffer)?;
         if read == 0 {
-            return Ok(hex(&hasher.finalize()));
+            return Ok(hasher.hex());
         }
         hasher.update(&buffer[..read]);
     }
@@ -126,29 +171,71 @@ fn parent(path: &Path) -> &Path {
 
 const PARTIAL: &str = ".partial-";
 
-fn partial_name(path: &Path) -> Result<PathBuf> {
+fn file_name(path: &Path) -> Result<std::borrow::Cow<'_, str>> {
     let name = path.file_name().ok_or_else(|| Error::file(path, "is not a name to write to"))?;
-    Ok(parent(path).join(format!(".{}{PARTIAL}{}", name.to_string_lossy(), std::process::id())))
+    Ok(name.to_string_lossy())
 }
 
-fn remove_leftovers(target: &Path) -> Result<()> {
-    let name = target.file_name().map(|name| name.to_string_lossy().into_owned());
-    let prefix = format!(".{}{PARTIAL}", name.unwrap_or_default());
-    for entry in fs::read_dir(parent(target))? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.strip_prefix(&prefix).is_some_and(|writer| !is_alive(writer)) {
-            fs::remove_dir_all(entry.path())?;
+/// A name beside `path` that no other writer of this machine has.
+fn partial_name(path: &Path) -> Result<PathBuf> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    Ok(parent(path).join(format!(".{}{PARTIAL}{process}-{count}", file_name(path)?)))
+}
+
+/// What `create` makes under such a name, locked.
+fn claim(
+    path: &Path,
+    create: impl Fn(&Path) -> std::io::Result<fs::File>,
+) -> Result<(PathBuf, fs::File)> {
+    loop {
+        let partial = partial_name(path)?;
+        match create(&partial) {
+            // Until it was locked it looked like a leftover.
+            Ok(file) if lock_state(&file) != Lock::Taken && partial.exists() => {
+                return Ok((partial, file));
+            }
+            Ok(_) => {}
+            // A process elsewhere had this number: the next name is free.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    Ok(())
 }
 
-/// Whether the process that `writer` begins with may still be at work. Where there is no `/proc` to
-/// ask, it may.
-fn is_alive(writer: &str) -> bool {
-    let process = writer.split('-').next().unwrap_or(writer);
-    !Path::new("/proc/self").exists() || Path::new("/proc").join(process).exists()
+/// Removes what killed processes left half-written in `folder`. Whatever cannot be removed is no
+/// matter to who writes now.
+fn remove_leftovers(folder: &Path) {
+    let is_leftover = |name: &str| {
+        let writer = name.strip_prefix('.').and_then(|name| Some(name.rsplit_once(PARTIAL)?.1));
+        writer
+            .is_some_and(|writer| writer.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
+    };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if is_leftover(&entry.file_name().to_string_lossy())
+            && fs::File::open(&path).is_ok_and(|file| lock_state(&file) == Lock::Ours)
+        {
+            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lock {
+    Ours,
+    Taken,
+    /// On a file system without locks.
+    Unknown,
+}
+
+/// Locks what `file` is open on, until it is closed.
+fn lock_state(file: &fs::File) -> Lock {
+    match file.file().try_lock() {
+        Ok(()) => Lock::Ours,
+        Err(TryLockError::WouldBlock) => Lock::Taken,
+        Err(TryLockError::Error(_)) => Lock::Unknown,
+    }
 }
 
 fn sync_tree(folder: &Path) -> Result<()> {
@@ -175,11 +262,11 @@ mod tests {
     fn a_folder_appears_whole_or_not_at_all_and_leftovers_of_the_dead_go() {
         let root = tempfile::tempdir().unwrap();
         let target = root.path().join("data");
-        // No process has this number; process 1 always lives.
-        let (dead, alive) = (".data.partial-4294967295", ".data.partial-1");
-        for name in [dead, alive] {
-            fs::create_dir(root.path().join(name)).unwrap();
-        }
+        let at_work = StagedFolder::new(&target).unwrap();
+        let alive = at_work.path().file_name().unwrap().to_str().unwrap().to_owned();
+        fs::create_dir(root.path().join(".data.partial-1-0")).unwrap();
+        fs::write(root.path().join(".other.toml.partial-1-0"), "half").unwrap();
+        fs::write(root.path().join(".theirs.partial-x"), "not ours").unwrap();
         let staged = StagedFolder::new(&target).unwrap();
         fs::write(staged.path().join("file"), "1").unwrap();
         assert!(!target.exists());
@@ -191,7 +278,7 @@ mod tests {
             names.sort();
             names
         };
-        assert_eq!(names(), [alive]);
+        assert_eq!(names(), [&alive, ".theirs.partial-x"]);
 
         for content in ["1", "2"] {
             let staged = StagedFolder::new(&target).unwrap();
@@ -199,7 +286,24 @@ mod tests {
             staged.commit().unwrap();
             assert_eq!(fs::read_to_string(target.join("file")).unwrap(), content);
         }
-        assert_eq!(names(), [alive, "data"]);
+        assert_eq!(names(), [&alive, ".theirs.partial-x", "data"]);
+        drop(at_work);
+        assert_eq!(names(), [".theirs.partial-x", "data"]);
+    }
+
+    #[test]
+    fn a_folder_is_gone_on_with_by_one_at_a_time() {
+        let root = tempfile::tempdir().unwrap();
+        let target = root.path().join("data");
+        // As a killed process leaves it: not dropped, but without its lock.
+        fs::create_dir(root.path().join(".data.partial")).unwrap();
+        fs::write(root.path().join(".data.partial/file"), "1").unwrap();
+        let staged = StagedFolder::resume(&target).unwrap();
+        let message = StagedFolder::resume(&target).unwrap_err().to_string();
+        assert!(message.contains("data: another process is at work on it"), "{message}");
+        staged.commit().unwrap();
+        assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "1");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
     }
 
     #[test]

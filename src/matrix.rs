@@ -1,5 +1,6 @@
 //! A row-major matrix of `f32` on the host: what retrieval, rewards and estimators work on.
 
+use std::convert::Infallible;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +8,7 @@ use faer::MatRef;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::files::digest_bytes;
+use crate::files::Hasher;
 
 /// Row-major `[rows, cols]` matrix.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,12 +129,29 @@ impl Matrix {
     /// SHA-256 over the shape and the numbers (little endian), in hex.
     #[must_use]
     pub fn digest(&self) -> String {
-        let mut bytes = Vec::with_capacity(16 + 4 * self.data.len());
-        bytes.extend((self.rows() as u64).to_le_bytes());
-        bytes.extend((self.cols as u64).to_le_bytes());
-        bytes.extend(self.data.iter().flat_map(|value| value.to_le_bytes()));
-        digest_bytes(&bytes)
+        let mut hasher = Hasher::default();
+        hasher.update(&(self.rows() as u64).to_le_bytes());
+        hasher.update(&(self.cols as u64).to_le_bytes());
+        let Ok(()) = in_bytes(&self.data, |bytes| {
+            hasher.update(bytes);
+            Ok::<_, Infallible>(())
+        });
+        hasher.hex()
     }
+}
+
+/// Hands the numbers out little endian, a piece at a time: all their bytes would take as much memory
+/// again.
+pub(crate) fn in_bytes<E>(
+    numbers: &[f32],
+    mut each: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut bytes = Vec::new();
+    numbers.chunks(1 << 14).try_for_each(|numbers| {
+        bytes.clear();
+        bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        each(&bytes)
+    })
 }
 
 /// The memory of matrices that every step writes in full: only the first step zeroes it.

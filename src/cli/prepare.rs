@@ -1,6 +1,7 @@
 //! `slate prepare`.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -11,7 +12,9 @@ use crate::dataset::{Filters, Source, SplitSettings};
 use crate::device;
 use crate::embedding::{Interactions, Power, SvdOptions};
 use crate::error::Error;
-use crate::prepared::{EmbeddingSource, Input, Manifest, PrepareSettings, Prepared};
+use crate::prepared::{
+    EmbeddingSource, Input, Manifest, Phase, Phases, PrepareSettings, Prepared, prepare,
+};
 use crate::problem::{Audit, Problem, Tuning};
 use crate::seed::Seed;
 use crate::settings::{Preset, Settings};
@@ -22,14 +25,28 @@ struct PreparedReport {
     folder: PathBuf,
     #[serde(flatten)]
     manifest: Manifest,
+    /// Where the time went.
+    phases: Seconds,
+    reused: Vec<Phase>,
     /// Of the preset's index on its own queries.
     recall: Option<Audit>,
     tuning: Option<Tuning>,
 }
 
+/// What was spent on each phase.
+#[derive(Debug, Serialize)]
+struct Seconds {
+    #[serde(flatten)]
+    prepared: Phases,
+    /// Building the index and looking at its recall.
+    index: Option<f64>,
+}
+
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let input = Input::File(args.source(), args.filters());
-    let prepared = watched(Prepared::create(&input, &args.settings(), &args.out, args.force)?);
+    let (prepared, phases) = prepare(&input, &args.settings(), &args.out, args.force)?;
+    let prepared = watched(prepared);
+    let started = Instant::now();
     let (recall, tuning) = if args.no_index {
         (None, None)
     } else {
@@ -40,7 +57,19 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
             )
         })?
     };
+    let index = (!args.no_index).then(|| started.elapsed().as_secs_f64());
     let mut text = prepared.manifest.statistics.to_string();
+    text += &format!(
+        "\nread and split {:.1} s · embeddings {:.1} s · written {:.1} s",
+        phases.sessions, phases.embeddings, phases.written
+    );
+    if let Some(seconds) = index {
+        text += &format!(" · index {seconds:.1} s");
+    }
+    if !phases.reused.is_empty() {
+        let names: Vec<_> = phases.reused.iter().map(|phase| phase.name()).collect();
+        text += &format!("\nreused from an earlier preparation: {}", names.join(", "));
+    }
     if let Some(audit) = recall {
         text += &format!(
             "\nindex recall {:.4} on {} perturbed training queries",
@@ -58,7 +87,15 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
         text += &format!(" {set}");
     }
     let manifest = prepared.manifest.clone();
-    Report::new(&PreparedReport { folder: args.out.clone(), manifest, recall, tuning }, text)
+    let report = PreparedReport {
+        folder: args.out.clone(),
+        manifest,
+        reused: phases.reused.clone(),
+        phases: Seconds { prepared: phases, index },
+        recall,
+        tuning,
+    };
+    Report::new(&report, text)
 }
 
 /// Builds the index that a run with the preset's settings needs and audits it on the queries of
@@ -69,7 +106,7 @@ fn index(
     target: Option<f64>,
 ) -> Result<(Option<Audit>, Option<Tuning>)> {
     let mut settings = preset.clone();
-    if prepared.embeddings.singular_values.is_none() {
+    if !prepared.embeddings.has_singular_values() {
         settings.embedding.power = Power::Zero;
     }
     let problem = match Problem::load(prepared, &settings) {

@@ -16,6 +16,7 @@ mod statistics;
 pub mod tables;
 
 use polars::prelude::DataFrame;
+#[cfg(feature = "prepare")]
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,7 @@ pub struct ActionSets {
 impl ActionSets {
     /// One set for each of `sizes`, whose different actions `fill` puts into the slice of that
     /// size, in any order; sets are filled in parallel.
+    #[cfg(feature = "prepare")]
     pub(crate) fn filled(sizes: &[usize], fill: impl Fn(u32, &mut [u32]) + Sync) -> Self {
         let mut offsets = Vec::with_capacity(sizes.len() + 1);
         offsets.push(0);
@@ -79,6 +81,24 @@ impl ActionSets {
             debug_assert!(set.is_sorted_by(|a, b| a < b), "different actions");
         });
         Self { offsets, actions }
+    }
+
+    /// No sets yet, for [`push_set`](Self::push_set).
+    pub(crate) fn none() -> Self {
+        Self { offsets: vec![0], actions: Vec::new() }
+    }
+
+    /// Adds the set of the next context, empty.
+    pub(crate) fn push_set(&mut self) {
+        self.offsets.push(self.actions.len());
+    }
+
+    /// Adds an action, greater than those it has, to the last set.
+    pub(crate) fn push(&mut self, action: u32) {
+        self.actions.push(action);
+        if let Some(end) = self.offsets.last_mut() {
+            *end += 1;
+        }
     }
 
     /// From `(context, action)` pairs, in any order; equal pairs count once.

@@ -8,43 +8,44 @@ use polars::prelude::*;
 
 use crate::error::{Error, Result};
 
+/// The most rows that are held at once; some writers make one group of all.
+const ROWS: usize = 1 << 22;
+
 /// The columns asked for, in that order.
 ///
 /// # Errors
 /// A file that is missing or damaged, a column that is missing, or one of a type that this build of
 /// polars cannot hold.
 pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
-    read_slice(path, columns, None)
+    finish(checked(path, columns)?, path, columns)
 }
 
-/// `num_rows` rows of the columns asked for, from row `start`, which counts from 0.
+/// The same, of one row group, or [`ROWS`] of one, after the other.
 ///
 /// # Errors
-/// As [`read_columns`].
-#[cfg(feature = "prepare")]
-pub(super) fn read_rows(
-    path: &Path,
-    columns: &[&str],
-    start: usize,
-    num_rows: usize,
-) -> Result<DataFrame> {
-    read_slice(path, columns, Some((start, num_rows)))
+/// As [`read_columns`]; pages are looked at when their row group's turn comes.
+pub(super) fn row_groups<'a>(
+    path: &'a Path,
+    columns: &'a [&str],
+) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
+    let metadata = checked(path, columns)?.get_metadata().map_err(|e| wrap(path, &e))?.clone();
+    let (mut slices, mut end) = (Vec::new(), 0);
+    for group in &metadata.row_groups {
+        let start = end;
+        end += group.num_rows();
+        slices.extend((start..end).step_by(ROWS).map(|at| (at, ROWS.min(end - at))));
+    }
+    Ok(slices.into_iter().map(move |slice| {
+        let mut reader = open(path)?;
+        reader.set_metadata(metadata.clone());
+        finish(reader.with_slice(Some(slice)), path, columns)
+    }))
 }
 
-/// How many rows there are.
-///
-/// # Errors
-/// A file that is missing or damaged.
-#[cfg(feature = "prepare")]
-pub(super) fn num_rows(path: &Path) -> Result<usize> {
-    let num_rows = open(path)?.num_rows();
-    num_rows.map_err(|error| Error::library(format!("reading {}", path.display()), error))
-}
-
-fn read_slice(path: &Path, columns: &[&str], slice: Option<(usize, usize)>) -> Result<DataFrame> {
-    let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+/// A reader of a file that has `columns`, of types that can be read.
+fn checked(path: &Path, columns: &[&str]) -> Result<ParquetReader<std::fs::File>> {
     let mut reader = open(path)?;
-    let schema = reader.schema().map_err(wrap)?;
+    let schema = reader.schema().map_err(|error| wrap(path, &error))?;
     for &column in columns {
         match schema.get(column) {
             None => return Err(missing_column(path, column, &column_names(path)?)),
@@ -60,12 +61,25 @@ fn read_slice(path: &Path, columns: &[&str], slice: Option<(usize, usize)>) -> R
             Some(_) => {}
         }
     }
+    Ok(reader)
+}
+
+fn finish(
+    reader: ParquetReader<std::fs::File>,
+    path: &Path,
+    columns: &[&str],
+) -> Result<DataFrame> {
     let names = columns.iter().map(ToString::to_string).collect();
-    let reader = reader.with_columns(Some(names)).with_slice(slice);
+    let reader = reader.with_columns(Some(names));
     // On some damaged pages polars panics where it should return an error.
     let read = catch_unwind(AssertUnwindSafe(|| reader.finish()));
-    let table = read.map_err(|_| Error::file(path, "is damaged"))?.map_err(wrap)?;
-    table.select(columns.iter().copied()).map_err(wrap)
+    let table =
+        read.map_err(|_| Error::file(path, "is damaged"))?.map_err(|error| wrap(path, &error))?;
+    table.select(columns.iter().copied()).map_err(|error| wrap(path, &error))
+}
+
+fn wrap(path: &Path, error: &PolarsError) -> Error {
+    Error::library(format!("reading {}", path.display()), error)
 }
 
 /// The names of all columns.
@@ -73,9 +87,7 @@ fn read_slice(path: &Path, columns: &[&str], slice: Option<(usize, usize)>) -> R
 /// # Errors
 /// A file that is missing or damaged.
 pub(super) fn column_names(path: &Path) -> Result<Vec<String>> {
-    let schema = open(path)?.schema();
-    let schema =
-        schema.map_err(|error| Error::library(format!("reading {}", path.display()), error))?;
+    let schema = open(path)?.schema().map_err(|error| wrap(path, &error))?;
     Ok(schema.iter_names().map(ToString::to_string).collect())
 }
 

@@ -11,12 +11,13 @@
 //! unseen here; whoever keeps the folder keeps digests of its files.
 
 use std::io::{BufWriter, Write as _};
+use std::ops::Range;
 use std::path::Path;
 
 use fs_err as fs;
 use polars::prelude::*;
 
-use super::parquet::read_columns;
+use super::parquet::{read_columns, row_groups};
 use super::{ActionSets, Dataset, Sessions, Split};
 use crate::error::{Error, Result};
 
@@ -24,12 +25,19 @@ const INTERACTIONS: &str = "interactions.parquet";
 pub(super) const CONTEXTS: &str = "contexts.parquet";
 pub(super) const ACTIONS: &str = "actions.parquet";
 
+/// The names of the three.
+pub const FILES: [&str; 3] = [INTERACTIONS, CONTEXTS, ACTIONS];
+
+/// Rows that a row group of interactions has at least, if it is not the last: one is in memory at a
+/// time, written or read.
+const ROW_GROUP: usize = 1 << 20;
+
 /// Writes the three tables into `folder`, which is there.
 ///
 /// # Errors
 /// An error naming the file that could not be written, on a full disk for one.
 pub fn write(dataset: &Dataset, folder: &Path) -> Result<()> {
-    write_table(&mut interactions(&dataset.sessions)?, &folder.join(INTERACTIONS))?;
+    write_interactions(&dataset.sessions, &folder.join(INTERACTIONS), ROW_GROUP)?;
     write_table(&mut dataset.contexts.clone(), &folder.join(CONTEXTS))?;
     write_table(&mut dataset.actions.clone(), &folder.join(ACTIONS))
 }
@@ -43,29 +51,64 @@ pub fn read_sessions(folder: &Path) -> Result<Sessions> {
     let num_contexts = read_columns(&folder.join(CONTEXTS), &["context"])?.height();
     let num_actions = read_columns(&folder.join(ACTIONS), &["action"])?.height();
     let path = folder.join(INTERACTIONS);
-    let table = read_columns(&path, &["context", "action", "hidden", "split"])?;
-    let contexts = numbers(&table, "context", &path)?;
-    let actions = numbers(&table, "action", &path)?;
-    let typed = |column: &str| {
-        let column = table.column(column).map_err(|error| Error::library("", error))?;
-        Ok::<_, Error>(column.as_materialized_series().clone())
+    let mut reading = Reading {
+        path: &path,
+        num_contexts,
+        num_actions,
+        rows: 0,
+        above: 0,
+        split: Vec::with_capacity(num_contexts),
+        observed: ActionSets::none(),
+        hidden: ActionSets::none(),
     };
-    let (hidden, splits) = (typed("hidden")?, typed("split")?);
-    let hidden = hidden.bool().map_err(|_| wrong_type(&path, &hidden, "booleans"))?;
-    let splits = splits.str().map_err(|_| wrong_type(&path, &splits, "text"))?;
+    for table in row_groups(&path, &["context", "action", "hidden", "split"])? {
+        reading.read(&table?)?;
+    }
+    reading.finish()
+}
 
-    let mut split: Vec<Split> = Vec::with_capacity(num_contexts);
-    let mut pairs = Vec::with_capacity(table.height());
-    let rows = contexts.into_iter().zip(actions).zip(hidden.iter().zip(splits.iter()));
-    for (row, ((context, action), (hidden, name))) in (1_u64..).zip(rows) {
+/// Sessions that grow row by row.
+struct Reading<'a> {
+    path: &'a Path,
+    num_contexts: usize,
+    num_actions: usize,
+    /// How many have been read.
+    rows: u64,
+    /// The action of the last one.
+    above: u32,
+    split: Vec<Split>,
+    observed: ActionSets,
+    hidden: ActionSets,
+}
+
+impl Reading<'_> {
+    /// Reads the rows that come next.
+    fn read(&mut self, table: &DataFrame) -> Result<()> {
+        let contexts = numbers(table, "context", self.path)?;
+        let actions = numbers(table, "action", self.path)?;
+        let typed = |column: &str| {
+            let column = table.column(column).map_err(|error| Error::library("", error))?;
+            Ok::<_, Error>(column.as_materialized_series().clone())
+        };
+        let (hidden, splits) = (typed("hidden")?, typed("split")?);
+        let hidden = hidden.bool().map_err(|_| wrong_type(self.path, &hidden, "booleans"))?;
+        let splits = splits.str().map_err(|_| wrong_type(self.path, &splits, "text"))?;
+        let rows = contexts.into_iter().zip(actions).zip(hidden.iter().zip(splits.iter()));
+        for ((context, action), (hidden, split)) in rows {
+            self.rows += 1;
+            self.push(context, action, hidden, split.unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, context: u32, action: u32, hidden: Option<bool>, name: &str) -> Result<()> {
         let cell = |column: &str, expected, found: String| Error::Cell {
-            path: path.clone(),
-            row,
+            path: self.path.to_owned(),
+            row: self.rows,
             column: column.into(),
             expected,
             found,
         };
-        let name = name.unwrap_or_default();
         let here = match name {
             "train" => Split::Train,
             "validation" => Split::Validation,
@@ -75,68 +118,80 @@ pub fn read_sessions(folder: &Path) -> Result<Sessions> {
         let Some(hidden) = hidden else {
             return Err(cell("hidden", "true or false", String::new()));
         };
-        if action as usize >= num_actions {
+        if action as usize >= self.num_actions {
             return Err(cell("action", "a row of actions.parquet, from 0", action.to_string()));
         }
         // Contexts come in order, without gaps, each in one split, their actions ascending.
-        if context as usize == split.len() && split.len() < num_contexts {
-            split.push(here);
-        } else if context as usize + 1 != split.len() {
+        if context as usize == self.split.len() && self.split.len() < self.num_contexts {
+            self.split.push(here);
+            self.observed.push_set();
+            self.hidden.push_set();
+        } else if context as usize + 1 != self.split.len() {
             let expected = "the same context as above, or the next row of contexts.parquet";
             return Err(cell("context", expected, context.to_string()));
-        } else if split.last() != Some(&here) {
+        } else if self.split.last() != Some(&here) {
             return Err(cell("split", "the same split as above for the same context", name.into()));
-        } else if pairs.last().is_some_and(|&(_, above, _)| above >= action) {
+        } else if self.above >= action {
             return Err(cell("action", "a greater action than above", action.to_string()));
         }
-        pairs.push((context, action, hidden));
+        self.above = action;
+        if hidden { &mut self.hidden } else { &mut self.observed }.push(action);
+        Ok(())
     }
-    if split.len() < num_contexts {
-        let problem = format!(
-            "holds {} contexts, {CONTEXTS} beside it {num_contexts}: prepare the data again",
-            split.len()
-        );
-        return Err(Error::file(path, problem));
+
+    fn finish(self) -> Result<Sessions> {
+        let Self { path, num_contexts, num_actions, split, observed, hidden, .. } = self;
+        if split.len() < num_contexts {
+            let problem = format!(
+                "holds {} contexts, {CONTEXTS} beside it {num_contexts}: prepare the data again",
+                split.len()
+            );
+            return Err(Error::file(path, problem));
+        }
+        Ok(Sessions { observed, hidden, split, num_actions })
     }
-    Ok(sessions(&pairs, split, num_actions))
 }
 
-/// Sessions of `(context, action, hidden)`.
-pub(super) fn sessions(
-    pairs: &[(u32, u32, bool)],
-    split: Vec<Split>,
-    num_actions: usize,
-) -> Sessions {
-    let part = |is_hidden: bool| {
-        let pairs = pairs.iter().filter(move |pair| pair.2 == is_hidden);
-        ActionSets::from_pairs(split.len(), pairs.map(|&(context, action, _)| (context, action)))
-    };
-    Sessions { observed: part(false), hidden: part(true), split, num_actions }
+fn write_interactions(sessions: &Sessions, path: &Path, row_group: usize) -> Result<()> {
+    let failed = |error| Error::library(format!("writing {}", path.display()), error);
+    let mut file = BufWriter::new(fs::File::create(path)?);
+    let schema = interactions(sessions, 0..0)?.schema().clone();
+    let mut writer = ParquetWriter::new(&mut file).batched(&schema).map_err(failed)?;
+    let (mut start, mut rows) = (0, 0);
+    for context in sessions.observed.contexts() {
+        rows += sessions.observed.of(context).len() + sessions.hidden.of(context).len();
+        let end = context + 1;
+        if rows >= row_group || end as usize == sessions.num_contexts() {
+            writer.write_batch(&interactions(sessions, start..end)?).map_err(failed)?;
+            (start, rows) = (end, 0);
+        }
+    }
+    writer.finish().map_err(failed)?;
+    drop(writer);
+    Ok(file.flush()?)
 }
 
-/// The table of pairs, by context, then action.
-fn interactions(sessions: &Sessions) -> Result<DataFrame> {
-    let (mut contexts, mut actions, mut hidden, mut splits) = (vec![], vec![], vec![], vec![]);
-    for (context, split) in (0_u32..).zip(&sessions.split) {
-        let name = match split {
+/// The table of the pairs of some contexts, by context, then action.
+fn interactions(sessions: &Sessions, contexts: Range<u32>) -> Result<DataFrame> {
+    let (mut numbers, mut actions, mut hidden, mut splits) = (vec![], vec![], vec![], vec![]);
+    let mut pairs = Vec::new();
+    for context in contexts {
+        let name = match sessions.split[context as usize] {
             Split::Train => "train",
             Split::Validation => "validation",
             Split::Test => "test",
         };
-        let observed = sessions.observed.of(context).iter().map(|&action| (action, false));
-        let mut pairs: Vec<_> = observed
-            .chain(sessions.hidden.of(context).iter().map(|&action| (action, true)))
-            .collect();
+        pairs.clear();
+        pairs.extend(sessions.observed.of(context).iter().map(|&action| (action, false)));
+        pairs.extend(sessions.hidden.of(context).iter().map(|&action| (action, true)));
         pairs.sort_unstable();
-        for (action, is_hidden) in pairs {
-            contexts.push(context);
-            actions.push(action);
-            hidden.push(is_hidden);
-            splits.push(name);
-        }
+        numbers.extend(std::iter::repeat_n(context, pairs.len()));
+        splits.extend(std::iter::repeat_n(name, pairs.len()));
+        actions.extend(pairs.iter().map(|pair| pair.0));
+        hidden.extend(pairs.iter().map(|pair| pair.1));
     }
     let columns = vec![
-        Column::new("context".into(), contexts),
+        Column::new("context".into(), numbers),
         Column::new("action".into(), actions),
         Column::new("hidden".into(), hidden),
         Column::new("split".into(), splits),
@@ -175,6 +230,17 @@ pub(super) mod tests {
     use super::super::{Catalogue, Statistics};
     use super::*;
 
+    fn sessions(pairs: &[(u32, u32, bool)], split: Vec<Split>, num_actions: usize) -> Sessions {
+        let part = |is_hidden: bool| {
+            let pairs = pairs.iter().filter(move |pair| pair.2 == is_hidden);
+            ActionSets::from_pairs(
+                split.len(),
+                pairs.map(|&(context, action, _)| (context, action)),
+            )
+        };
+        Sessions { observed: part(false), hidden: part(true), split, num_actions }
+    }
+
     fn dataset() -> Dataset {
         let pairs = [(0, 0, false), (0, 2, true), (1, 1, true), (1, 0, false), (2, 0, true)];
         let split = vec![Split::Train, Split::Test, Split::Validation];
@@ -204,11 +270,39 @@ pub(super) mod tests {
         assert_eq!(read_sessions(folder.path()).unwrap(), dataset.sessions);
     }
 
+    #[test]
+    fn row_groups_are_read_one_after_the_other() {
+        let (folder, dataset) = written();
+        let path = folder.path().join(INTERACTIONS);
+        // A group begins with a context, or, when another program wrote it, anywhere.
+        write_interactions(&dataset.sessions, &path, 3).unwrap();
+        assert_eq!(row_groups(&path, &["context"]).unwrap().count(), 2);
+        assert_eq!(read_sessions(folder.path()).unwrap(), dataset.sessions);
+        let mut table = interactions(&dataset.sessions, 0..3).unwrap();
+        let in_groups = |rows: usize, table: &DataFrame| {
+            let file = fs::File::create(&path).unwrap();
+            let mut writer = ParquetWriter::new(file).batched(table.schema()).unwrap();
+            for start in (0..table.height()).step_by(rows) {
+                writer.write_batch(&table.slice(i64::try_from(start).unwrap(), rows)).unwrap();
+            }
+            writer.finish().unwrap();
+        };
+        for rows in 1..5 {
+            in_groups(rows, &table);
+            assert_eq!(read_sessions(folder.path()).unwrap(), dataset.sessions, "{rows} a group");
+        }
+        // Order is checked across groups, and rows are counted on.
+        with(&mut table, Column::new("action".into(), [0_u32, 2, 1, 1, 0]));
+        in_groups(3, &table);
+        let message = read_sessions(folder.path()).unwrap_err().to_string();
+        assert!(message.contains("row 4: column `action`"), "{message}");
+    }
+
     /// What reading says after `change` was applied to one table.
     fn problem(name: &str, change: impl FnOnce(&mut DataFrame)) -> String {
         let (folder, dataset) = written();
         let mut table = match name {
-            INTERACTIONS => interactions(&dataset.sessions).unwrap(),
+            INTERACTIONS => interactions(&dataset.sessions, 0..3).unwrap(),
             CONTEXTS => dataset.contexts,
             _ => dataset.actions,
         };

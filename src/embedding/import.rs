@@ -1,13 +1,12 @@
 //! β made elsewhere: a `.safetensors` or `.npy` file with one row per action, in the order of
 //! `actions.parquet`. Half and double precision are accepted and kept as f32.
 
+use std::io::BufReader;
 use std::path::Path;
 
-use half::{bf16, f16};
 use npyz::{NpyFile, Order};
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
 
+use crate::embedding::tensors::TensorFile;
 use crate::embedding::{BETA, StoredEmbeddings};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -20,12 +19,7 @@ use crate::matrix::Matrix;
 pub fn import(path: &Path, num_actions: usize) -> Result<StoredEmbeddings> {
     let extension = path.extension().and_then(|extension| extension.to_str());
     let v = match extension {
-        Some("safetensors") => {
-            let bytes = fs_err::read(path)?;
-            let tensors = SafeTensors::deserialize(&bytes)
-                .map_err(|error| Error::file(path, format!("is no safetensors file: {error}")))?;
-            matrix(path, &tensors, BETA)?
-        }
+        Some("safetensors") => TensorFile::open(path)?.matrix(BETA)?,
         Some("npy") => npy(path)?,
         _ => return Err(Error::file(path, "expected a `.safetensors` or a `.npy` file")),
     };
@@ -39,44 +33,13 @@ pub fn import(path: &Path, num_actions: usize) -> Result<StoredEmbeddings> {
     Ok(StoredEmbeddings { v, singular_values: None })
 }
 
-/// The tensor `name`, `[rows, cols]`, finite.
-pub(super) fn matrix(path: &Path, tensors: &SafeTensors<'_>, name: &str) -> Result<Matrix> {
-    let view = tensors.tensor(name).map_err(|_| {
-        let names = tensors.names().join(", ");
-        Error::file(path, format!("has no tensor `{name}`; its tensors are: {names}"))
-    })?;
-    let cols = columns(path, view.shape())?;
-    finite(path, Matrix::new(numbers(path, name, &view)?, cols)?)
-}
-
-/// The numbers of a tensor of any floating point type, as f32.
-#[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
-pub(super) fn numbers(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Vec<f32>> {
-    fn read<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f32) -> Vec<f32> {
-        bytes.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)).collect()
-    }
-    let bytes = view.data();
-    Ok(match view.dtype() {
-        Dtype::F32 => read(bytes, f32::from_le_bytes),
-        Dtype::F64 => read(bytes, |bytes| f64::from_le_bytes(bytes) as f32),
-        Dtype::F16 => read(bytes, |bytes| f16::from_le_bytes(bytes).to_f32()),
-        Dtype::BF16 => read(bytes, |bytes| bf16::from_le_bytes(bytes).to_f32()),
-        other => {
-            let problem =
-                format!("tensor `{name}` holds {other:?}, expected F32 (or F64, F16, BF16)");
-            return Err(Error::file(path, problem));
-        }
-    })
-}
-
 #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
 fn npy(path: &Path) -> Result<Matrix> {
     let damaged = |error: std::io::Error| Error::file(path, format!("is no .npy file: {error}"));
-    let bytes = fs_err::read(path)?;
-    let file = NpyFile::new(bytes.as_slice()).map_err(damaged)?;
+    let file = NpyFile::new(BufReader::new(fs_err::File::open(path)?)).map_err(damaged)?;
     let shape: Vec<usize> =
         file.shape().iter().map(|&size| usize::try_from(size).unwrap_or(usize::MAX)).collect();
-    let (cols, order) = (columns(path, &shape)?, file.order());
+    let ([_, cols], order) = (matrix_shape(path, &shape)?, file.order());
     let kind = file.dtype().descr();
     let data: std::io::Result<Vec<f32>> = match file.try_data::<f32>() {
         Ok(data) => data.collect(),
@@ -105,10 +68,10 @@ fn npy(path: &Path) -> Result<Matrix> {
     finite(path, stored)
 }
 
-/// L of a matrix with rows and columns.
-fn columns(path: &Path, shape: &[usize]) -> Result<usize> {
-    match shape {
-        [rows, cols] if *rows > 0 && *cols > 0 => Ok(*cols),
+/// `[P, L]` of a matrix with rows and columns.
+pub(super) fn matrix_shape(path: &Path, shape: &[usize]) -> Result<[usize; 2]> {
+    match *shape {
+        [rows, cols] if rows > 0 && cols > 0 => Ok([rows, cols]),
         _ => Err(Error::Shape {
             what: path.display().to_string(),
             expected: "[P, L]".into(),
@@ -117,7 +80,7 @@ fn columns(path: &Path, shape: &[usize]) -> Result<usize> {
     }
 }
 
-fn finite(path: &Path, matrix: Matrix) -> Result<Matrix> {
+pub(super) fn finite(path: &Path, matrix: Matrix) -> Result<Matrix> {
     matrix.require_finite(&path.display().to_string())?;
     Ok(matrix)
 }
@@ -127,7 +90,10 @@ fn finite(path: &Path, matrix: Matrix) -> Result<Matrix> {
 mod tests {
     use std::path::PathBuf;
 
+    use half::{bf16, f16};
     use npyz::WriterBuilder as _;
+    use safetensors::Dtype;
+    use safetensors::tensor::TensorView;
 
     use super::*;
 

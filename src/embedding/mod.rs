@@ -5,14 +5,15 @@
 pub mod import;
 pub mod mean;
 pub mod svd;
+mod tensors;
 
 use std::path::Path;
 
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::embedding::tensors::TensorFile;
 use crate::error::{Error, Result};
-use crate::files::write_atomic;
 use crate::matrix::{Matrix, norm};
 
 pub use import::import;
@@ -113,7 +114,7 @@ impl From<Power> for f64 {
     }
 }
 
-/// What is kept on disk: V and s apart, so that one decomposition serves every power.
+/// What is kept on disk ([`EmbeddingFile`]): V and s apart, so that one decomposition serves every power.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredEmbeddings {
     /// V `[P, L]`; orthonormal columns when it comes from the SVD, anything when imported.
@@ -126,13 +127,13 @@ const BETA: &str = "beta";
 const SINGULAR_VALUES: &str = "singular_values";
 
 impl StoredEmbeddings {
-    /// β = V·sᵖ.
+    /// β = V·sᵖ, in the memory of V.
     ///
     /// # Errors
     /// [`Error::Setting`] for imported embeddings when p is not 0, [`Error::NotFinite`].
-    pub fn actions(&self, power: Power) -> Result<ActionEmbeddings> {
-        let mut beta = self.v.clone();
-        match (&self.singular_values, power) {
+    pub fn into_actions(self, power: Power) -> Result<ActionEmbeddings> {
+        let Self { v: mut beta, singular_values } = self;
+        match (singular_values, power) {
             (_, Power::Zero) => {}
             (None, _) => {
                 let problem = format!(
@@ -144,13 +145,11 @@ impl StoredEmbeddings {
             (Some(values), _) => {
                 let weights: Vec<f32> = match power {
                     Power::Half => values.iter().map(|s| s.sqrt()).collect(),
-                    _ => values.clone(),
+                    _ => values,
                 };
-                for row in beta.as_mut_slice().chunks_exact_mut(weights.len()) {
-                    for (value, weight) in row.iter_mut().zip(&weights) {
-                        *value *= weight;
-                    }
-                }
+                beta.par_rows_mut().for_each(|row| {
+                    row.iter_mut().zip(&weights).for_each(|(value, weight)| *value *= weight);
+                });
             }
         }
         ActionEmbeddings::new(beta)
@@ -161,47 +160,83 @@ impl StoredEmbeddings {
     /// # Errors
     /// An I/O error naming the file, a full disk among them; nothing is left behind then.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let library = |error| Error::library(format!("writing {}", path.display()), error);
-        let beta = to_bytes(self.v.as_slice());
         let shape = vec![self.v.rows(), self.v.cols()];
-        let mut tensors = vec![(BETA, TensorView::new(Dtype::F32, shape, &beta).map_err(library)?)];
-        let values = self.singular_values.as_deref().map(to_bytes);
-        if let Some(values) = &values {
-            let view = TensorView::new(Dtype::F32, vec![values.len() / 4], values);
-            tensors.push((SINGULAR_VALUES, view.map_err(library)?));
+        let mut tensors = vec![(BETA, shape, self.v.as_slice())];
+        if let Some(values) = &self.singular_values {
+            tensors.push((SINGULAR_VALUES, vec![values.len()], values));
         }
-        let bytes = safetensors::serialize(tensors, None).map_err(library)?;
-        write_atomic(path, |writer| Ok(std::io::Write::write_all(writer, &bytes)?))
+        tensors::write(path, &tensors)
     }
 
     /// Reads what [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// An I/O error, [`Error::File`] when it is no such file, [`Error::NotFinite`].
+    /// Those of [`EmbeddingFile::open`] and [`EmbeddingFile::load`].
     pub fn load(path: &Path) -> Result<Self> {
-        let bytes = fs_err::read(path)?;
-        let tensors = SafeTensors::deserialize(&bytes)
-            .map_err(|error| Error::file(path, format!("is no safetensors file: {error}")))?;
-        let v = import::matrix(path, &tensors, BETA)?;
-        let singular_values = match tensors.tensor(SINGULAR_VALUES) {
-            Ok(view) => Some(import::numbers(path, SINGULAR_VALUES, &view)?),
-            Err(_) => None,
-        };
-        if let Some(values) = &singular_values
-            && values.len() != v.cols()
-        {
-            return Err(Error::Shape {
-                what: format!("{}: `{SINGULAR_VALUES}`", path.display()),
-                expected: format!("[{}]", v.cols()),
-                found: format!("[{}]", values.len()),
-            });
-        }
-        Ok(Self { v, singular_values })
+        EmbeddingFile::open(path)?.load()
     }
 }
 
-fn to_bytes(numbers: &[f32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+/// Stored embeddings of which only the header has been read: β of a large catalogue is read where it
+/// is needed, and is in memory once.
+#[derive(Clone, Debug)]
+pub struct EmbeddingFile {
+    tensors: TensorFile,
+    shape: [usize; 2],
+}
+
+impl EmbeddingFile {
+    /// Reads the header of what [`StoredEmbeddings::save`] wrote.
+    ///
+    /// # Errors
+    /// An I/O error, [`Error::File`] when it is no such file, [`Error::Shape`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let tensors = TensorFile::open(path)?;
+        let shape = tensors.matrix_shape(BETA)?;
+        match tensors.shape(SINGULAR_VALUES) {
+            Some(values) if values != [shape[1]] => Err(Error::Shape {
+                what: format!("{}: `{SINGULAR_VALUES}`", path.display()),
+                expected: format!("[{}]", shape[1]),
+                found: format!("{values:?}"),
+            }),
+            _ => Ok(Self { tensors, shape }),
+        }
+    }
+
+    /// P.
+    #[must_use]
+    pub fn num_actions(&self) -> usize {
+        self.shape[0]
+    }
+
+    /// L.
+    #[must_use]
+    pub fn latent_dim(&self) -> usize {
+        self.shape[1]
+    }
+
+    /// Whether there is an s: imported embeddings have none.
+    #[must_use]
+    pub fn has_singular_values(&self) -> bool {
+        self.tensors.shape(SINGULAR_VALUES).is_some()
+    }
+
+    /// Reads V and s.
+    ///
+    /// # Errors
+    /// An I/O error, [`Error::File`] for numbers of another type, [`Error::NotFinite`].
+    pub fn load(&self) -> Result<StoredEmbeddings> {
+        let values = self.has_singular_values().then(|| self.tensors.numbers(SINGULAR_VALUES));
+        Ok(StoredEmbeddings { v: self.tensors.matrix(BETA)?, singular_values: values.transpose()? })
+    }
+
+    /// Reads β = V·sᵖ.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load) and [`StoredEmbeddings::into_actions`].
+    pub fn actions(&self, power: Power) -> Result<ActionEmbeddings> {
+        self.load()?.into_actions(power)
+    }
 }
 
 #[cfg(test)]
@@ -226,20 +261,20 @@ mod tests {
 
     #[test]
     fn the_power_weighs_the_columns() {
-        let row = |power| stored().actions(power).unwrap().row(0).to_vec();
+        let row = |power| stored().into_actions(power).unwrap().row(0).to_vec();
         assert_eq!(row(Power::Zero), [3.0, 4.0]);
         assert_eq!(row(Power::Half), [9.0, 8.0]);
         assert_eq!(row(Power::One), [27.0, 16.0]);
-        let zero = stored().actions(Power::Zero).unwrap();
+        let zero = stored().into_actions(Power::Zero).unwrap();
         assert!((zero.mean_norm() - (5.0 + 1.0 + 0.559_017) / 3.0).abs() < 1e-5);
-        assert_ne!(zero.digest(), stored().actions(Power::One).unwrap().digest());
+        assert_ne!(zero.digest(), stored().into_actions(Power::One).unwrap().digest());
     }
 
     #[test]
     fn imported_embeddings_have_no_power_but_zero() {
         let imported = StoredEmbeddings { singular_values: None, ..stored() };
-        assert!(imported.actions(Power::Zero).is_ok());
-        let error = imported.actions(Power::Half).unwrap_err().to_string();
+        assert!(imported.clone().into_actions(Power::Zero).is_ok());
+        let error = imported.into_actions(Power::Half).unwrap_err().to_string();
         assert!(error.contains("embedding.power") && error.contains("set it to 0"), "{error}");
     }
 

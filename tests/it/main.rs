@@ -21,6 +21,7 @@ mod learned_actions;
 mod learner;
 mod methods;
 mod plackett_luce;
+mod preparation;
 mod rejection;
 mod resume;
 mod shared_candidates;

@@ -10,9 +10,6 @@ use super::source::Source;
 use crate::dataset::parquet;
 use crate::error::{Error, Result};
 
-/// Rows of a batch.
-const ROWS: usize = 1 << 22;
-
 /// Hands `each` the rows of the file at `path`. Columns that it lacks are taken from its folders'
 /// names, as Hive partitions tables (`country=se/part-0.parquet`).
 ///
@@ -31,9 +28,9 @@ pub(super) fn for_each_batch(
     let columns = Columns::find(source, filters, path, &available)?;
     let names: Vec<&str> =
         columns.names().filter(|name| stored.iter().any(|column| column == name)).collect();
-    let num_rows = parquet::num_rows(path)?;
-    for start in (0..num_rows).step_by(ROWS) {
-        let table = parquet::read_rows(path, &names, start, ROWS.min(num_rows - start))?;
+    let mut first_row = 1;
+    for table in parquet::row_groups(path, &names)? {
+        let table = table?;
         let wrap = |error| Error::library(format!("reading {}", path.display()), error);
         let cells = columns.names().map(|name| {
             let partition = folders.iter().find(|(column, _)| column == name);
@@ -48,10 +45,9 @@ pub(super) fn for_each_batch(
         for id in &mut cells[..2] {
             *id = as_ids(path, id)?;
         }
-        each(
-            &columns,
-            &Batch { first_row: start as u64 + 1, left_out: vec![], columns: cells, short: vec![] },
-        )?;
+        let num_rows = table.height() as u64;
+        each(&columns, &Batch { first_row, left_out: vec![], columns: cells, short: vec![] })?;
+        first_row += num_rows;
     }
     Ok(columns)
 }

@@ -1,0 +1,143 @@
+//! safetensors files, written from and read into the numbers themselves: β of a large catalogue
+//! fits in memory once, not also as the bytes of its file.
+
+use std::io::{Read, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use half::{bf16, f16};
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+
+use crate::error::{Error, Result};
+use crate::files::write_atomic;
+use crate::matrix::{Matrix, in_bytes};
+
+/// The header's length stands in the first bytes of the file.
+const LENGTH: usize = size_of::<u64>();
+/// As the format has it.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+/// A tensor to write: its name, shape and numbers.
+pub(super) type Named<'a> = (&'a str, Vec<usize>, &'a [f32]);
+
+/// Writes `tensors` as f32, in the order given.
+pub(super) fn write(path: &Path, tensors: &[Named<'_>]) -> Result<()> {
+    let library = |error: &dyn std::fmt::Display| {
+        Error::library(format!("writing {}", path.display()), error)
+    };
+    let mut end = 0;
+    let infos = tensors.iter().map(|(name, shape, numbers)| {
+        let start = end;
+        end += size_of_val(*numbers);
+        let data_offsets = (start, end);
+        ((*name).to_owned(), TensorInfo { dtype: Dtype::F32, shape: shape.clone(), data_offsets })
+    });
+    let metadata = Metadata::new(None, infos.collect()).map_err(|error| library(&error))?;
+    let mut header = serde_json::to_vec(&metadata).map_err(|error| library(&error))?;
+    header.resize(header.len().next_multiple_of(LENGTH), b' ');
+    write_atomic(path, |writer| {
+        writer.write_all(&(header.len() as u64).to_le_bytes())?;
+        writer.write_all(&header)?;
+        for (_, _, numbers) in tensors {
+            in_bytes(numbers, |bytes| writer.write_all(bytes))?;
+        }
+        Ok(())
+    })
+}
+
+/// A file whose header has been read and fits its length.
+#[derive(Clone, Debug)]
+pub(super) struct TensorFile {
+    path: PathBuf,
+    metadata: Metadata,
+    /// Where the numbers begin.
+    start: u64,
+}
+
+impl TensorFile {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let damaged = |problem: &dyn std::fmt::Display| {
+            Error::file(path, format!("is no safetensors file: {problem}"))
+        };
+        let mut file = fs_err::File::open(path)?;
+        let bytes = file.metadata()?.len();
+        let mut length = [0; LENGTH];
+        file.read_exact(&mut length).map_err(|_| damaged(&"it is too short"))?;
+        let length = u64::from_le_bytes(length);
+        let start = length.saturating_add(LENGTH as u64);
+        if start > bytes || length > LONGEST_HEADER {
+            return Err(damaged(&"its header has no end"));
+        }
+        let mut header = Vec::new();
+        file.take(length).read_to_end(&mut header)?;
+        let metadata: Metadata =
+            serde_json::from_slice(&header).map_err(|error| damaged(&error))?;
+        let expected = start.saturating_add(metadata.data_len() as u64);
+        if expected != bytes {
+            return Err(damaged(&format!("it has {bytes} bytes, its header asks for {expected}")));
+        }
+        Ok(Self { path: path.to_owned(), metadata, start })
+    }
+
+    /// The shape of the tensor `name`, if there is one.
+    pub(super) fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.metadata.info(name).map(|info| info.shape.as_slice())
+    }
+
+    /// `[rows, cols]` of the tensor `name`, which has at least one number.
+    pub(super) fn matrix_shape(&self, name: &str) -> Result<[usize; 2]> {
+        let shape = &self.info(name)?.shape;
+        super::import::matrix_shape(&self.path, shape)
+    }
+
+    /// The tensor `name`, `[rows, cols]`, finite.
+    pub(super) fn matrix(&self, name: &str) -> Result<Matrix> {
+        let [_, cols] = self.matrix_shape(name)?;
+        super::import::finite(&self.path, Matrix::new(self.numbers(name)?, cols)?)
+    }
+
+    /// The numbers of a tensor of any floating point type, as f32.
+    #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
+    pub(super) fn numbers(&self, name: &str) -> Result<Vec<f32>> {
+        let info = self.info(name)?;
+        let mut file = fs_err::File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.start + info.data_offsets.0 as u64))?;
+        let count = info.shape.iter().product();
+        let numbers = match info.dtype {
+            Dtype::F32 => read(file, count, f32::from_le_bytes),
+            Dtype::F64 => read(file, count, |bytes| f64::from_le_bytes(bytes) as f32),
+            Dtype::F16 => read(file, count, |bytes| f16::from_le_bytes(bytes).to_f32()),
+            Dtype::BF16 => read(file, count, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+            other => {
+                let problem =
+                    format!("tensor `{name}` holds {other:?}, expected F32 (or F64, F16, BF16)");
+                return Err(Error::file(&self.path, problem));
+            }
+        };
+        Ok(numbers?)
+    }
+
+    fn info(&self, name: &str) -> Result<&TensorInfo> {
+        self.metadata.info(name).ok_or_else(|| {
+            let names = self.metadata.offset_keys().join(", ");
+            Error::file(&self.path, format!("has no tensor `{name}`; its tensors are: {names}"))
+        })
+    }
+}
+
+/// `count` numbers of `N` bytes each.
+fn read<const N: usize>(
+    mut file: fs_err::File,
+    count: usize,
+    number: impl Fn([u8; N]) -> f32,
+) -> std::io::Result<Vec<f32>> {
+    const NUMBERS: usize = 1 << 14;
+    let mut numbers = Vec::with_capacity(count);
+    let mut chunk = vec![0; NUMBERS * N];
+    while numbers.len() < count {
+        let chunk = &mut chunk[..N * NUMBERS.min(count - numbers.len())];
+        file.read_exact(chunk)?;
+        numbers.extend(chunk.as_chunks::<N>().0.iter().map(|bytes| number(*bytes)));
+    }
+    Ok(numbers)
+}

@@ -1,0 +1,243 @@
+//! A log → a prepared folder.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::phase::{Phase, Work, write_manifest};
+use super::{EMBEDDINGS, MANIFEST, Manifest, Prepared};
+use crate::dataset::{
+    self, Filters, Sessions, Source, SplitSettings, Statistics, SyntheticSettings, assemble, tables,
+};
+use crate::embedding::{
+    Interactions, StoredEmbeddings, SvdOptions, import, training_matrix, truncated_svd,
+};
+use crate::error::{Error, Result};
+use crate::files::{StagedFolder, digest_bytes, digest_file};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What sessions are made of.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A file of interactions.
+    File(Source, Filters),
+    /// Made-up interactions.
+    Synthetic(SyntheticSettings),
+}
+
+/// Where V comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EmbeddingSource {
+    /// The truncated SVD of the training interactions.
+    Svd {
+        /// Which of them.
+        interactions: Interactions,
+        /// How.
+        options: SvdOptions,
+    },
+    /// A file with one row per action, in the order of `actions.parquet`.
+    Import(PathBuf),
+}
+
+/// How a folder is prepared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrepareSettings {
+    /// How sessions are cut; its seed is also that of the SVD's start.
+    pub split: SplitSettings,
+    /// Where V comes from.
+    pub embedding: EmbeddingSource,
+}
+
+impl Default for PrepareSettings {
+    /// FOPO's procedure, with a tenth of the users each for validation and test.
+    fn default() -> Self {
+        Self {
+            split: SplitSettings::default(),
+            embedding: EmbeddingSource::Svd {
+                interactions: Interactions::All,
+                options: SvdOptions::default(),
+            },
+        }
+    }
+}
+
+/// What a preparation spent its time on, in seconds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Phases {
+    /// Reading, filtering and splitting the log.
+    pub sessions: f64,
+    /// The SVD, or reading the file of embeddings.
+    pub embeddings: f64,
+    /// Writing the folder.
+    pub written: f64,
+    /// What was taken over from an earlier preparation, and took no more than reading it.
+    #[serde(skip)]
+    pub reused: Vec<Phase>,
+}
+
+impl Prepared {
+    /// Prepares `input` into the folder `out`; with `replace`, in the place of another
+    /// prepared folder. What that folder, or a preparation that was killed, has made from the same
+    /// is not made again.
+    ///
+    /// # Errors
+    /// What is wrong with the input, by file and row; [`Error::File`] when `out` is there
+    /// already, or another process is preparing it. Nothing is left under its name then.
+    pub fn create(
+        input: &Input,
+        settings: &PrepareSettings,
+        out: &Path,
+        replace: bool,
+    ) -> Result<Self> {
+        Ok(prepare(input, settings, out, replace)?.0)
+    }
+}
+
+/// [`Prepared::create`], and where the time went.
+///
+/// # Errors
+/// As [`Prepared::create`].
+pub fn prepare(
+    input: &Input,
+    settings: &PrepareSettings,
+    out: &Path,
+    replace: bool,
+) -> Result<(Prepared, Phases)> {
+    require_free(out, replace)?;
+    let input_digest = match input {
+        Input::File(source, _) => dataset::digest(source)?,
+        Input::Synthetic(_) => String::new(),
+    };
+    let staged = StagedFolder::resume(out)?;
+    // Another process may have come to its end in the meantime.
+    require_free(out, replace)?;
+    let mut work = Work::new(staged.path(), out);
+    let mut phases = Phases::default();
+
+    let key = sessions_key(input, &input_digest, &settings.split);
+    let started = Instant::now();
+    let sessions = if work.reuse(Phase::Sessions, &key)? {
+        let sessions = tables::read_sessions(staged.path())?;
+        phases.sessions = started.elapsed().as_secs_f64();
+        sessions
+    } else {
+        let interactions = match input {
+            Input::File(source, filters) => dataset::read(source, filters)?,
+            Input::Synthetic(synthetic) => dataset::synthetic(synthetic)?,
+        };
+        let dataset = assemble(interactions, &settings.split)?;
+        phases.sessions = started.elapsed().as_secs_f64();
+        let started = Instant::now();
+        tables::write(&dataset, staged.path())?;
+        work.finish(Phase::Sessions, &key)?;
+        phases.written += started.elapsed().as_secs_f64();
+        dataset.sessions
+    };
+
+    let started = Instant::now();
+    let key = embeddings_key(&work, settings)?;
+    if work.reuse(Phase::Embeddings, &key)? {
+        phases.embeddings = started.elapsed().as_secs_f64();
+    } else {
+        let embeddings = embed(&sessions, settings)?;
+        phases.embeddings = started.elapsed().as_secs_f64();
+        let started = Instant::now();
+        embeddings.save(&staged.path().join(EMBEDDINGS))?;
+        work.finish(Phase::Embeddings, &key)?;
+        phases.written += started.elapsed().as_secs_f64();
+    }
+
+    let started = Instant::now();
+    let manifest = manifest(input, input_digest, settings, &work, Statistics::of(&sessions))?;
+    if work.changes_nothing() {
+        // Its indexes stay too.
+        write_manifest(out, &manifest)?;
+    } else {
+        write_manifest(staged.path(), &manifest)?;
+        staged.commit()?;
+    }
+    phases.written += started.elapsed().as_secs_f64();
+    phases.reused = work.reused;
+    Ok((Prepared::new(out, manifest, sessions)?, phases))
+}
+
+fn require_free(out: &Path, replace: bool) -> Result<()> {
+    let taken = out.exists() && fs_err::read_dir(out)?.next().is_some();
+    match (taken, replace) {
+        (false, _) => Ok(()),
+        (true, true) if out.join(MANIFEST).exists() => Ok(()),
+        (true, true) => Err(Error::file(out, "is not a prepared folder, so it is not replaced")),
+        (true, false) => Err(Error::file(
+            out,
+            "is there already; give another --out, or replace it with --force",
+        )),
+    }
+}
+
+fn embed(sessions: &Sessions, settings: &PrepareSettings) -> Result<StoredEmbeddings> {
+    match &settings.embedding {
+        EmbeddingSource::Import(path) => import(path, sessions.num_actions),
+        EmbeddingSource::Svd { interactions, options } => {
+            let matrix = training_matrix(sessions, *interactions);
+            truncated_svd(&matrix, sessions.num_actions, *options, settings.split.seed)
+        }
+    }
+}
+
+/// Of everything that decides what the sessions are.
+fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> String {
+    let input = match input {
+        Input::File(source, filters) => {
+            let Source { path: _, user_column, item_column, rating_column } = source;
+            format!("{:?}", (input_digest, user_column, item_column, rating_column, filters))
+        }
+        Input::Synthetic(synthetic) => format!("{synthetic:?}"),
+    };
+    digest_bytes(format!("{:?}", (VERSION, input, split)).as_bytes())
+}
+
+/// Of everything that decides what the embeddings of the sessions in `work` are.
+fn embeddings_key(work: &Work, settings: &PrepareSettings) -> Result<String> {
+    let source = match &settings.embedding {
+        EmbeddingSource::Import(path) => digest_file(path)?,
+        svd @ EmbeddingSource::Svd { .. } => format!("{svd:?}"),
+    };
+    let sessions = work.digests(Phase::Sessions);
+    let all = format!("{:?}", (VERSION, sessions, source, settings.split.seed));
+    Ok(digest_bytes(all.as_bytes()))
+}
+
+fn manifest(
+    input: &Input,
+    input_digest: String,
+    settings: &PrepareSettings,
+    work: &Work,
+    statistics: Statistics,
+) -> Result<Manifest> {
+    let table = |result: Result<toml::Table, toml::ser::Error>| {
+        result.map_err(|error| Error::library(MANIFEST, error))
+    };
+    let mut all = table(toml::Table::try_from(settings))?;
+    let input = match input {
+        Input::File(source, filters) => {
+            all.insert("filters".into(), table(toml::Table::try_from(filters))?.into());
+            source.path.display().to_string()
+        }
+        Input::Synthetic(synthetic) => {
+            all.insert("synthetic".into(), table(toml::Table::try_from(synthetic))?.into());
+            "synthetic sessions".to_owned()
+        }
+    };
+    Ok(Manifest {
+        version: VERSION.to_owned(),
+        input,
+        input_digest,
+        files: work.made.files.clone(),
+        keys: work.made.keys.clone(),
+        settings: all,
+        statistics,
+    })
+}

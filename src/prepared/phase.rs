@@ -1,0 +1,156 @@
+//! The phases of a preparation and what came of them. A phase that ended is recorded in
+//! `prepare.toml`, of a folder under construction too, with a key: the digest of everything it
+//! depended on. A preparation that comes to the same key takes the files over, if their digests
+//! are still those of the record; whatever else there is, it makes again.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+
+use super::{EMBEDDINGS, MANIFEST};
+use crate::dataset::tables;
+use crate::error::{Error, Result};
+use crate::files::{digest_file, write_atomic};
+
+/// A part of a preparation that is not made again when nothing it depends on has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Reading, filtering and splitting the log.
+    Sessions,
+    /// The SVD, or the import.
+    Embeddings,
+}
+
+impl Phase {
+    /// As the report and `prepare.toml` call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sessions => "sessions",
+            Self::Embeddings => "embeddings",
+        }
+    }
+
+    fn files(self) -> &'static [&'static str] {
+        match self {
+            Self::Sessions => &tables::FILES,
+            Self::Embeddings => &[EMBEDDINGS],
+        }
+    }
+}
+
+/// What the phases that ended have made: a part of `prepare.toml`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Made {
+    /// SHA-256 of each file.
+    pub(super) files: BTreeMap<String, String>,
+    /// The key of each phase.
+    #[serde(default)]
+    pub(super) keys: BTreeMap<String, String>,
+}
+
+impl Made {
+    /// Nothing where there is no record, or one that cannot be read.
+    fn read(folder: &Path) -> Self {
+        let text = fs::read_to_string(folder.join(MANIFEST)).unwrap_or_default();
+        toml::from_str(&text).unwrap_or_default()
+    }
+
+    /// Whether `folder` holds what `phase` makes from `key`.
+    fn holds(&self, folder: &Path, phase: Phase, key: &str) -> bool {
+        let is_whole = |name: &&str| {
+            let digest = digest_file(&folder.join(name));
+            self.files.get(*name).is_some_and(|expected| digest.is_ok_and(|it| it == *expected))
+        };
+        self.keys.get(phase.name()).is_some_and(|found| found == key)
+            && phase.files().iter().all(is_whole)
+    }
+}
+
+/// A folder that phases fill.
+#[derive(Debug)]
+pub(super) struct Work {
+    folder: PathBuf,
+    pub(super) made: Made,
+    /// The folder that will be replaced.
+    before: PathBuf,
+    made_before: Made,
+    pub(super) reused: Vec<Phase>,
+    /// Those of `reused` that came from `before`.
+    taken_over: Vec<Phase>,
+}
+
+impl Work {
+    /// Goes on in `folder`, for the place of `before`, which need not be there.
+    pub(super) fn new(folder: &Path, before: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            made: Made::read(folder),
+            before: before.to_owned(),
+            made_before: Made::read(before),
+            reused: Vec::new(),
+            taken_over: Vec::new(),
+        }
+    }
+
+    /// Whether the files of `phase` are there, made from `key`; otherwise none of them is.
+    pub(super) fn reuse(&mut self, phase: Phase, key: &str) -> Result<bool> {
+        if !self.made.holds(&self.folder, phase, key) {
+            for name in phase.files() {
+                self.made.files.remove(*name);
+                let path = self.folder.join(name);
+                if path.exists() {
+                    fs::remove_file(path)?;
+                }
+            }
+            self.made.keys.remove(phase.name());
+            if !self.made_before.holds(&self.before, phase, key) {
+                return Ok(false);
+            }
+            for name in phase.files() {
+                let (from, to) = (self.before.join(name), self.folder.join(name));
+                // Files of a prepared folder are never written to, so two folders may share one.
+                if fs::hard_link(&from, &to).is_err() {
+                    fs::copy(&from, &to)?;
+                }
+            }
+            self.finish(phase, key)?;
+            self.taken_over.push(phase);
+        }
+        tracing::info!(
+            "reusing the {} of an earlier preparation: nothing they depend on has changed",
+            phase.name()
+        );
+        self.reused.push(phase);
+        Ok(true)
+    }
+
+    /// Records that the files of `phase` are whole.
+    pub(super) fn finish(&mut self, phase: Phase, key: &str) -> Result<()> {
+        for name in phase.files() {
+            self.made.files.insert((*name).to_owned(), digest_file(&self.folder.join(name))?);
+        }
+        self.made.keys.insert(phase.name().to_owned(), key.to_owned());
+        write_manifest(&self.folder, &self.made)
+    }
+
+    /// SHA-256 of the files of a phase that has ended.
+    pub(super) fn digests(&self, phase: Phase) -> Vec<Option<&String>> {
+        phase.files().iter().map(|name| self.made.files.get(*name)).collect()
+    }
+
+    /// Whether all that there is came from the folder that would be replaced.
+    pub(super) fn changes_nothing(&self) -> bool {
+        self.taken_over == [Phase::Sessions, Phase::Embeddings]
+    }
+}
+
+/// Writes `prepare.toml`.
+pub(super) fn write_manifest(folder: &Path, manifest: &impl Serialize) -> Result<()> {
+    let text = toml::to_string(manifest).map_err(|error| Error::library(MANIFEST, error))?;
+    write_atomic(&folder.join(MANIFEST), |file| Ok(file.write_all(text.as_bytes())?))
+}
