@@ -79,7 +79,7 @@ fn missing_files_and_columns_are_named() {
     assert_says(&error, &["log.csv", "--rating-column", "who, what, stars"]);
 
     let error = refused(input.prepare("").args(ITEMS));
-    assert_says(&error, &["holds neither ratings.csv nor ratings.dat"]);
+    assert_says(&error, &["holds no .parquet files, nor any of ratings.csv"]);
     fs_err::write(input.path("log.txt"), "").unwrap();
     assert_says(&refused(input.prepare("log.txt").args(ITEMS)), &["log.txt: expected a .csv"]);
     assert_eq!(names(input.folder.path()), ["log.csv", "log.txt"]);
@@ -97,6 +97,39 @@ fn unreadable_ratings_are_named_by_row() {
     assert_says(&error, &[&place, "expected a finite number, found `good`"]);
     // Nothing needs the ratings without a threshold.
     stdout(input.prepare("log.csv").args(ITEMS));
+}
+
+#[test]
+fn damaged_rows_are_named_or_skipped_and_counted() {
+    let input = Input::new();
+    let text = fs_err::read_to_string(input.path("log.csv")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let digests = || {
+        let manifest = fs_err::read_to_string(input.path("data/prepare.toml")).unwrap();
+        manifest.split("[files]").nth(1).unwrap().split("\n\n").next().unwrap().to_owned()
+    };
+    stdout(input.prepare("log.csv").args(ITEMS));
+    let undamaged = digests();
+    fs_err::remove_dir_all(input.path("data")).unwrap();
+    for (row, problem) in [
+        ("u1", "expected 3 fields, found 1"),
+        ("u1,i1,3,9", "expected 3 fields, found 4"),
+        ("u1,\"i1,3", "a quote is left open"),
+        (",i1,3", "column `who`: expected an id, found ``"),
+    ] {
+        let damaged = [&lines[..500], &[row], &lines[500..]].concat().join("\n");
+        fs_err::write(input.path("log.csv"), damaged).unwrap();
+        assert_says(&input.refused(&ITEMS), &["log.csv: row 500: ", problem]);
+        let mut skipping = input.prepare("log.csv");
+        let output = skipping.args(ITEMS).args(["--skip-bad-rows", "1"]).output().unwrap();
+        assert_eq!(digests(), undamaged);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.contains("were skipped: 1; the first: ") && said.contains("row 500"),
+            "{said}"
+        );
+        fs_err::remove_dir_all(input.path("data")).unwrap();
+    }
 }
 
 #[test]

@@ -34,10 +34,8 @@ pub fn read(source: &Source, filters: &Filters) -> Result<Interactions> {
         movies = movies.or_else(|| has_movies(columns).then_some(file));
     }
     if let Some(first) = &pairs.bad.first {
-        tracing::warn!(
-            "skipped {} rows that cannot be read, the first: {first}",
-            pairs.bad.skipped
-        );
+        let skipped = pairs.bad.skipped;
+        tracing::warn!("rows that cannot be read and were skipped: {skipped}; the first: {first}");
     }
     let path = match files.as_slice() {
         [file] => file.shown(),
