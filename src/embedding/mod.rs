@@ -5,6 +5,7 @@
 pub mod import;
 pub mod mean;
 pub mod svd;
+mod tall;
 
 use std::path::Path;
 
