@@ -5,6 +5,7 @@
 pub mod import;
 pub mod mean;
 pub mod svd;
+mod tall;
 mod tensors;
 
 use std::path::Path;

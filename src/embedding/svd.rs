@@ -1,15 +1,19 @@
 //! Truncated SVD of the binary training matrix A (contexts × actions) by randomised subspace
 //! iteration: Halko, Martinsson & Tropp, *Finding structure with randomness*, 2011, algorithms 4.4
 //! and 5.1. A is touched only through products with thin dense blocks, so memory is
-//! O((U + P)·L). The blocks are f64: the iteration multiplies by `A Aᵀ` before it orthonormalises,
-//! which squares the spread of the singular values, more than f32 has room for.
+//! O((U + P)·L).
+//!
+//! The blocks are f32. Every product, with A and with Aᵀ, is orthonormalised before it is
+//! multiplied again, so its columns keep the spread of the singular values, σ_1 / σ_L, a few tens
+//! for interactions. Multiplying by `A Aᵀ` would square it, and leave the smallest directions few
+//! of f32's digits.
 
-use faer::{Mat, MatRef};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{ActionSets, Sessions, Split};
 use crate::embedding::StoredEmbeddings;
+use crate::embedding::tall::decompose;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::seed::{Purpose, Seed};
@@ -26,45 +30,53 @@ pub enum Interactions {
 }
 
 /// How the decomposition is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SvdOptions {
     /// L.
     pub latent_dim: usize,
     /// Columns carried beside the L: the iteration converges by σ_{L+oversampling+1} / σ_L.
     pub oversampling: usize,
-    /// Multiplications by `A Aᵀ`, each with an orthonormalisation. The angle to the true subspace
-    /// falls by the square of that ratio at each; 12 take it below 1e-4 at a ratio of 1.5.
+    /// The most multiplications by `A Aᵀ`. The angle to the true subspace falls by the square of
+    /// that ratio at each; 12 take it below 1e-4 at a ratio of 1.5.
     pub iterations: usize,
+    /// The iteration ends once the captured energy `‖A V‖² = Σ σ²` grows by less than this share
+    /// of itself; 0 means all `iterations`. At the default, what is captured is within 1e-3 of
+    /// the most that L directions can.
+    pub tolerance: f64,
 }
 
 impl Default for SvdOptions {
     fn default() -> Self {
-        Self { latent_dim: 100, oversampling: 20, iterations: 12 }
+        Self { latent_dim: 100, oversampling: 20, iterations: 20, tolerance: 1e-4 }
     }
 }
 
-/// A: one row for each training context, the actions it interacted with.
+/// A: one row for each training context, the actions it interacted with. No action is both in a
+/// context's X and in its Y.
 #[must_use]
 pub fn training_matrix(sessions: &Sessions, interactions: Interactions) -> ActionSets {
     let contexts = sessions.contexts(Split::Train);
-    let hidden = |context| match interactions {
-        Interactions::All => sessions.hidden.of(context),
-        Interactions::Observed => &[],
+    let parts = |context| match interactions {
+        Interactions::All => [sessions.observed.of(context), sessions.hidden.of(context)],
+        Interactions::Observed => [sessions.observed.of(context), &[]],
     };
-    let pairs = (0_u32..).zip(&contexts).flat_map(|(row, &context)| {
-        let actions = sessions.observed.of(context).iter().chain(hidden(context));
-        actions.map(move |&action| (row, action))
-    });
-    ActionSets::from_pairs(contexts.len(), pairs)
+    let size = |&context: &u32| parts(context).iter().map(|part| part.len()).sum();
+    let sizes: Vec<usize> = contexts.iter().map(size).collect();
+    ActionSets::filled(&sizes, |row, actions| {
+        let [observed, hidden] = parts(contexts[row as usize]);
+        let (first, rest) = actions.split_at_mut(observed.len());
+        first.copy_from_slice(observed);
+        rest.copy_from_slice(hidden);
+    })
 }
 
 /// The L largest singular values of `matrix`, whose actions are below `num_actions`, and their
 /// right singular vectors V `[P, L]`; the largest entry of each column of V is positive.
 ///
 /// # Errors
-/// [`Error::Setting`] when L is 0 or not below both sides of the matrix, [`Error::Library`] when
-/// the small dense SVD fails.
+/// [`Error::Setting`] when L is 0 or not below both sides of the matrix, or when the tolerance is
+/// not a share; [`Error::Library`] when the small dense SVD fails.
 pub fn truncated_svd(
     matrix: &ActionSets,
     num_actions: usize,
@@ -82,28 +94,34 @@ pub fn truncated_svd(
         );
         return Err(Error::setting("embedding.latent_dim", problem));
     }
+    if !(0.0..1.0).contains(&options.tolerance) {
+        let problem = format!("is {}, but must be in [0, 1)", options.tolerance);
+        return Err(Error::setting("embedding.tolerance", problem));
+    }
     let width = latent_dim.saturating_add(options.oversampling).min(rank);
     let transposed = transpose(matrix, num_actions);
 
-    let sketch = sketch(num_actions, width, seed); // Ω [P, width]
-    let mut basis = orthonormalise(&product(matrix, &sketch, width), width); // Q [U, width]
-    for _ in 0..options.iterations {
-        let back = product(&transposed, &basis, width); // AᵀQ [P, width]
-        basis = orthonormalise(&product(matrix, &back, width), width); // orth(A AᵀQ)
+    let mut actions = sketch(num_actions, width, seed); // Ω, then right vectors [P, width]
+    let mut contexts = vec![0.0; matrix.len() * width]; // left vectors [U, width]
+    let mut singular_values = Vec::new();
+    let mut captured = 0.0;
+    for iteration in 0..=options.iterations {
+        product(matrix, &actions, &mut contexts, width);
+        decompose(&mut contexts, width)?;
+        // AᵀQ = W Σ Zᵀ: W is orthonormal, and the right singular vectors of QᵀA.
+        product(&transposed, &contexts, &mut actions, width);
+        singular_values = decompose(&mut actions, width)?;
+        singular_values.truncate(latent_dim);
+        let before = captured;
+        captured = singular_values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
+        tracing::debug!("iteration {iteration} of the SVD captures {captured:.6e}");
+        if (captured - before).abs() < options.tolerance * captured {
+            break;
+        }
     }
-
-    // QᵀA = (AᵀQ)ᵀ = (W R)ᵀ: the left singular vectors of R turn W into V.
-    let projected = product(&transposed, &basis, width);
-    let qr = MatRef::from_row_major_slice(&projected, num_actions, width).qr();
-    let small = qr
-        .thin_R()
-        .thin_svd()
-        .map_err(|error| Error::library("singular value decomposition", format!("{error:?}")))?;
-    let v = qr.compute_thin_Q() * small.U().subcols(0, latent_dim);
-    let values = small.S().column_vector();
-    #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
-    let singular_values = (0..latent_dim).map(|i| values[i] as f32).collect();
-    Ok(StoredEmbeddings { v: with_fixed_signs(&v), singular_values: Some(singular_values) })
+    drop((transposed, contexts));
+    let v = first_columns(actions, width, latent_dim)?;
+    Ok(StoredEmbeddings { v, singular_values: Some(singular_values) })
 }
 
 fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
@@ -113,65 +131,67 @@ fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
     ActionSets::from_pairs(num_actions, pairs)
 }
 
-/// `sets · dense`: row i sums the rows of `dense` that set i names. One thread sums a row, in
-/// ascending order, so the result does not depend on the number of threads.
-fn product(sets: &ActionSets, dense: &[f64], width: usize) -> Vec<f64> {
-    let mut out = vec![0.0; sets.len() * width];
-    out.par_chunks_exact_mut(width).zip(0_u32..u32::MAX).for_each(|(row, set)| {
-        for &at in sets.of(set) {
-            let start = at as usize * width;
-            for (sum, value) in row.iter_mut().zip(&dense[start..start + width]) {
-                *sum += value;
-            }
-        }
-    });
-    out
+/// `out = sets · dense`: row i sums the rows of `dense` that set i names. One thread sums a row, in
+/// one order, so the result does not depend on the number of threads.
+fn product(sets: &ActionSets, dense: &[f32], out: &mut [f32], width: usize) {
+    // Few rows at a time: the popular actions, side by side, have most of the entries.
+    let rows = out.par_chunks_exact_mut(width).zip(0_u32..u32::MAX).with_max_len(16);
+    rows.for_each(|(row, set)| sum_rows(sets.of(set), dense, row));
 }
 
-fn sketch(rows: usize, width: usize, seed: Seed) -> Vec<f64> {
-    let mut out = vec![0.0; rows * width];
-    out.par_chunks_exact_mut(width).enumerate().for_each(|(position, row)| {
-        let mut normals = vec![0.0_f32; width];
-        seed.stream(Purpose::Sketch, 0, position as u64).fill_normals(&mut normals);
-        row.iter_mut().zip(normals).for_each(|(out, normal)| *out = f64::from(normal));
-    });
-    out
-}
-
-/// An orthonormal basis of the columns, row-major in and out.
-fn orthonormalise(block: &[f64], width: usize) -> Vec<f64> {
-    let rows = block.len() / width;
-    let q = MatRef::from_row_major_slice(block, rows, width).qr().compute_thin_Q();
-    let mut out = vec![0.0; block.len()];
-    out.par_chunks_exact_mut(width).enumerate().for_each(|(i, row)| {
-        row.iter_mut().enumerate().for_each(|(j, out)| *out = q[(i, j)]);
-    });
-    out
-}
-
-/// Singular vectors are defined up to a sign: each column's largest entry (the first of equals)
-/// becomes positive.
-fn with_fixed_signs(v: &Mat<f64>) -> Matrix {
-    let mut out = Matrix::zeros(v.nrows(), v.ncols());
-    for j in 0..v.ncols() {
-        let mut largest = 0.0_f64;
-        for i in 0..v.nrows() {
-            if v[(i, j)].abs() > largest.abs() {
-                largest = v[(i, j)];
-            }
-        }
-        for i in 0..v.nrows() {
-            #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
-            let value = (v[(i, j)] * largest.signum()) as f32;
-            out.row_mut(i)[j] = value;
+/// Sums four rows before it adds them: a quarter of the loads and stores of `sum`, and more rows
+/// on their way from memory at a time.
+fn sum_rows(set: &[u32], dense: &[f32], sum: &mut [f32]) {
+    let width = sum.len();
+    let row = |at: u32| &dense[at as usize * width..][..width];
+    sum.fill(0.0);
+    let (fours, rest) = set.as_chunks();
+    for &[a, b, c, d] in fours {
+        let (a, b, c, d) = (row(a), row(b), row(c), row(d));
+        for j in 0..width {
+            sum[j] += (a[j] + b[j]) + (c[j] + d[j]);
         }
     }
+    for &at in rest {
+        sum.iter_mut().zip(row(at)).for_each(|(sum, value)| *sum += value);
+    }
+}
+
+fn sketch(rows: usize, width: usize, seed: Seed) -> Vec<f32> {
+    let mut out = vec![0.0; rows * width];
+    out.par_chunks_exact_mut(width).enumerate().for_each(|(position, row)| {
+        seed.stream(Purpose::Sketch, 0, position as u64).fill_normals(row);
+    });
     out
+}
+
+/// The first `count` columns of a row-major block, in its memory. Singular vectors are defined up
+/// to a sign: each column's largest entry (the first of equals) becomes positive.
+fn first_columns(mut block: Vec<f32>, width: usize, count: usize) -> Result<Matrix> {
+    let mut largest = vec![0.0_f32; count];
+    for row in block.chunks_exact(width) {
+        for (largest, &value) in largest.iter_mut().zip(row) {
+            if value.abs() > largest.abs() {
+                *largest = value;
+            }
+        }
+    }
+    let rows = block.len() / width;
+    for row in 0..rows {
+        for (j, largest) in largest.iter().enumerate() {
+            block[row * count + j] = block[row * width + j] * largest.signum();
+        }
+    }
+    block.truncate(rows * count);
+    block.shrink_to_fit();
+    Matrix::new(block, count)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use faer::Mat;
+
     use super::*;
 
     const CONTEXTS: usize = 90;
@@ -202,7 +222,7 @@ mod tests {
     }
 
     fn options(latent_dim: usize) -> SvdOptions {
-        SvdOptions { latent_dim, ..SvdOptions::default() }
+        SvdOptions { latent_dim, iterations: 12, tolerance: 0.0, ..SvdOptions::default() }
     }
 
     fn as_f64(v: &Matrix) -> Mat<f64> {
@@ -250,10 +270,54 @@ mod tests {
         }
     }
 
+    /// Contexts of ten tastes, in panels enough for several threads.
+    fn tastes() -> ActionSets {
+        let pairs = (0..3000_u32).flat_map(|context| {
+            let mut stream = Seed(4).stream(Purpose::Synthetic, 0, context.into());
+            let draws: Vec<_> = (0..20).map(|_| 10 * stream.below(250) + context % 10).collect();
+            draws.into_iter().map(move |action| (context, action))
+        });
+        ActionSets::from_pairs(3000, pairs)
+    }
+
     #[test]
-    fn the_same_seed_gives_the_same_numbers() {
-        let run = || truncated_svd(&blocks(), ACTIONS, options(L), Seed(5)).unwrap();
-        assert_eq!(run(), run());
+    fn the_same_seed_gives_the_same_numbers_on_any_number_of_threads() {
+        let matrix = tastes();
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let options = SvdOptions { latent_dim: 12, ..SvdOptions::default() };
+            pool.install(|| truncated_svd(&matrix, 2500, options, Seed(5)).unwrap())
+        };
+        let one = run(1);
+        assert_eq!(one, run(2));
+        assert_eq!(one, run(3));
+    }
+
+    #[test]
+    fn the_iteration_ends_when_little_is_left_to_capture() {
+        let matrix = tastes();
+        let captured = |options| {
+            let found = truncated_svd(&matrix, 2500, options, Seed(5)).unwrap();
+            let values = found.singular_values.unwrap();
+            values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>()
+        };
+        let options = SvdOptions { latent_dim: 20, ..SvdOptions::default() };
+        let (most, first) = (
+            captured(SvdOptions { iterations: 100, tolerance: 0.0, ..options }),
+            captured(SvdOptions { iterations: 0, ..options }),
+        );
+        let share = captured(options) / most;
+        assert!(first < 0.99 * most, "the test needs something to converge");
+        assert!(0.999 < share && share < 1.0 - 1e-6, "captured {share} of the most");
+    }
+
+    #[test]
+    fn a_tolerance_is_a_share() {
+        for tolerance in [-0.1, 1.0, f64::NAN] {
+            let options = SvdOptions { tolerance, ..options(L) };
+            let error = truncated_svd(&blocks(), ACTIONS, options, Seed(1)).unwrap_err();
+            assert!(error.to_string().contains("embedding.tolerance"), "{error}");
+        }
     }
 
     #[test]
