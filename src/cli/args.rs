@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
-#[cfg(feature = "prepare")]
-use crate::dataset::RowFilter;
 use crate::dataset::Split;
+#[cfg(feature = "prepare")]
+use crate::dataset::{PAPER_SHAPES, RowFilter, Shape};
 use crate::run::Which;
 #[cfg(feature = "train")]
 use crate::settings::Method;
@@ -34,6 +34,9 @@ pub(crate) enum Verb {
     /// List the public data sets that `prepare` reads as they are published.
     #[cfg(feature = "prepare")]
     Datasets,
+    /// Make a log up: users with known tastes, at the size of a data set of the paper or any other.
+    #[cfg(feature = "prepare")]
+    Synth(SynthArgs),
     /// Train a policy on a prepared folder.
     #[cfg(feature = "train")]
     Train(TrainArgs),
@@ -121,6 +124,38 @@ pub(crate) struct PrepareArgs {
     /// Build no index now; a run that searches one builds it.
     #[arg(long, conflicts_with = "recall")]
     pub(crate) no_index: bool,
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+#[cfg(feature = "prepare")]
+#[derive(Debug, Args)]
+pub(crate) struct SynthArgs {
+    /// As large as this data set of the paper: movielens-25m, twitch or goodreads.
+    #[arg(long, value_parser = shape, conflicts_with_all = ["users", "actions", "density"],
+        required_unless_present_all = ["users", "actions", "density"])]
+    pub(crate) like: Option<Shape>,
+    /// U, the number of users.
+    #[arg(long)]
+    pub(crate) users: Option<u32>,
+    /// P, the number of actions.
+    #[arg(long)]
+    pub(crate) actions: Option<u32>,
+    /// Share of the U · P pairs that are interactions.
+    #[arg(long)]
+    pub(crate) density: Option<f64>,
+    /// The file to write, a .parquet or .csv.
+    #[arg(long, value_hint = ValueHint::FilePath)]
+    pub(crate) out: PathBuf,
+    /// Replace a file that is there.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Number of topics [default: 200, or P where that is less].
+    #[arg(long)]
+    pub(crate) topics: Option<u32>,
+    /// Users over whom the rewards of the oracle and of popularity are averaged [default: 10000].
+    #[arg(long)]
+    pub(crate) ceiling_users: Option<u32>,
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
 }
@@ -350,6 +385,13 @@ fn share(text: &str) -> Result<f64, String> {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err("expected a share from 0 to 1".into()),
     }
+}
+
+#[cfg(feature = "prepare")]
+fn shape(text: &str) -> Result<Shape, String> {
+    let found = PAPER_SHAPES.iter().find(|(name, _)| *name == text);
+    let names = PAPER_SHAPES.map(|(name, _)| name).join(", ");
+    found.map(|(_, shape)| *shape).ok_or_else(|| format!("expected one of {names}"))
 }
 
 fn split(text: &str) -> Result<Split, String> {

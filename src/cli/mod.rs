@@ -18,6 +18,8 @@ mod progress;
 mod recall;
 mod recommend;
 mod report;
+#[cfg(feature = "prepare")]
+mod synth;
 #[cfg(feature = "train")]
 mod train;
 #[cfg(feature = "train")]
@@ -58,6 +60,8 @@ pub fn main() -> Result<ExitCode> {
         Verb::Prepare(args) => prepare::run(&args)?,
         #[cfg(feature = "prepare")]
         Verb::Datasets => datasets::run()?,
+        #[cfg(feature = "prepare")]
+        Verb::Synth(args) => synth::run(&args)?,
         #[cfg(feature = "train")]
         Verb::Train(args) => train::run(&args)?,
         #[cfg(all(feature = "train", feature = "prepare"))]

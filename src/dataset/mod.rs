@@ -2,9 +2,9 @@
 //! sees X, and Y makes the reward (section 4.1).
 //!
 //! A log of interactions becomes [`Interactions`] ([`read()`], or [`synthetic()`] where there is no
-//! log), those become a [`Dataset`] ([`assemble`]), and that is kept as three Parquet files
-//! ([`tables`]), which is all that training and serving ever read. Whatever parses a log is behind
-//! the feature `prepare`.
+//! log; [`synthesize`] writes one of any size), those become a [`Dataset`] ([`assemble`]), and that
+//! is kept as three Parquet files ([`tables`]), which is all that training and serving ever read.
+//! Whatever parses a log is behind the feature `prepare`.
 
 mod catalogue;
 mod parquet;
@@ -23,8 +23,9 @@ use serde::{Deserialize, Serialize};
 pub use catalogue::Catalogue;
 #[cfg(feature = "prepare")]
 pub use prepare::{
-    Filters, Interactions, RowFilter, Source, SplitSettings, SyntheticSettings, assemble, digest,
-    read, synthetic,
+    Estimate, Filters, Interactions, PAPER_SHAPES, Rewards, RowFilter, Shape, Source,
+    SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, assemble, digest, read,
+    synthesize, synthetic,
 };
 pub use statistics::{Count, Statistics};
 

@@ -9,7 +9,9 @@ use fast_slate::run::RunFolder;
 use safetensors::{Dtype, tensor::TensorView};
 use tempfile::TempDir;
 
-use crate::common::{assert_says, log_csv, names, refused, slate, small, small_of, stdout};
+use crate::common::{
+    assert_says, limited, log_csv, names, refused, slate, small, small_of, stdout,
+};
 
 /// A log to prepare, in a folder of its own.
 struct Input {
@@ -339,15 +341,6 @@ fn nothing_is_replaced_unasked() {
     let error = input.refused(&[&ITEMS[..], &["--force"]].concat());
     assert_says(&error, &["data: is not a prepared folder, so it is not replaced"]);
     assert_eq!(names(input.folder.path()), ["data", "log.csv"]);
-}
-
-/// `command` with files limited to so many KiB: writing beyond them fails as on a full disk.
-fn limited(kib: u32, command: &Command) -> Command {
-    let mut limited = Command::new("bash");
-    let script = format!("trap '' XFSZ; ulimit -f {kib}; exec \"$@\"");
-    limited.args(["-c", &script, "bash"]).arg(command.get_program()).args(command.get_args());
-    limited.env_remove("SLATE_LOG").env("NO_COLOR", "1");
-    limited
 }
 
 #[cfg(unix)]

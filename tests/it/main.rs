@@ -25,3 +25,4 @@ mod preparation;
 mod rejection;
 mod resume;
 mod shared_candidates;
+mod synth;

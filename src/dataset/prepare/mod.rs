@@ -27,4 +27,7 @@ pub use interactions::Interactions;
 pub use read::{digest, read};
 pub use source::Source;
 pub use split::{SplitSettings, assemble};
-pub use synthetic::{SyntheticSettings, synthetic};
+pub use synthetic::{
+    Estimate, PAPER_SHAPES, Rewards, Shape, Synthesized, SyntheticLog, SyntheticSettings,
+    synthesize, synthetic,
+};

@@ -61,6 +61,15 @@ pub(crate) fn log_csv(path: &Path) {
     fs_err::write(path, text).unwrap();
 }
 
+/// `command` with files limited to so many KiB: writing beyond them fails as on a full disk.
+pub(crate) fn limited(kib: u32, command: &Command) -> Command {
+    let mut limited = Command::new("bash");
+    let script = format!("trap '' XFSZ; ulimit -f {kib}; exec \"$@\"");
+    limited.args(["-c", &script, "bash"]).arg(command.get_program()).args(command.get_args());
+    limited.env_remove("SLATE_LOG").env("NO_COLOR", "1");
+    limited
+}
+
 /// What was printed to stdout; the command has to succeed.
 pub(crate) fn stdout(command: &mut Command) -> String {
     let output = command.output().unwrap();

@@ -4,9 +4,14 @@
 //! topics of one neighbourhood; most of their actions come from these, the rest from everywhere,
 //! and within either popularity falls as 1/rank. So what a user hides can be told from what is
 //! observed, far better than by popularity, and the matrix of interactions has a low rank.
-//! Time and memory are proportional to the interactions.
+//! Time is proportional to the interactions.
+//!
+//! [`synthetic()`] makes sessions in memory. [`synthesize`] writes logs of any size as they are
+//! made, every action in them at least once, and says how much the best decision earns (`oracle`).
 
-use std::collections::HashSet;
+mod log;
+mod model;
+mod oracle;
 
 use polars::prelude::*;
 use rayon::prelude::*;
@@ -15,11 +20,11 @@ use serde::{Deserialize, Serialize};
 use super::interactions::Interactions;
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed, Stream};
+use model::{Model, Taken};
 
-/// Topics of a neighbourhood.
-const NEIGHBOURS: u32 = 5;
-/// How often an action comes from the user's topics.
-const TOPICAL: f64 = 0.8;
+pub use log::{PAPER_SHAPES, Shape, Synthesized, SyntheticLog, synthesize};
+pub use oracle::{Estimate, Rewards};
+
 /// Standard deviation of the logarithm of what a session has beyond the shortest.
 const LENGTH_SPREAD: f64 = 0.8;
 
@@ -64,22 +69,24 @@ pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
     if users == 0 {
         return Err(Error::setting("users", "expected at least 1"));
     }
-    if topics == 0 || topics > actions {
-        return Err(Error::setting("topics", format!("expected 1 to {actions} (`actions`)")));
-    }
+    let model = Model::new(actions, topics)?;
     if mean_interactions < min_interactions || min_interactions == 0 {
         let problem = format!("expected 1 to {mean_interactions} (`mean_interactions`)");
         return Err(Error::setting("min_interactions", problem));
     }
-    // Beyond this, sessions are not about taste any more, and drawing without repetition is slow.
-    let longest = actions / 4;
+    let longest = model.longest_session();
     if mean_interactions > longest {
         let problem = format!("expected at most a quarter of the {actions} `actions`");
         return Err(Error::setting("mean_interactions", problem));
     }
 
-    let sessions: Vec<Vec<u32>> =
-        (0..users).into_par_iter().map(|user| session(settings, user, longest)).collect();
+    let sessions: Vec<Vec<u32>> = (0..users)
+        .into_par_iter()
+        .map_init(
+            || Taken::none(actions),
+            |taken, user| session(settings, model, user, longest, taken),
+        )
+        .collect();
     let user_ids: Vec<i64> = (1..)
         .zip(&sessions)
         .flat_map(|(id, session)| std::iter::repeat_n(id, session.len()))
@@ -99,61 +106,33 @@ pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
     Ok(interactions)
 }
 
-/// Different items of one user. Item i has global rank i and is number `i / topics` of topic
-/// `i % topics`.
-fn session(settings: &SyntheticSettings, user: u32, longest: u32) -> Vec<u32> {
-    let &SyntheticSettings { actions, topics, .. } = settings;
+/// Different items of one user.
+fn session(
+    settings: &SyntheticSettings,
+    model: Model,
+    user: u32,
+    longest: u32,
+    taken: &mut Taken,
+) -> Vec<u32> {
     let mut stream = settings.seed.stream(Purpose::Synthetic, 0, user.into());
-    let length = session_length(settings, longest, &mut stream);
-    let first = stream.below(topics);
-    let neighbourhood = first - first % NEIGHBOURS;
-    let neighbours = NEIGHBOURS.min(topics - neighbourhood);
-    let num_liked = 2 + stream.below(2);
-    let mut liked = [first; 3];
-    for topic in &mut liked[1..] {
-        *topic = neighbourhood + stream.below(neighbours);
-    }
-
-    let mut session = Vec::with_capacity(length);
-    let mut taken = HashSet::with_capacity(length);
-    // Small topics run dry; what is popular fills up then.
-    for _ in 0..20 * length {
-        let item = if stream.uniform() < TOPICAL {
-            let topic = liked[stream.below(num_liked) as usize];
-            let size = (actions - topic).div_ceil(topics);
-            topic + topics * zipf(size, &mut stream)
-        } else {
-            zipf(actions, &mut stream)
-        };
-        if taken.insert(item) {
-            session.push(item);
-        }
-        if session.len() == length {
-            return session;
-        }
-    }
-    let missing = length - session.len();
-    session.extend((0..actions).filter(|item| !taken.contains(item)).take(missing));
+    let beyond = f64::from(settings.mean_interactions - settings.min_interactions);
+    let length = session_length(settings.min_interactions, beyond * spread(&mut stream), longest);
+    let taste = model.taste(&mut stream);
+    let mut session = vec![0; length as usize];
+    model.complete(&taste, &mut session, 0, taken, &mut stream);
     session
 }
 
-/// The shortest length plus a log-normal number with the mean that is left.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-fn session_length(settings: &SyntheticSettings, longest: u32, stream: &mut Stream) -> usize {
-    let beyond = f64::from(settings.mean_interactions - settings.min_interactions);
+/// A log-normal number of mean 1.
+fn spread(stream: &mut Stream) -> f64 {
     let mut normal = [0.0_f32];
     stream.fill_normals(&mut normal);
-    let factor = (LENGTH_SPREAD * f64::from(normal[0]) - LENGTH_SPREAD * LENGTH_SPREAD / 2.0).exp();
-    let length = f64::from(settings.min_interactions) + beyond * factor;
-    length.round().clamp(1.0, f64::from(longest)) as usize
+    (LENGTH_SPREAD * f64::from(normal[0]) - LENGTH_SPREAD * LENGTH_SPREAD / 2.0).exp()
 }
 
-/// A rank in `0..size`; the chance of rank r is proportional to ln((r + 2) / (r + 1)), about 1/r,
-/// which takes one uniform draw and no table.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0..size")]
-fn zipf(size: u32, stream: &mut Stream) -> u32 {
-    let rank = (stream.uniform() * (f64::from(size) + 1.0).ln()).exp() - 1.0;
-    (rank as u32).min(size - 1)
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+fn session_length(shortest: u32, beyond: f64, longest: u32) -> u32 {
+    (f64::from(shortest) + beyond).round().clamp(1.0, f64::from(longest)) as u32
 }
 
 #[cfg(test)]
