@@ -22,7 +22,7 @@ pub(super) struct Pairs<'a> {
     users: Ids,
     items: Ids,
     /// A user's number above an item's.
-    pairs: Vec<u64>,
+    seen: Vec<u64>,
     sweep_at: usize,
     rows: u64,
     kept_rows: u64,
@@ -36,7 +36,7 @@ impl<'a> Pairs<'a> {
             filters,
             users: Ids::default(),
             items: Ids::default(),
-            pairs: Vec::new(),
+            seen: Vec::new(),
             sweep_at: FIRST_SWEEP,
             rows: 0,
             kept_rows: 0,
@@ -56,12 +56,12 @@ impl<'a> Pairs<'a> {
             || self.items.number(&batch.columns[1], &keep),
         );
         let pairs = users?.into_iter().zip(items?);
-        self.pairs.extend(pairs.map(|(user, item)| u64::from(user) << 32 | u64::from(item)));
+        self.seen.extend(pairs.map(|(user, item)| u64::from(user) << 32 | u64::from(item)));
         self.rows += batch.height() as u64;
         self.kept_rows += keep.iter().filter(|keep| **keep).count() as u64;
-        if self.pairs.len() >= self.sweep_at {
+        if self.seen.len() >= self.sweep_at {
             self.sweep();
-            self.sweep_at = FIRST_SWEEP.max(2 * self.pairs.len());
+            self.sweep_at = FIRST_SWEEP.max(2 * self.seen.len());
         }
         Ok(())
     }
@@ -122,8 +122,8 @@ impl<'a> Pairs<'a> {
     }
 
     fn sweep(&mut self) {
-        self.pairs.par_sort_unstable();
-        self.pairs.dedup();
+        self.seen.par_sort_unstable();
+        self.seen.dedup();
     }
 
     /// Drops thin users and items and numbers what is left by ascending id; `path` is the log.
@@ -135,7 +135,7 @@ impl<'a> Pairs<'a> {
             return Err(Error::file(path, "holds no rows"));
         }
         self.sweep();
-        let Self { filters, mut pairs, users, items, .. } = self;
+        let Self { filters, seen: mut pairs, users, items, .. } = self;
         let mut left = Left { path, before: self.rows };
         left.some(self.kept_rows, || match filters.min_rating {
             Some(least) => (format!("a rating of at least {least}"), "--min-rating"),
@@ -173,13 +173,7 @@ impl<'a> Pairs<'a> {
                 *to = item_ranks[item(*pair)];
             }
         });
-        Ok(Interactions {
-            path: left.path,
-            users: user_ids,
-            items: item_ids,
-            titles: None,
-            items_of,
-        })
+        Ok(Interactions { users: user_ids, items: item_ids, titles: None, items_of })
     }
 }
 
@@ -221,7 +215,9 @@ fn item(pair: u64) -> usize {
 
 fn counts(pairs: &[u64], len: usize, of: impl Fn(u64) -> usize) -> Vec<u32> {
     let mut counts = vec![0; len];
-    pairs.iter().for_each(|pair| counts[of(*pair)] += 1);
+    for pair in pairs {
+        counts[of(*pair)] += 1;
+    }
     counts
 }
 

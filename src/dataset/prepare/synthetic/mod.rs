@@ -13,11 +13,11 @@ mod log;
 mod model;
 mod oracle;
 
-use polars::prelude::*;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::interactions::Interactions;
+use crate::dataset::ActionSets;
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed, Stream};
 use model::{Model, Taken};
@@ -87,23 +87,27 @@ pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
             |taken, user| session(settings, model, user, longest, taken),
         )
         .collect();
-    let user_ids: Vec<i64> = (1..)
-        .zip(&sessions)
-        .flat_map(|(id, session)| std::iter::repeat_n(id, session.len()))
-        .collect();
-    let item_ids: Vec<i64> = sessions.iter().flatten().map(|&item| i64::from(item) + 1).collect();
-    let columns =
-        vec![Column::new("user_id".into(), user_ids), Column::new("item_id".into(), item_ids)];
-    let wrap = |error: PolarsError| Error::library("synthetic sessions", error);
-    let table = DataFrame::new_infer_height(columns).map_err(wrap)?;
-    let mut interactions = Interactions::new("synthetic".into(), &table)?;
-    let title = |id: i64| {
-        let (topic, rank) = ((id - 1) % i64::from(topics), (id - 1) / i64::from(topics));
+    let mut taken = vec![false; actions as usize];
+    sessions.iter().flatten().for_each(|&action| taken[action as usize] = true);
+    let items: Vec<u32> = (0..actions).filter(|&action| taken[action as usize]).collect();
+    let mut rows = vec![0; actions as usize];
+    (0..).zip(&items).for_each(|(row, &action)| rows[action as usize] = row);
+    let sizes: Vec<usize> = sessions.iter().map(Vec::len).collect();
+    let items_of = ActionSets::filled(&sizes, |user, items| {
+        let session = &sessions[user as usize];
+        items.iter_mut().zip(session).for_each(|(to, &action)| *to = rows[action as usize]);
+    });
+    let title = |&action: &u32| {
+        let (topic, rank) = (action % topics, action / topics);
         Some(format!("Topic {:02} · item {:04}", topic + 1, rank + 1))
     };
-    let titles = interactions.items.i64().map_err(wrap)?.into_no_null_iter().map(title).collect();
-    interactions.titles = Some(titles);
-    Ok(interactions)
+    let ids = |numbers: &[u32]| numbers.iter().map(|&number| i64::from(number) + 1).collect();
+    Ok(Interactions {
+        users: ids(&(0..users).collect::<Vec<_>>()),
+        titles: Some(items.iter().map(title).collect()),
+        items: ids(&items),
+        items_of,
+    })
 }
 
 /// Different items of one user.
