@@ -41,8 +41,8 @@ pub struct SvdOptions {
     /// that ratio at each; 12 take it below 1e-4 at a ratio of 1.5.
     pub iterations: usize,
     /// The iteration ends once the captured energy `‖A V‖² = Σ σ²` grows by less than this share
-    /// of itself; 0 means all `iterations`. At the default, what is captured is within 1e-3 of
-    /// the most that L directions can.
+    /// of itself; 0 means all `iterations`. The default leaves 2e-4 of what L = 100 directions can
+    /// capture on Gowalla, and 1e-3 or more only where σ_L is lost among equals, as in noise.
     pub tolerance: f64,
 }
 
