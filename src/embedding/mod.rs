@@ -3,6 +3,7 @@
 //! (section 3); the context of a user is the mean embedding of what was observed ([`mod@mean`]).
 
 pub mod import;
+mod krylov;
 pub mod mean;
 pub mod svd;
 mod tall;

@@ -1,18 +1,17 @@
-//! Truncated SVD of the binary training matrix A (contexts × actions) by randomised subspace
-//! iteration: Halko, Martinsson & Tropp, *Finding structure with randomness*, 2011, algorithms 4.4
-//! and 5.1. A is touched only through products with thin dense blocks, so memory is
-//! O((U + P)·L).
+//! Truncated SVD of the binary training matrix A (contexts × actions), from the leading
+//! eigenvectors of `A Aᵀ` or `AᵀA`, whichever is smaller (`krylov`). A is touched
+//! only through products with thin dense blocks, so memory is O((U + P)·L), and the basis, 6 to 7
+//! times L columns, has the fewer of U and P rows.
 //!
-//! The blocks are f32. Every product, with A and with Aᵀ, is orthonormalised before it is
-//! multiplied again, so its columns keep the spread of the singular values, σ_1 / σ_L, a few tens
-//! for interactions. Multiplying by `A Aᵀ` would square it, and leave the smallest directions few
-//! of f32's digits.
+//! The blocks are f32, so a singular value σ is good to about 1e-7 · (σ_1 / σ)² of itself, and
+//! σ_1 / σ_L is a few tens for interactions.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{ActionSets, Sessions, Split};
 use crate::embedding::StoredEmbeddings;
+use crate::embedding::krylov::{Search, leading};
 use crate::embedding::tall::decompose;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -35,20 +34,23 @@ pub enum Interactions {
 pub struct SvdOptions {
     /// L.
     pub latent_dim: usize,
-    /// Columns carried beside the L: the iteration converges by σ_{L+oversampling+1} / σ_L.
-    pub oversampling: usize,
-    /// The most multiplications by `A Aᵀ`. The angle to the true subspace falls by the square of
-    /// that ratio at each; 12 take it below 1e-4 at a ratio of 1.5.
-    pub iterations: usize,
-    /// The iteration ends once the captured energy `‖A V‖² = Σ σ²` grows by less than this share
-    /// of itself; 0 means all `iterations`. The default leaves 2e-4 of what L = 100 directions can
-    /// capture on Gowalla, and 1e-3 or more only where σ_L is lost among equals, as in noise.
+    /// The most multiplications of a block of L/4 columns by A and Aᵀ.
+    pub images: usize,
+    /// The search ends once the captured energy `‖A V‖² = Σ σ²` grows by less than this share of
+    /// itself in two of them; 0 means all `images`.
     pub tolerance: f64,
 }
 
 impl Default for SvdOptions {
     fn default() -> Self {
-        Self { latent_dim: 100, oversampling: 20, iterations: 20, tolerance: 1e-4 }
+        Self { latent_dim: 100, images: 24, tolerance: 1.5e-3 }
+    }
+}
+
+impl SvdOptions {
+    /// Columns of a block: whole lines of the cache.
+    fn block(self) -> usize {
+        self.latent_dim.div_ceil(4).next_multiple_of(16)
     }
 }
 
@@ -98,30 +100,42 @@ pub fn truncated_svd(
         let problem = format!("is {}, but must be in [0, 1)", options.tolerance);
         return Err(Error::setting("embedding.tolerance", problem));
     }
-    let width = latent_dim.saturating_add(options.oversampling).min(rank);
     let transposed = transpose(matrix, num_actions);
+    let multiply = |sets: &ActionSets, dense: &[f32], width: usize| {
+        let mut out = vec![0.0; sets.len() * width];
+        product(sets, dense, &mut out, width);
+        out
+    };
 
-    let mut actions = sketch(num_actions, width, seed); // Ω, then right vectors [P, width]
-    let mut contexts = vec![0.0; matrix.len() * width]; // left vectors [U, width]
-    let mut singular_values = Vec::new();
-    let mut captured = 0.0;
-    for iteration in 0..=options.iterations {
-        product(matrix, &actions, &mut contexts, width);
-        decompose(&mut contexts, width)?;
-        // AᵀQ = W Σ Zᵀ: W is orthonormal, and the right singular vectors of QᵀA.
-        product(&transposed, &contexts, &mut actions, width);
-        singular_values = decompose(&mut actions, width)?;
-        singular_values.truncate(latent_dim);
-        let before = captured;
-        captured = singular_values.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
-        tracing::debug!("iteration {iteration} of the SVD captures {captured:.6e}");
-        if (captured - before).abs() < options.tolerance * captured {
-            break;
-        }
+    // The basis is kept on the side that has fewer rows: of A Aᵀ or of AᵀA.
+    let of_contexts = matrix.len() <= num_actions;
+    let (near, far) = if of_contexts { (matrix, &transposed) } else { (&transposed, matrix) };
+    let search = Search {
+        count: latent_dim,
+        block: options.block(),
+        images: options.images,
+        tolerance: options.tolerance,
+    };
+    let mut draws = 0;
+    let normals = |block: &mut [f32]| {
+        fill_normals(block, near.len(), draws, seed);
+        draws += 1;
+    };
+    let (values, mut v) = leading(near.len(), search, normals, |block, width| {
+        multiply(near, &multiply(far, block, width), width)
+    })?;
+    #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
+    let mut singular_values: Vec<f32> =
+        values.iter().map(|value| value.max(0.0).sqrt() as f32).collect();
+    if of_contexts {
+        // AᵀU = V Σ: V has other rows to be orthonormal over.
+        v = multiply(&transposed, &v, latent_dim);
+        singular_values = decompose(&mut v, latent_dim)?;
     }
-    drop((transposed, contexts));
-    let v = first_columns(actions, width, latent_dim)?;
-    Ok(StoredEmbeddings { v, singular_values: Some(singular_values) })
+    Ok(StoredEmbeddings {
+        v: with_fixed_signs(v, latent_dim)?,
+        singular_values: Some(singular_values),
+    })
 }
 
 fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
@@ -134,41 +148,53 @@ fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
 /// `out = sets · dense`: row i sums the rows of `dense` that set i names. One thread sums a row, in
 /// one order, so the result does not depend on the number of threads.
 fn product(sets: &ActionSets, dense: &[f32], out: &mut [f32], width: usize) {
+    let arch = pulp::Arch::new();
     // Few rows at a time: the popular actions, side by side, have most of the entries.
-    let rows = out.par_chunks_exact_mut(width).zip(0_u32..u32::MAX).with_max_len(16);
-    rows.for_each(|(row, set)| sum_rows(sets.of(set), dense, row));
+    let rows = out.par_chunks_exact_mut(width).zip(0_u32..u32::MAX).chunks(16);
+    rows.for_each(|rows| {
+        arch.dispatch(|| {
+            for (row, set) in rows {
+                sum_rows(sets.of(set), dense, row);
+            }
+        });
+    });
 }
 
-/// Sums four rows before it adds them: a quarter of the loads and stores of `sum`, and more rows
-/// on their way from memory at a time.
+/// Columns whose sums stay in registers.
+const TILE: usize = 32;
+
+#[inline(always)]
 fn sum_rows(set: &[u32], dense: &[f32], sum: &mut [f32]) {
     let width = sum.len();
-    let row = |at: u32| &dense[at as usize * width..][..width];
-    sum.fill(0.0);
-    let (fours, rest) = set.as_chunks();
-    for &[a, b, c, d] in fours {
-        let (a, b, c, d) = (row(a), row(b), row(c), row(d));
-        for j in 0..width {
-            sum[j] += (a[j] + b[j]) + (c[j] + d[j]);
+    let (tiles, rest) = sum.as_chunks_mut::<TILE>();
+    for (tile, sum) in (0..).step_by(TILE).zip(&mut *tiles) {
+        let mut total = [0.0; TILE];
+        for &at in set {
+            if let Some(row) = dense[at as usize * width + tile..].first_chunk::<TILE>() {
+                total.iter_mut().zip(row).for_each(|(total, value)| *total += value);
+            }
         }
+        *sum = total;
     }
-    for &at in rest {
-        sum.iter_mut().zip(row(at)).for_each(|(sum, value)| *sum += value);
+    let start = TILE * tiles.len();
+    rest.fill(0.0);
+    for &at in set {
+        let row = &dense[at as usize * width + start..][..rest.len()];
+        rest.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
     }
 }
 
-fn sketch(rows: usize, width: usize, seed: Seed) -> Vec<f32> {
-    let mut out = vec![0.0; rows * width];
-    out.par_chunks_exact_mut(width).enumerate().for_each(|(position, row)| {
-        seed.stream(Purpose::Sketch, 0, position as u64).fill_normals(row);
+fn fill_normals(block: &mut [f32], rows: usize, draw: u64, seed: Seed) {
+    let width = block.len() / rows;
+    block.par_chunks_exact_mut(width).enumerate().for_each(|(position, row)| {
+        seed.stream(Purpose::Sketch, draw, position as u64).fill_normals(row);
     });
-    out
 }
 
-/// The first `count` columns of a row-major block, in its memory. Singular vectors are defined up
-/// to a sign: each column's largest entry (the first of equals) becomes positive.
-fn first_columns(mut block: Vec<f32>, width: usize, count: usize) -> Result<Matrix> {
-    let mut largest = vec![0.0_f32; count];
+/// Singular vectors are defined up to a sign: each column's largest entry (the first of equals)
+/// becomes positive.
+fn with_fixed_signs(mut block: Vec<f32>, width: usize) -> Result<Matrix> {
+    let mut largest = vec![0.0_f32; width];
     for row in block.chunks_exact(width) {
         for (largest, &value) in largest.iter_mut().zip(row) {
             if value.abs() > largest.abs() {
@@ -176,15 +202,10 @@ fn first_columns(mut block: Vec<f32>, width: usize, count: usize) -> Result<Matr
             }
         }
     }
-    let rows = block.len() / width;
-    for row in 0..rows {
-        for (j, largest) in largest.iter().enumerate() {
-            block[row * count + j] = block[row * width + j] * largest.signum();
-        }
+    for row in block.chunks_exact_mut(width) {
+        row.iter_mut().zip(&largest).for_each(|(value, largest)| *value *= largest.signum());
     }
-    block.truncate(rows * count);
-    block.shrink_to_fit();
-    Matrix::new(block, count)
+    Matrix::new(block, width)
 }
 
 #[cfg(test)]
@@ -222,7 +243,7 @@ mod tests {
     }
 
     fn options(latent_dim: usize) -> SvdOptions {
-        SvdOptions { latent_dim, iterations: 12, tolerance: 0.0, ..SvdOptions::default() }
+        SvdOptions { latent_dim, tolerance: 0.0, ..SvdOptions::default() }
     }
 
     fn as_f64(v: &Matrix) -> Mat<f64> {
@@ -235,9 +256,7 @@ mod tests {
         let exact = dense(&matrix).thin_svd().unwrap();
         let values = exact.S().column_vector();
         assert!(values[L - 1] / values[L] >= 1.5, "the test needs a gap");
-        // Little oversampling: the gap must do the work.
-        let options = SvdOptions { oversampling: 2, ..options(L) };
-        let found = truncated_svd(&matrix, ACTIONS, options, Seed(1)).unwrap();
+        let found = truncated_svd(&matrix, ACTIONS, options(L), Seed(1)).unwrap();
         // What is left of V outside the exact subspace is the sine of the largest angle.
         let v = as_f64(&found.v);
         let reference = exact.V().subcols(0, L);
@@ -294,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_iteration_ends_when_little_is_left_to_capture() {
+    fn the_search_ends_when_little_is_left_to_capture() {
         let matrix = tastes();
         let captured = |options| {
             let found = truncated_svd(&matrix, 2500, options, Seed(5)).unwrap();
@@ -303,8 +322,8 @@ mod tests {
         };
         let options = SvdOptions { latent_dim: 20, ..SvdOptions::default() };
         let (most, first) = (
-            captured(SvdOptions { iterations: 100, tolerance: 0.0, ..options }),
-            captured(SvdOptions { iterations: 0, ..options }),
+            captured(SvdOptions { images: 30, tolerance: 0.0, ..options }),
+            captured(SvdOptions { images: 0, ..options }),
         );
         let share = captured(options) / most;
         assert!(first < 0.99 * most, "the test needs something to converge");

@@ -1,6 +1,8 @@
 //! A log → a prepared folder.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -69,9 +71,9 @@ impl Default for PrepareSettings {
 pub struct Phases {
     /// Reading, filtering and splitting the log.
     pub sessions: f64,
-    /// The SVD, or reading the file of embeddings.
+    /// The SVD, or reading the file of embeddings, and meanwhile writing the sessions.
     pub embeddings: f64,
-    /// Writing the folder.
+    /// Writing the rest of the folder.
     pub written: f64,
     /// What was taken over from an earlier preparation, and took no more than reading it.
     #[serde(skip)]
@@ -119,10 +121,10 @@ pub fn prepare(
 
     let key = sessions_key(input, &input_digest, &settings.split);
     let started = Instant::now();
-    let sessions = if work.reuse(Phase::Sessions, &key)? {
+    let (sessions, embeddings) = if work.reuse(Phase::Sessions, &key)? {
         let sessions = tables::read_sessions(staged.path())?;
         phases.sessions = started.elapsed().as_secs_f64();
-        sessions
+        (sessions, None)
     } else {
         let interactions = match input {
             Input::File(source, filters) => dataset::read(source, filters)?,
@@ -130,20 +132,31 @@ pub fn prepare(
         };
         let dataset = assemble(interactions, &settings.split)?;
         phases.sessions = started.elapsed().as_secs_f64();
+        // The tables are written by one thread while others make the embeddings.
         let started = Instant::now();
-        tables::write(&dataset, staged.path())?;
-        work.finish(Phase::Sessions, &key)?;
-        phases.written += started.elapsed().as_secs_f64();
-        dataset.sessions
+        let embeddings = thread::scope(|scope| {
+            let written = scope.spawn(|| {
+                tables::write(&dataset, staged.path())?;
+                work.finish(Phase::Sessions, &key)
+            });
+            let embeddings = embed(&dataset.sessions, settings);
+            written.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            embeddings
+        })?;
+        phases.embeddings = started.elapsed().as_secs_f64();
+        (dataset.sessions, Some(embeddings))
     };
 
     let started = Instant::now();
     let key = embeddings_key(&work, settings)?;
-    if work.reuse(Phase::Embeddings, &key)? {
+    if embeddings.is_none() && work.reuse(Phase::Embeddings, &key)? {
         phases.embeddings = started.elapsed().as_secs_f64();
     } else {
-        let embeddings = embed(&sessions, settings)?;
-        phases.embeddings = started.elapsed().as_secs_f64();
+        let embeddings = match embeddings {
+            Some(embeddings) => embeddings,
+            None => embed(&sessions, settings)?,
+        };
+        phases.embeddings += started.elapsed().as_secs_f64();
         let started = Instant::now();
         embeddings.save(&staged.path().join(EMBEDDINGS))?;
         work.finish(Phase::Embeddings, &key)?;

@@ -22,7 +22,7 @@ use crate::retrieval::{
 };
 
 /// Up to so many actions a graph is built by one thread, which takes less than a minute.
-const REPRODUCIBLE: usize = 100_000;
+const REPRODUCIBLE: usize = 50_000;
 
 /// Is told how far the building of an index has come. `()` does not listen.
 pub trait BuildObserver: Send + Sync + Debug {
@@ -71,7 +71,7 @@ impl Hnsw {
     }
 
     /// Builds the index of `actions` into `folder`, which appears whole or not at all. Up to
-    /// 100 000 actions are added by one thread, and the same β gives the same graph; more are added
+    /// 50 000 actions are added by one thread, and the same β gives the same graph; more are added
     /// by all threads, and graphs of the same β differ in a few edges.
     ///
     /// # Errors

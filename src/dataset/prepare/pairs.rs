@@ -122,7 +122,14 @@ impl<'a> Pairs<'a> {
     }
 
     fn sweep(&mut self) {
-        self.seen.par_sort_unstable();
+        if self.seen.is_sorted_by_key(|pair| user(*pair)) {
+            // Users are numbered as they come, so this is a log that comes by user.
+            let of_users: Vec<&mut [u64]> =
+                self.seen.chunk_by_mut(|a, b| user(*a) == user(*b)).collect();
+            of_users.into_par_iter().for_each(<[u64]>::sort_unstable);
+        } else {
+            self.seen.par_sort_unstable();
+        }
         self.seen.dedup();
     }
 
