@@ -66,7 +66,7 @@ impl fmt::Display for Statistics {
             "{:12}{:>10}{:>12}{:>14}{:>10}",
             "", "#Actions", "#Users", "Interactions", "Density"
         )?;
-        let density = format!("{:.2}%", 100.0 * self.density);
+        let density = percent(self.density);
         write!(
             f,
             "{:12}{:>10}{:>12}{:>14}{density:>10}",
@@ -80,10 +80,29 @@ impl fmt::Display for Statistics {
     }
 }
 
+/// A share in percent, with two decimals, or two digits where these would be too few.
+fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent >= 0.1 || percent <= 0.0 {
+        return format!("{percent:.2}%");
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "2 to 309")]
+    let decimals = 1 - percent.log10().floor() as i32;
+    let text = format!("{percent:.*}", decimals.unsigned_abs() as usize);
+    format!("{}%", text.trim_end_matches('0'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::dataset::ActionSets;
+
+    #[test]
+    fn densities_are_written_as_the_paper_does() {
+        let shares = [0.0024, 0.000_08, 0.0001, 0.017, 0.000_079_6, 0.0];
+        let written = ["0.24%", "0.008%", "0.01%", "1.70%", "0.008%", "0.00%"];
+        assert_eq!(shares.map(percent), written);
+    }
 
     #[test]
     fn prints_the_papers_columns() {

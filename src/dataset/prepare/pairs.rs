@@ -73,11 +73,7 @@ impl<'a> Pairs<'a> {
         let mut bad = Vec::new();
         for (at, column) in batch.columns[..2].iter().enumerate() {
             let is_bad: Vec<usize> = match column.str() {
-                Ok(ids) => {
-                    let unusable =
-                        |id: Option<&str>| id.is_none_or(|id| id.is_empty() || id.contains('\n'));
-                    positions(ids.iter().map(unusable))
-                }
+                Ok(ids) => positions(ids.iter().map(|id| id.is_none_or(str::is_empty))),
                 Err(_) if column.null_count() == 0 => Vec::new(),
                 Err(_) => positions(column.is_null().iter().map(|null| null == Some(true))),
             };
@@ -150,22 +146,31 @@ impl<'a> Pairs<'a> {
         })?;
         left.some(pairs.len() as u64, || ("reading".into(), "--rows"))?;
 
-        let user_counts = counts(&pairs, users.len(), user);
-        pairs.retain(|pair| user_counts[user(*pair)] >= filters.min_user_interactions);
+        let mut user_counts = counts(&pairs, users.len(), user);
+        if user_counts.iter().any(|count| *count < filters.min_user_interactions) {
+            pairs.retain(|pair| user_counts[user(*pair)] >= filters.min_user_interactions);
+        }
         left.some(pairs.len() as u64, || {
             let least = filters.min_user_interactions;
             (format!("at least {least} items per user"), "--min-user-interactions")
         })?;
-        let item_counts = counts(&pairs, items.len(), item);
-        pairs.retain(|pair| item_counts[item(*pair)] >= filters.min_item_interactions);
+        let mut item_counts = counts(&pairs, items.len(), item);
+        if item_counts.iter().any(|count| *count < filters.min_item_interactions) {
+            pairs.retain(|pair| item_counts[item(*pair)] >= filters.min_item_interactions);
+        }
         left.some(pairs.len() as u64, || {
             let least = filters.min_item_interactions;
             (format!("at least {least} users per item"), "--min-item-interactions")
         })?;
 
-        // What the item filter left of each user, and of each item.
-        let user_counts = counts(&pairs, user_counts.len(), user);
-        let item_counts = counts(&pairs, item_counts.len(), item);
+        // What is left of each user, and of each item.
+        for counts in [&mut user_counts, &mut item_counts] {
+            counts.fill(0);
+        }
+        for &pair in &pairs {
+            user_counts[user(pair)] += 1;
+            item_counts[item(pair)] += 1;
+        }
         let used = |counts: &[u32]| counts.iter().map(|count| *count > 0).collect::<Vec<_>>();
         let (user_ids, user_ranks) = users.ranked(&used(&user_counts));
         let (item_ids, item_ranks) = items.ranked(&used(&item_counts));

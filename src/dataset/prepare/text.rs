@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use memchr::{memchr2_iter, memmem};
+use memchr::{memchr, memchr2_iter, memmem};
 use polars::prelude::*;
 
 use super::blocks::{Block, Blocks};
@@ -157,15 +157,27 @@ impl<'a> Table<'a> {
                 column.map_err(|error| Error::library(self.path.display().to_string(), error));
             Ok(column?.as_materialized_series().clone())
         };
-        let columns = self.columns.names().map(column).collect::<Result<_>>()?;
-        // A field that is not there reads like an empty one.
-        let last = self.names.last().map(|last| column(last)).transpose()?;
-        let short = if !bad.may_skip() && last.is_some_and(|last| last.null_count() > 0) {
-            let problems = records(&block.bytes, quote).enumerate();
-            problems.filter_map(|(at, record)| Some((at, self.problem(record.bytes)?))).collect()
-        } else {
-            Vec::new()
-        };
+        let columns = self.columns.names().map(column).collect::<Result<Vec<_>>>()?;
+        let mut short = Vec::new();
+        if !bad.may_skip() {
+            // A field that is not there reads like an empty one.
+            let last = self.names.last().map(|last| column(last)).transpose()?;
+            if last.is_some_and(|last| last.null_count() > 0) {
+                let problems = records(&block.bytes, quote).enumerate();
+                short.extend(problems.filter_map(|(at, row)| Some((at, self.problem(row.bytes)?))));
+            }
+            // A quote left open is closed by the next one, rows later.
+            if quote.is_some_and(|quote| memchr(quote, &block.bytes).is_some()) {
+                for ids in &columns[..2] {
+                    let ids = ids.str().map_err(|error| Error::library("reading ids", error))?;
+                    let broken = ids
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, id)| id.is_some_and(|id| id.contains('\n')));
+                    short.extend(broken.map(|(at, _)| (at, "a quote is left open".to_owned())));
+                }
+            }
+        }
         Ok(Batch { first_row, left_out, columns, short })
     }
 
