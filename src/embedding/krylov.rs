@@ -57,10 +57,10 @@ pub(super) fn leading(
     let mut projected = Mat::<f64>::zeros(most, most); // QᵀCQ
     let mut next = vec![0.0; rows * block.min(most)];
     normals(&mut next);
-    let mut captured = 0.0;
+    let (mut captured, mut norm) = (0.0, 0.0);
     for step in 0.. {
         let width = next.len() / rows;
-        basis.orthonormalise(&mut next, width, &mut normals)?;
+        basis.orthonormalise(&mut next, width, norm, &mut normals)?;
         basis.push(&next, width);
         next = image(&next, width);
         let coefficients = basis.project(&next, width);
@@ -83,6 +83,7 @@ pub(super) fn leading(
                 return Ok((values, basis.combine(vectors.as_ref(), count)));
             }
         }
+        norm = next.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
         basis.subtract(&coefficients, &mut next, width);
         let room = block.min(most - basis.len);
         if room < width {
@@ -118,7 +119,9 @@ impl Basis {
             })
             .collect();
         let mut sum = Mat::<f32>::zeros(self.len, width);
-        parts.iter().for_each(|part| sum += part);
+        for part in &parts {
+            sum += part;
+        }
         sum
     }
 
@@ -133,30 +136,28 @@ impl Basis {
         });
     }
 
-    /// Makes `block` orthonormal, and orthogonal to what is there. Columns that have nothing left
-    /// of their own, because the operator's rank is exhausted, become random ones.
+    /// Makes `block`, of which the projection on what is there was subtracted once, orthonormal and
+    /// orthogonal to it. Columns of which nothing was left, compared with the `norm` before, because
+    /// the operator's rank is exhausted, become random ones.
     fn orthonormalise(
         &self,
         block: &mut [f32],
         width: usize,
+        norm: f64,
         normals: &mut impl FnMut(&mut [f32]),
     ) -> Result<()> {
-        let norm = block.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
-        let (mut passes, mut values) = (2, Vec::new());
-        while passes > 0 {
-            passes -= 1;
+        let values = decompose(block, width)?;
+        let own = values.iter().filter(|value| f64::from(**value) > 1e-6 * norm).count();
+        if own < width {
+            let mut random = vec![0.0; block.len()];
+            normals(&mut random);
+            let rows = block.chunks_exact_mut(width).zip(random.chunks_exact(width));
+            rows.for_each(|(row, random)| row[own..].copy_from_slice(&random[own..]));
             self.subtract(&self.project(block, width), block, width);
-            let is_first = values.is_empty();
-            values = decompose(block, width)?;
-            let own = values.iter().filter(|value| f64::from(**value) > 1e-6 * norm).count();
-            if is_first && own < width {
-                let mut random = vec![0.0; block.len()];
-                normals(&mut random);
-                let rows = block.chunks_exact_mut(width).zip(random.chunks_exact(width));
-                rows.for_each(|(row, random)| row[own..].copy_from_slice(&random[own..]));
-                passes += 1;
-            }
+            decompose(block, width)?;
         }
+        self.subtract(&self.project(block, width), block, width);
+        decompose(block, width)?;
         Ok(())
     }
 

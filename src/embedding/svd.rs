@@ -106,28 +106,24 @@ pub fn truncated_svd(
         images: options.images,
         tolerance: options.tolerance,
     };
-    let rows = rank; // The basis is kept on the side that has fewer.
+    // The basis is kept on the side that has fewer rows: of A Aᵀ, or of AᵀA.
+    let transposed = transpose(matrix, num_actions);
+    let of_actions = num_actions < matrix.len();
+    let (near, far) = if of_actions { (&transposed, matrix) } else { (matrix, &transposed) };
     let mut draws = 0;
     let normals = |block: &mut [f32]| {
-        fill_normals(block, rows, draws, seed);
+        fill_normals(block, near.len(), draws, seed);
         draws += 1;
     };
-    let (v, singular_values) = if rows == num_actions {
-        let image = |block: &[f32], width| gram_product(matrix, num_actions, block, width);
-        let (values, v) = leading(rows, search, normals, image)?;
-        #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
-        let singular_values = values.iter().map(|value| value.max(0.0).sqrt() as f32).collect();
-        (v, singular_values)
-    } else {
-        let transposed = transpose(matrix, num_actions);
-        let image = |block: &[f32], width| {
-            product(matrix, &product(&transposed, block, width), width) // A Aᵀ Q
-        };
-        let (_, u) = leading(rows, search, normals, image)?;
-        let mut v = product(&transposed, &u, latent_dim); // AᵀU = V Σ
-        let singular_values = decompose(&mut v, latent_dim)?;
-        (v, singular_values)
-    };
+    let image = |block: &[f32], width| product(near, &product(far, block, width), width);
+    let (values, mut v) = leading(near.len(), search, normals, image)?;
+    #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
+    let mut singular_values: Vec<f32> =
+        values.iter().map(|value| value.max(0.0).sqrt() as f32).collect();
+    if !of_actions {
+        v = product(&transposed, &v, latent_dim); // AᵀU = V Σ
+        singular_values = decompose(&mut v, latent_dim)?;
+    }
     let v = with_fixed_signs(v, latent_dim)?;
     Ok(StoredEmbeddings { v, singular_values: Some(singular_values) })
 }
@@ -156,41 +152,10 @@ fn product(sets: &ActionSets, dense: &[f32], width: usize) -> Vec<f32> {
     out
 }
 
-/// Parts that the contexts are cut into, whatever the number of threads.
-const PARTS: usize = 8;
-
-/// `AᵀA · dense`, context by context: what one sums over its actions goes back to each of them,
-/// the popular ones in the cache. Through Aᵀ, every action would gather from all over the contexts.
-fn gram_product(matrix: &ActionSets, num_actions: usize, dense: &[f32], width: usize) -> Vec<f32> {
-    let arch = pulp::Arch::new();
-    let mut parts = vec![0.0; PARTS * num_actions * width];
-    let contexts = matrix.len().div_ceil(PARTS);
-    parts.par_chunks_exact_mut(num_actions * width).enumerate().for_each(|(part, sums)| {
-        let mut sum = vec![0.0; width];
-        arch.dispatch(|| {
-            for context in matrix.contexts().skip(part * contexts).take(contexts) {
-                sum_rows(matrix.of(context), dense, &mut sum);
-                for &action in matrix.of(context) {
-                    let row = &mut sums[action as usize * width..][..width];
-                    row.iter_mut().zip(&sum).for_each(|(to, value)| *to += value);
-                }
-            }
-        });
-    });
-    let (first, others) = parts.split_at_mut(num_actions * width);
-    first.par_chunks_mut(1 << 12).enumerate().for_each(|(at, sums)| {
-        for part in others.chunks_exact(num_actions * width) {
-            let part = &part[at << 12..][..sums.len()];
-            sums.iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
-        }
-    });
-    parts.truncate(num_actions * width);
-    parts
-}
-
 /// Columns whose sums stay in registers.
 const TILE: usize = 32;
 
+#[allow(clippy::inline_always, reason = "what is inlined has the dispatch's instructions")]
 #[inline(always)]
 fn sum_rows(set: &[u32], dense: &[f32], sum: &mut [f32]) {
     let width = sum.len();
