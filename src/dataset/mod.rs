@@ -4,7 +4,10 @@
 //! A log of interactions becomes [`Interactions`] ([`read()`], or [`synthetic()`] where there is no
 //! log; [`synthesize`] writes one of any size), those become a [`Dataset`] ([`assemble`]), and that
 //! is kept as three Parquet files ([`tables`]), which is all that training and serving ever read.
-//! Whatever parses a log is behind the feature `prepare`.
+//! Whatever parses a log is behind the feature `prepare`: polars parses blocks of whole rows, of
+//! which only the different pairs of numbers are kept, so that memory follows from what a log says
+//! and every error names its row. polars' streaming engine bounds memory too, but a bad row ends it
+//! without a word of where it was.
 
 mod catalogue;
 mod parquet;

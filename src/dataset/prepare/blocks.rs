@@ -34,12 +34,11 @@ impl<'a> Blocks<'a> {
         let wanted = self.size as u64;
         let read = (&mut *self.reader).take(wanted).read_to_end(&mut bytes)? as u64;
         self.ended = read < wanted;
-        let whole = whole_records(&bytes, self.quote);
         if self.ended {
-            // A quote is open where the whole records, counted as if one more followed, end early.
             let is_open = self.quote.is_some_and(|quote| count(&bytes, quote) % 2 == 1);
             return Ok((!bytes.is_empty()).then_some(Block { bytes, is_open }));
         }
+        let whole = whole_records(&bytes, self.quote);
         if whole == 0 {
             self.ended = true;
             return Ok(Some(Block { bytes, is_open: true }));
