@@ -19,7 +19,6 @@ mod statistics;
 pub mod tables;
 
 use polars::prelude::DataFrame;
-#[cfg(feature = "prepare")]
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +63,6 @@ pub struct ActionSets {
 impl ActionSets {
     /// One set for each of `sizes`, whose different actions `fill` puts into the slice of that
     /// size, in any order; sets are filled in parallel.
-    #[cfg(feature = "prepare")]
     pub(crate) fn filled(sizes: &[usize], fill: impl Fn(u32, &mut [u32]) + Sync) -> Self {
         let mut offsets = Vec::with_capacity(sizes.len() + 1);
         offsets.push(0);
