@@ -1,0 +1,389 @@
+use std::io::Write as _;
+use std::path::Path;
+
+use polars::prelude::*;
+
+use super::*;
+
+const RATINGS: &str = "userId,movieId,rating,timestamp\n\
+                       2,10,5.0,1\n2,30,3.5,2\n1,20,0.5,3\n1,10,4.0,4\n2,10,1.0,5\n";
+
+/// Every interaction counts.
+fn all() -> Filters {
+    Filters { min_user_interactions: 1, ..Filters::default() }
+}
+
+fn at_least(min_rating: f64) -> Filters {
+    Filters { min_rating: Some(min_rating), ..all() }
+}
+
+fn file(name: &str, bytes: impl AsRef<[u8]>) -> (tempfile::TempDir, Source) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs_err::write(&path, bytes).unwrap();
+    (folder, Source { path, ..Default::default() })
+}
+
+/// `user item` of each pair, in order.
+fn pairs(interactions: &Interactions) -> Vec<String> {
+    let text = |ids: &Series, row: u32| ids.get(row as usize).unwrap().str_value().to_string();
+    let Interactions { users, items, items_of, .. } = interactions;
+    let pairs = items_of.contexts().flat_map(|u| items_of.of(u).iter().map(move |&i| (u, i)));
+    pairs.map(|(u, i)| format!("{} {}", text(users, u), text(items, i))).collect()
+}
+
+fn read_text(name: &str, text: impl AsRef<[u8]>, filters: &Filters) -> Result<Vec<String>> {
+    let (_folder, source) = file(name, text);
+    read(&source, filters).map(|interactions| pairs(&interactions))
+}
+
+fn problem(name: &str, text: impl AsRef<[u8]>, filters: &Filters) -> String {
+    read_text(name, text, filters).unwrap_err().to_string()
+}
+
+#[test]
+fn movielens_csv_with_its_titles_and_without_its_duplicates() {
+    let (folder, source) = file("ratings.csv", RATINGS);
+    let titles = "movieId,title,genres\n30,\"Postino, Il (1994)\",Comedy\n10,Heat (1995),A|B\n";
+    fs_err::write(folder.path().join("movies.csv"), titles).unwrap();
+    for source in [source, Source { path: folder.path().to_owned(), ..Default::default() }] {
+        let interactions = read(&source, &all()).unwrap();
+        assert_eq!(pairs(&interactions), ["1 10", "1 20", "2 10", "2 30"]);
+        assert_eq!(interactions.users.dtype(), &DataType::Int64);
+        let titles = [Some("Heat (1995)".into()), None, Some("Postino, Il (1994)".into())];
+        assert_eq!(interactions.titles.unwrap(), titles);
+        assert_eq!(digest(&source).unwrap().len(), 64);
+    }
+}
+
+#[test]
+fn a_rating_threshold_comes_before_duplicates_and_counts() {
+    assert_eq!(
+        read_text("ratings.csv", RATINGS, &at_least(3.5)).unwrap(),
+        ["1 10", "2 10", "2 30"]
+    );
+    let filters = Filters { min_user_interactions: 2, ..at_least(3.5) };
+    assert_eq!(read_text("ratings.csv", RATINGS, &filters).unwrap(), ["2 10", "2 30"]);
+    let filters = Filters { min_item_interactions: 2, ..all() };
+    assert_eq!(read_text("ratings.csv", RATINGS, &filters).unwrap(), ["1 10", "2 10"]);
+}
+
+#[test]
+fn movielens_dat_in_latin_1_and_in_utf_8() {
+    let ratings = "1::10::5::978300760\n2::20::3.5::978302109\n";
+    for movies in [
+        &b"10::L\xe9on: The Pro (1994)::Crime\n"[..],
+        "10::Léon: The Pro (1994)::Crime\n".as_bytes(),
+    ] {
+        let (folder, source) = file("ratings.dat", ratings);
+        fs_err::write(folder.path().join("movies.dat"), movies).unwrap();
+        let interactions = read(&source, &at_least(1.0)).unwrap();
+        assert_eq!(pairs(&interactions), ["1 10", "2 20"]);
+        assert_eq!(interactions.titles.unwrap(), [Some("Léon: The Pro (1994)".into()), None]);
+    }
+    assert!(problem("ratings.dat", "1::10::5::9\n2\t20\t3\t9\n", &all()).contains("row 2"));
+}
+
+fn named(mut source: Source) -> Source {
+    source.user_column = Some("who".into());
+    source.item_column = Some("what".into());
+    source
+}
+
+#[test]
+fn delimited_text_with_named_columns() {
+    for (name, text) in [
+        ("log.csv", "what,who\r\nb,7\r\na,7\r\nb,x\r\n"),
+        ("log.TSV", "extra\twhat\twho\n\tb\t7\n\ta\t7\n1\tb\tx\n"),
+    ] {
+        let (_folder, source) = file(name, text);
+        let interactions = read(&named(source), &all()).unwrap();
+        assert_eq!(pairs(&interactions), ["7 a", "7 b", "x b"]);
+        assert_eq!(interactions.users.dtype(), &DataType::String);
+    }
+}
+
+#[test]
+fn ids_that_only_look_like_integers_keep_their_zeros() {
+    let (_folder, source) = file("log.csv", "who,what\n007,1\n7,2\n");
+    assert_eq!(pairs(&read(&named(source), &all()).unwrap()), ["007 1", "7 2"]);
+}
+
+#[test]
+fn gzip() {
+    let (folder, _) = file("log.csv", "who,what\n1,2\n");
+    let path = folder.path().join("log.csv");
+    let zipped = std::process::Command::new("gzip").arg(&path).status();
+    if !zipped.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no gzip");
+        return;
+    }
+    let source = named(Source { path: path.with_extension("csv.gz"), ..Default::default() });
+    assert_eq!(pairs(&read(&source, &all()).unwrap()), ["1 2"]);
+}
+
+fn parquet(columns: Vec<Column>) -> (tempfile::TempDir, Source) {
+    let (folder, source) = file("log.parquet", "");
+    let mut table = DataFrame::new_infer_height(columns).unwrap();
+    let file = fs_err::File::create(&source.path).unwrap();
+    ParquetWriter::new(file).finish(&mut table).unwrap();
+    (folder, named(source))
+}
+
+#[test]
+fn parquet_of_integers_or_text() {
+    let (_folder, mut source) = parquet(vec![
+        Column::new("what".into(), [5_u32, 6, 5]),
+        Column::new("who".into(), ["b", "a", "b"]),
+        Column::new("stars".into(), [1_i32, 2, 3]),
+    ]);
+    source.rating_column = Some("stars".into());
+    assert_eq!(pairs(&read(&source, &all()).unwrap()), ["a 6", "b 5"]);
+    assert_eq!(pairs(&read(&source, &at_least(3.0)).unwrap()), ["b 5"]);
+}
+
+#[test]
+fn parquet_that_holds_something_else() {
+    let (_folder, source) = parquet(vec![
+        Column::new("what".into(), [5.0, 6.0]),
+        Column::new("who".into(), ["b", "a"]),
+    ]);
+    let message = read(&source, &all()).unwrap_err().to_string();
+    assert!(message.contains("column `what`: expected ids"), "{message}");
+    fs_err::write(&source.path, b"PAR1 not really PAR1").unwrap();
+    let message = read(&source, &all()).unwrap_err().to_string();
+    assert!(message.contains("log.parquet"), "{message}");
+}
+
+#[test]
+fn the_order_of_the_rows_does_not_matter() {
+    let mut lines: Vec<_> = RATINGS.lines().collect();
+    lines[1..].reverse();
+    let reversed = lines.join("\n");
+    assert_eq!(
+        read_text("ratings.csv", reversed, &all()).unwrap(),
+        read_text("ratings.csv", RATINGS, &all()).unwrap()
+    );
+}
+
+#[test]
+fn a_bad_cell_is_named() {
+    let bad = |row: &str| format!("userId,movieId,rating\n1,2,3\n{row}\n4,5,6\n");
+    for (row, expected) in [
+        (",2,3", "row 2: column `userId`: expected an id, found ``"),
+        ("1,\"\",3", "row 2: column `movieId`: expected an id, found ``"),
+        ("1,2,good", "row 2: column `rating`: expected a finite number, found `good`"),
+        ("1,2,NaN", "row 2: column `rating`: expected a finite number, found `NaN`"),
+        ("1,2", "row 2: expected 3 fields, found 2"),
+        ("1,2,3,4", "row 2: expected 3 fields, found 4"),
+        ("1,\"2,3", "row 2: a quote is left open"),
+    ] {
+        let message = problem("ratings.csv", bad(row), &at_least(1.0));
+        assert!(message.contains(expected), "{row}: {message}");
+        assert!(message.contains("ratings.csv"), "{message}");
+    }
+    assert_eq!(read_text("ratings.csv", bad("1,2,good"), &all()).unwrap(), ["1 2", "4 5"]);
+}
+
+/// `rows` good rows, then one that is none, then as many again.
+fn broken(rows: usize, row: &str) -> String {
+    let good = |from: usize| (from..from + rows).map(|at| format!("{at},\"{}\",3\n", at % 7));
+    let header = std::iter::once("userId,movieId,rating\n".to_owned());
+    header.chain(good(0)).chain([format!("{row}\n")]).chain(good(rows)).collect()
+}
+
+#[test]
+fn a_bad_row_far_into_a_file_is_named() {
+    for (row, expected) in [
+        ("x", "row 101: expected 3 fields, found 1"),
+        ("1,2", "row 101: expected 3 fields, found 2"),
+        ("1,2,3,4,5", "row 101: expected 3 fields, found 5"),
+        ("1,\"2,3", "row 101: "),
+        ("1,2,three", "row 101: column `rating`: expected a finite number, found `three`"),
+        ("\n\r\n,2,3", "row 101: column `userId`: expected an id"),
+    ] {
+        let message = problem("ratings.csv", broken(100, row), &at_least(1.0));
+        assert!(message.contains("ratings.csv") && message.contains(expected), "{message}");
+    }
+    let text = broken(100, "1,caf\u{e9},3");
+    let latin_1: Vec<u8> = text.chars().map(|char| char as u8).collect();
+    let message = problem("ratings.csv", latin_1, &all());
+    assert!(message.contains("row 101: is not UTF-8"), "{message}");
+    // Nothing closes this one.
+    let text = broken(100, "1,\"2,3").replace("\",3", ",3").replace(",\"", ",").replacen(
+        ",3\n1,2,3",
+        ",3\n1,\"2,3",
+        1,
+    );
+    let message = problem("ratings.csv", text, &all());
+    assert!(message.contains("row 101: a quote is left open"), "{message}");
+}
+
+#[test]
+fn bad_rows_are_skipped_up_to_a_number() {
+    let good = read_text("ratings.csv", broken(100, ""), &at_least(1.0)).unwrap();
+    assert_eq!(good.len(), 200);
+    let skip = |skip_bad_rows| Filters { skip_bad_rows, ..at_least(1.0) };
+    for row in ["x", "1,\"2,3", "1,2,3,4,5", "1,2,three", ",2,3", "1,\"2,3\n5,6\",7"] {
+        let text = broken(100, row);
+        assert_eq!(read_text("ratings.csv", &text, &skip(2)).unwrap(), good, "{row}");
+    }
+    let message = problem("ratings.csv", broken(100, "x\ny\n1,2,bad"), &skip(2));
+    assert!(message.contains("row 103: column `rating`"), "{message}");
+    assert!(message.contains("2 rows before it were skipped"), "{message}");
+}
+
+#[test]
+fn a_cut_last_line_is_named() {
+    let message = problem("ratings.csv", "userId,movieId,rating\n1,2,3\n4,5", &all());
+    assert!(message.contains("row 2: expected 3 fields, found 2"), "{message}");
+}
+
+#[test]
+fn twitch_has_no_header_and_counts_a_streamer_once() {
+    let rows = "1,3390,mithrain,154,156\n1,4041,mithrain,160,170\n2,17,alptv,1,2\n\
+                5000000000,18,alptv,1,2\n";
+    for name in ["full_a.csv", "100k_a.csv"] {
+        assert_eq!(
+            read_text(name, rows, &all()).unwrap(),
+            ["1 mithrain", "2 alptv", "5000000000 alptv"]
+        );
+    }
+    let (_folder, source) = file("full_a.csv", rows);
+    let streams = Source { item_column: Some("stream".into()), ..source };
+    assert_eq!(read(&streams, &all()).unwrap().items.len(), 4);
+}
+
+#[test]
+fn goodreads_counts_the_books_that_were_read() {
+    let rows = "user_id,book_id,is_read,rating,is_reviewed\n\
+                0,948,1,5,0\n0,947,0,0,0\n1,948,1,0,1\n1,949,1,2,0\n";
+    let read = |filters: Filters| read_text("goodreads_interactions.csv", rows, &filters).unwrap();
+    assert_eq!(read(all()), ["0 948", "1 948", "1 949"]);
+    let rows_of = |rows: &str| Filters { rows: rows.parse().unwrap(), ..all() };
+    assert_eq!(read(rows_of("all")), ["0 947", "0 948", "1 948", "1 949"]);
+    assert_eq!(read(rows_of("is_reviewed=1")), ["1 948"]);
+    assert_eq!(read(Filters { min_rating: Some(2.0), ..all() }), ["0 948", "1 949"]);
+    let message = problem("goodreads_interactions.csv", rows, &rows_of("is_red=1"));
+    assert!(message.contains("no column `is_red`"), "{message}");
+    let message = problem("goodreads_interactions.csv", rows, &rows_of("is_read=yes"));
+    assert!(message.contains("`is_read=yes` leaves none of the 4"), "{message}");
+    assert!("is_read".parse::<crate::dataset::RowFilter>().is_err());
+}
+
+#[test]
+fn archives_are_read_where_they_are() {
+    let (folder, _) = file("readme", "");
+    let path = folder.path().join("ml-tiny.zip");
+    let mut archive = ::zip::ZipWriter::new(fs_err::File::create(&path).unwrap());
+    let titles = "movieId,title\n10,Heat (1995)\n";
+    for (name, text) in [("ml-tiny/movies.csv", titles), ("ml-tiny/ratings.csv", RATINGS)] {
+        archive.start_file(name, ::zip::write::SimpleFileOptions::default()).unwrap();
+        archive.write_all(text.as_bytes()).unwrap();
+    }
+    archive.finish().unwrap();
+    let source = Source { path: path.clone(), ..Default::default() };
+    let interactions = read(&source, &all()).unwrap();
+    assert_eq!(pairs(&interactions), ["1 10", "1 20", "2 10", "2 30"]);
+    assert_eq!(interactions.titles.unwrap()[0].as_deref(), Some("Heat (1995)"));
+    assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 2);
+
+    let bytes = fs_err::read(&path).unwrap();
+    fs_err::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let message = read(&source, &all()).unwrap_err().to_string();
+    assert!(message.contains("ml-tiny.zip: cannot be unpacked"), "{message}");
+}
+
+#[test]
+fn folders_and_patterns_of_files_are_one_log() {
+    let write = |path: &Path, users: &[i64], items: &[&str]| {
+        fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut table = DataFrame::new_infer_height(vec![
+            Column::new("who".into(), users),
+            Column::new("what".into(), items),
+        ]);
+        let file = fs_err::File::create(path).unwrap();
+        ParquetWriter::new(file).finish(table.as_mut().unwrap()).unwrap();
+    };
+    let (folder, source) = file("_SUCCESS", "");
+    let folder = folder.path();
+    write(&folder.join("country=se/part-1.snappy.parquet"), &[1, 2], &["a", "b"]);
+    write(&folder.join("country=no/day=2/part-0.parquet"), &[1, 3], &["c", "a"]);
+    write(&folder.join("_temporary/part-9.parquet"), &[9], &["z"]);
+    let source = named(Source { path: folder.to_owned(), ..source });
+    assert_eq!(pairs(&read(&source, &all()).unwrap()), ["1 a", "1 c", "2 b", "3 a"]);
+    let by_country = Filters { rows: "country=se".parse().unwrap(), ..all() };
+    assert_eq!(pairs(&read(&source, &by_country).unwrap()), ["1 a", "2 b"]);
+
+    for (name, text) in [("a.csv", "who,what\n1,x\n"), ("b.csv", "what,who\nx,2\n")] {
+        fs_err::write(folder.join(name), text).unwrap();
+    }
+    let source = Source { path: folder.join("*.csv"), ..source };
+    assert_eq!(pairs(&read(&source, &all()).unwrap()), ["1 x", "2 x"]);
+    assert_eq!(digest(&source).unwrap().len(), 64);
+    let none = Source { path: folder.join("*.tsv"), ..source };
+    assert!(read(&none, &all()).unwrap_err().to_string().contains("matches no file"));
+}
+
+#[test]
+fn a_cut_gzip_file_is_named_with_how_far_it_was_read() {
+    let rows: Vec<_> = (0..2000).map(|at| format!("{at},{}", at * 7919 % 1013)).collect();
+    let (folder, _) = file("log.csv", format!("who,what\n{}\n", rows.join("\n")));
+    let path = folder.path().join("log.csv");
+    if !std::process::Command::new("gzip").arg(&path).status().is_ok_and(|s| s.success()) {
+        eprintln!("skipped: no gzip");
+        return;
+    }
+    let path = path.with_extension("csv.gz");
+    let bytes = fs_err::read(&path).unwrap();
+    fs_err::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let source = named(Source { path, ..Default::default() });
+    let message = read(&source, &all()).unwrap_err().to_string();
+    assert!(message.contains("log.csv.gz: cannot be read beyond row "), "{message}");
+}
+
+#[test]
+fn a_missing_column_is_named_with_those_there_are() {
+    let (_folder, mut source) = file("ratings.csv", RATINGS);
+    source.item_column = Some("isbn".into());
+    let message = read(&source, &all()).unwrap_err().to_string();
+    assert!(message.contains("no column `isbn`; the columns are userId, movieId"), "{message}");
+    let message = problem("log.csv", "a,b\n1,2\n", &all());
+    assert!(message.contains("--user-column; the columns are a, b"), "{message}");
+    let message = problem("log.csv", "userId,movieId\n1,2\n", &at_least(3.0));
+    assert!(message.contains("ratings for --min-rating? Say it with --rating-column"), "{message}");
+}
+
+#[test]
+fn a_filter_that_leaves_nothing_is_named() {
+    let nobody = Filters { min_user_interactions: 20, ..all() };
+    for (filters, knob) in [
+        (at_least(9.0), "--min-rating"),
+        (nobody, "--min-user-interactions"),
+        (Filters { min_item_interactions: 3, ..all() }, "--min-item-interactions"),
+    ] {
+        let message = problem("ratings.csv", RATINGS, &filters);
+        assert!(message.contains(knob), "{message}");
+    }
+    assert!(
+        problem("ratings.csv", RATINGS, &Filters { min_user_interactions: 20, ..all() })
+            .contains("at least 20 items per user leaves none of the 4 interactions")
+    );
+}
+
+#[test]
+fn files_that_are_no_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &Path| {
+        let source = Source { path: path.to_owned(), ..Default::default() };
+        read(&source, &all()).unwrap_err().to_string()
+    };
+    assert!(at(folder.path()).contains("holds no .parquet files, nor any of ratings.csv"));
+    assert!(at(&folder.path().join("none.csv")).contains("none.csv"));
+    assert!(problem("ml-25m.tar", "PK", &all()).contains("expected a .csv"));
+    assert!(problem("ratings.csv", "", &all()).contains("ratings.csv"));
+    assert!(problem("ratings.csv", "userId,movieId\n", &all()).contains("holds no rows"));
+    let mut latin = b"userId,movieId\n1,caf".to_vec();
+    latin.write_all(b"\xe9\n").unwrap();
+    assert!(problem("ratings.csv", latin, &all()).contains("ratings.csv"));
+}
