@@ -40,7 +40,8 @@
 //! | [`error`], [`files`], [`seed`], [`matrix`] | errors; files that appear whole; addressed randomness; host matrices |
 //! | [`device`] | `--device` names → Burn devices |
 //! | [`dataset`] | files → sessions X, Y |
-//! | [`embedding`] | sessions → β and the contexts M(X) |
+//! | [`embedding`] | sessions → β |
+//! | [`encoder`] | what is known of somebody → the context M(X) |
 //! | [`retrieval`] | β → top K by inner product |
 //! | [`reward`] | context and slate → r̂ |
 //! | [`tower`], [`model`] | M(X) → h; all that is trained |
@@ -61,7 +62,7 @@
 //! | context x, action a, slate A_K, K, P, L, S | `context`, `action: u32`, `slate`, `slate_size`, `num_actions`, `latent_dim`, `num_samples` |
 //! | X, Y, U users | [`Sessions::observed`](dataset::Sessions), `hidden`, `num_contexts` |
 //! | β (SVD of the interactions) | [`embedding::ActionEmbeddings`], [`embedding::svd`] |
-//! | M(X), mean embedding | [`embedding::mean_contexts`] |
+//! | M(X), mean embedding | [`encoder::Mean`] |
 //! | `argsort^K`, equation 2 | [`retrieval::Retriever`]; for all samples at once [`retrieval::Candidates`] |
 //! | `h_θ(X) = M(X)θ`, equation 10 | [`tower::LinearTower`] |
 //! | the deep policy `sigmoid(Mθ₁)θ₂` | [`tower::SigmoidMlp`] |
@@ -103,6 +104,7 @@ pub mod cli;
 pub mod dataset;
 pub mod device;
 pub mod embedding;
+pub mod encoder;
 pub mod error;
 pub mod estimator;
 pub mod evaluation;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::dataset::Catalogue;
 use crate::device;
-use crate::embedding::mean;
+use crate::encoder::Known;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::model::Model;
@@ -116,8 +116,9 @@ impl<'a> Recommender<'a> {
         known.sort_unstable();
         known.dedup();
         let problem = &self.policy.problem;
-        let context = mean(&known, &problem.actions);
-        let latent = self.policy.model.latent(&Matrix::new(context, problem.contexts.cols())?)?;
+        let mut context = Matrix::zeros(1, problem.encoder.dim());
+        problem.encoder.encode(Known { actions: &known }, context.row_mut(0));
+        let latent = self.policy.model.latent(&context)?;
         let slates = self.retriever.search(Queries {
             latent: &latent,
             slate_size: problem.slate_size(),

@@ -1,10 +1,9 @@
-//! Sessions → action embeddings β and contexts M(X). β comes from a truncated SVD of the training
+//! Sessions → action embeddings β. β comes from a truncated SVD of the training
 //! interactions ([`svd`]) or from a file ([`mod@import`]), and stays fixed while the policy learns
-//! (section 3); the context of a user is the mean embedding of what was observed ([`mod@mean`]).
+//! (section 3).
 
 pub mod import;
 mod krylov;
-pub mod mean;
 pub mod svd;
 mod tall;
 mod tensors;
@@ -19,7 +18,6 @@ use crate::error::{Error, Result};
 use crate::matrix::{Matrix, norm};
 
 pub use import::import;
-pub use mean::{mean, mean_contexts};
 pub use svd::{Interactions, SvdOptions, training_matrix, truncated_svd};
 
 /// β `[P, L]`: one row per action, fixed. Its digest ties indexes and checkpoints to it.

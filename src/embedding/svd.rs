@@ -128,7 +128,8 @@ pub fn truncated_svd(
     Ok(StoredEmbeddings { v, singular_values: Some(singular_values) })
 }
 
-fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
+/// The contexts of each action.
+pub(crate) fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
     let pairs = matrix
         .contexts()
         .flat_map(|context| matrix.of(context).iter().map(move |&action| (action, context)));
@@ -137,7 +138,7 @@ fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
 
 /// `sets · dense`: row i sums the rows of `dense` that set i names. One thread sums a row, in one
 /// order, so the result does not depend on the number of threads.
-fn product(sets: &ActionSets, dense: &[f32], width: usize) -> Vec<f32> {
+pub(crate) fn product(sets: &ActionSets, dense: &[f32], width: usize) -> Vec<f32> {
     let mut out = vec![0.0; sets.len() * width];
     let arch = pulp::Arch::new();
     // Few rows at a time: the popular actions, side by side, have most of the entries.

@@ -1,5 +1,6 @@
 //! The prepared folder: sessions, embeddings and indexes of one data set, which every run on it
-//! shares. It appears whole or not at all; only indexes join it later, each when first needed.
+//! shares. It appears whole or not at all; only indexes and what encoders have learned join it later,
+//! each when first needed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,9 +10,10 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{Sessions, Statistics, tables};
-use crate::embedding::{ActionEmbeddings, EmbeddingFile};
+use crate::embedding::{ActionEmbeddings, EmbeddingFile, StoredEmbeddings};
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{digest_bytes, digest_file};
+use crate::matrix::Matrix;
 use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
 
 #[cfg(feature = "prepare")]
@@ -27,6 +29,7 @@ pub use phase::Phase;
 const MANIFEST: &str = "prepare.toml";
 const EMBEDDINGS: &str = "embeddings.safetensors";
 const INDEX: &str = "index";
+const ENCODERS: &str = "encoders";
 
 /// `prepare.toml`: where the folder came from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -135,6 +138,22 @@ impl Prepared {
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// The matrix that is kept in this folder for `key`, which has to say all that it depends on
+    /// besides the sessions; made and kept if no run has needed it before.
+    ///
+    /// # Errors
+    /// Those of `make`; [`Error::File`] for a file that is damaged, an I/O error.
+    pub fn kept(&self, key: &str, make: impl FnOnce() -> Result<Matrix>) -> Result<Matrix> {
+        let name = format!("{}.safetensors", &digest_bytes(key.as_bytes())[..16]);
+        let folder = self.folder.join(ENCODERS);
+        let path = folder.join(name);
+        if !path.exists() {
+            fs::create_dir_all(&folder)?;
+            StoredEmbeddings { v: make()?, singular_values: None }.save(&path)?;
+        }
+        Ok(EmbeddingFile::open(&path)?.load()?.v)
     }
 
     /// The index of `actions` with `options`, built if no run has needed it before.

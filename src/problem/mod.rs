@@ -3,6 +3,7 @@
 //! estimator.
 
 mod audit;
+mod contexts;
 mod method;
 mod tuning;
 
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use burn::tensor::Device;
 
 use crate::dataset::{Sessions, Split};
-use crate::embedding::{ActionEmbeddings, mean_contexts};
+use crate::embedding::ActionEmbeddings;
+use crate::encoder::{ContextEncoder, encode_all};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::model::{Model, SigmaFactor};
@@ -31,6 +33,8 @@ pub struct Problem {
     pub sessions: Arc<Sessions>,
     /// β.
     pub actions: Arc<ActionEmbeddings>,
+    /// What makes a context of what is known of somebody.
+    pub encoder: Arc<dyn ContextEncoder>,
     /// M(X) of every context, `[U, D]`.
     pub contexts: Matrix,
     /// Exact search over β.
@@ -68,9 +72,10 @@ impl Problem {
             RetrievalKind::Hnsw => Arc::new(prepared.index(&actions, &settings.retrieval.hnsw)?),
         };
         let sessions = Arc::clone(&prepared.sessions);
-        let all: Vec<u32> = sessions.observed.contexts().collect();
+        let encoder = contexts::encoder(prepared, &actions, &settings.context)?;
         Ok(Self {
-            contexts: mean_contexts(&sessions.observed, &all, &actions),
+            contexts: encode_all(encoder.as_ref(), &sessions.observed),
+            encoder,
             reward: settings.reward.kind.init(
                 settings.policy.slate_size,
                 Arc::clone(&sessions),
@@ -155,11 +160,16 @@ impl Problem {
     /// # Errors
     /// [`Error::Setting`] for an impossible initialisation.
     pub fn initial_model(&self, settings: &Settings, device: &Device) -> Result<Model> {
+        let dim = self.actions.latent_dim();
         if settings.embedding.learn {
+            if self.contexts.cols() != dim {
+                let (found, problem) = (self.contexts.cols(), "the context is the query itself");
+                let problem = format!("{problem}, so D = {found} has to be L = {dim}");
+                return Err(Error::setting("embedding.learn", problem));
+            }
             return Ok(Model::of_actions(&self.actions, device));
         }
         let trained_on = self.contexts.select(&self.sessions.contexts(Split::Train));
-        let dim = self.actions.latent_dim();
         let tower = settings.tower.init(&trained_on, dim, settings.seed, device)?;
         let policy = &settings.policy;
         let sigma = policy.learn_sigma.then(|| SigmaFactor::new(policy.sigma_floor, device));

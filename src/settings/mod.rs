@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use crate::embedding::Power;
+use crate::encoder::ContextSettings;
 use crate::error::{Error, Result};
 use crate::estimator::Baseline;
 use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
@@ -32,6 +33,8 @@ pub struct Settings {
     pub seed: Seed,
     /// How β is formed from the prepared embeddings.
     pub embedding: EmbeddingSettings,
+    /// M(X).
+    pub context: ContextSettings,
     /// How slates are found.
     pub retrieval: RetrievalSettings,
     /// h_θ.
@@ -252,6 +255,7 @@ impl Settings {
     }
 
     fn validate(&self) -> Result<()> {
+        self.context.validate()?;
         method::validate(self)?;
         let positive = |key: &str, ok: bool, found: String| {
             if ok {

@@ -8,6 +8,7 @@ use super::{
     PolicySettings, RetrievalSettings, RewardSettings, Schedule, Settings,
 };
 use crate::embedding::Power;
+use crate::encoder::{ContextSettings, EncoderKind};
 use crate::estimator::Baseline;
 use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
 use crate::retrieval::{HnswOptions, RetrievalKind, Scalar};
@@ -33,6 +34,11 @@ impl Preset {
         let paper = Settings {
             seed: Seed(0),
             embedding: EmbeddingSettings { power: Power::Zero, learn: false },
+            context: ContextSettings {
+                encoders: vec![EncoderKind::Mean],
+                popularity_power: 0.5,
+                ridge: 10.0,
+            },
             retrieval: RetrievalSettings {
                 kind: RetrievalKind::Hnsw,
                 candidates: 0,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "error",
     "files",
     "seed",
@@ -11,6 +11,7 @@ const ORDER: [&str; 21] = [
     "device",
     "dataset",
     "embedding",
+    "encoder",
     "retrieval",
     "reward",
     "tower",

@@ -1,0 +1,113 @@
+//! Context encoders: what is known of somebody → the vector M(X) `[D]` that a tower sees. Whoever is
+//! new is encoded as the users trained on are, from their actions alone.
+//!
+//! A tower's identity start takes the first L numbers of a context for the query itself, so the first
+//! of several encoders is the one whose decision training begins with; the others follow it as
+//! further inputs.
+
+mod mean;
+mod ridge;
+
+pub use mean::Mean;
+pub use ridge::{Ridge, least_squares};
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::ActionSets;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+
+/// What is known of somebody.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// X, each action once, below P.
+    pub actions: &'a [u32],
+}
+
+/// What is known of somebody → M(X). It is called from many threads at once.
+pub trait ContextEncoder: Send + Sync + Debug {
+    /// D.
+    fn dim(&self) -> usize;
+
+    /// Writes M(X) into `context` `[D]`; zeros where nothing is known, which resolves to what is
+    /// popular.
+    fn encode(&self, known: Known<'_>, context: &mut [f32]);
+}
+
+/// Several encoders, one after the other: `D = Σ D_i`.
+#[derive(Clone, Debug)]
+pub struct Concatenation(pub Vec<Arc<dyn ContextEncoder>>);
+
+impl ContextEncoder for Concatenation {
+    fn dim(&self) -> usize {
+        self.0.iter().map(|encoder| encoder.dim()).sum()
+    }
+
+    fn encode(&self, known: Known<'_>, mut context: &mut [f32]) {
+        for encoder in &self.0 {
+            if let Some(part) = context.split_off_mut(..encoder.dim()) {
+                encoder.encode(known, part);
+            }
+        }
+    }
+}
+
+/// `M(X)` of every context, `[U, D]`.
+#[must_use]
+pub fn encode_all(encoder: &dyn ContextEncoder, observed: &ActionSets) -> Matrix {
+    let mut contexts = Matrix::zeros(observed.len(), encoder.dim());
+    contexts.par_rows_mut().zip(0_u32..u32::MAX).for_each(|(row, context)| {
+        encoder.encode(Known { actions: observed.of(context) }, row);
+    });
+    contexts
+}
+
+/// The built-in encoders, as a run's settings name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EncoderKind {
+    /// [`Mean::new`], the paper's.
+    Mean,
+    /// [`Mean::inverse_popularity`].
+    WeightedMean,
+    /// [`Ridge`].
+    Ridge,
+}
+
+/// A run's choice of encoders.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextSettings {
+    /// One or more, in this order.
+    pub encoders: Vec<EncoderKind>,
+    /// γ of the weighted mean.
+    pub popularity_power: f32,
+    /// λ of the ridge regression.
+    pub ridge: f32,
+}
+
+impl ContextSettings {
+    /// # Errors
+    /// [`Error::Setting`] naming the key.
+    pub(crate) fn validate(&self) -> Result<()> {
+        if self.encoders.is_empty() {
+            let problem = "expected at least one encoder, as in [\"mean\"]";
+            return Err(Error::setting("context.encoders", problem));
+        }
+        for (key, value) in [("ridge", self.ridge)] {
+            if !(value > 0.0 && value.is_finite()) {
+                let problem = format!("expected more than 0, found {value}");
+                return Err(Error::setting(format!("context.{key}"), problem));
+            }
+        }
+        if !self.popularity_power.is_finite() {
+            let problem = format!("expected a number, found {}", self.popularity_power);
+            return Err(Error::setting("context.popularity_power", problem));
+        }
+        Ok(())
+    }
+}
