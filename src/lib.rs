@@ -54,6 +54,7 @@
 //! | [`evaluation`] | the decision's reward on held-out contexts |
 //! | [`recommend`] | a trained policy → slates for people |
 //! | `training` | the learner step, the loop, checkpoints |
+//! | `tuning` | settings tried against each other |
 //! | [`cli`] | what was typed → one file per verb |
 //!
 //! # Paper → code
@@ -123,5 +124,7 @@ pub mod settings;
 pub mod tower;
 #[cfg(feature = "train")]
 pub mod training;
+#[cfg(feature = "train")]
+pub mod tuning;
 
 pub use error::{Error, Result};

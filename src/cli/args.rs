@@ -14,6 +14,8 @@ use crate::run::Which;
 use crate::settings::Method;
 #[cfg(any(feature = "train", feature = "prepare"))]
 use crate::settings::Preset;
+#[cfg(feature = "train")]
+use crate::tuning::Dimension;
 
 /// Trains the slate a recommender shows, directly for its own reward.
 #[derive(Debug, Parser)]
@@ -40,6 +42,9 @@ pub(crate) enum Verb {
     /// Train a policy on a prepared folder.
     #[cfg(feature = "train")]
     Train(TrainArgs),
+    /// Choose a run's settings by their validation reward: successive halving in a time budget.
+    #[cfg(feature = "train")]
+    Tune(TuneArgs),
     /// Report the reward of a run's decision on held-out users.
     Evaluate(EvaluateArgs),
     /// Print slates for a user, or for somebody new.
@@ -172,6 +177,33 @@ pub(crate) struct TrainArgs {
     /// Go on from the last checkpoint.
     #[arg(long, conflicts_with_all = ["preset", "config"])]
     pub(crate) resume: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[cfg(feature = "train")]
+#[derive(Debug, Args)]
+pub(crate) struct TuneArgs {
+    /// The prepared folder [default with --resume: the search's own].
+    #[arg(long, value_hint = ValueHint::DirPath, required_unless_present = "resume")]
+    pub(crate) data: Option<PathBuf>,
+    /// The search's folder; every trial is a run below it.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+    /// Go on where the search was stopped.
+    #[arg(long, conflicts_with_all = ["preset", "config", "set", "over", "trials", "within", "budget"])]
+    pub(crate) resume: bool,
+    /// Seconds of training, all trials together; evaluations do not count. A budget in steps,
+    /// epochs or seconds is that of each trial of the first rung instead.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, conflicts_with = "budget")]
+    pub(crate) within: u64,
+    /// Trials of the first rung; a third of each rung trains on, three times as long.
+    #[arg(long, default_value_t = 27, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) trials: u64,
+    /// What to search: KEY=A|B|C or KEY=LOW..HIGH, as in `optimizer.learning_rate=1e-4..1e-2`; may
+    /// be given again [default: learning rate, samples, σ, the power of β's singular values, tower].
+    #[arg(long, value_name = "KEY=VALUES", value_parser = super::tune::dimension)]
+    pub(crate) over: Vec<Dimension>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }

@@ -23,6 +23,8 @@ mod synth;
 #[cfg(feature = "train")]
 mod train;
 #[cfg(feature = "train")]
+mod tune;
+#[cfg(feature = "train")]
 mod variance;
 
 use std::process::ExitCode;
@@ -64,6 +66,8 @@ pub fn main() -> Result<ExitCode> {
         Verb::Synth(args) => synth::run(&args)?,
         #[cfg(feature = "train")]
         Verb::Train(args) => train::run(&args)?,
+        #[cfg(feature = "train")]
+        Verb::Tune(args) => tune::run(&args)?,
         #[cfg(all(feature = "train", feature = "prepare"))]
         Verb::Demo(args) => demo::run(&args)?,
         Verb::Evaluate(args) => evaluate::run(&args)?,

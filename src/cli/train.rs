@@ -166,7 +166,7 @@ fn toml_integer(number: u64) -> Result<i64> {
 }
 
 /// A flag that the first Ctrl-C sets; the second one ends the process.
-fn stop_on_interrupt() -> Result<&'static AtomicBool> {
+pub(super) fn stop_on_interrupt() -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| {
         if STOP.swap(true, Ordering::Relaxed) {

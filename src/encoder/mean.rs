@@ -49,7 +49,9 @@ impl ContextEncoder for Mean {
             context.iter_mut().zip(beta).for_each(|(sum, value)| *sum += weight * value);
         }
         if total > 0.0 {
-            context.iter_mut().for_each(|sum| *sum /= total);
+            for sum in context {
+                *sum /= total;
+            }
         }
     }
 }

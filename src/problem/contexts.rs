@@ -45,7 +45,7 @@ fn fit(sessions: &Sessions, actions: &ActionEmbeddings, lambda: f32) -> Result<R
     let of_training = |sets: &ActionSets| {
         let sizes: Vec<usize> = trained_on.iter().map(|&context| sets.of(context).len()).collect();
         ActionSets::filled(&sizes, |row, set| {
-            set.copy_from_slice(sets.of(trained_on[row as usize]))
+            set.copy_from_slice(sets.of(trained_on[row as usize]));
         })
     };
     let targets = least_squares(&of_training(&sessions.hidden), actions)?;

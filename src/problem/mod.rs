@@ -91,6 +91,13 @@ impl Problem {
         })
     }
 
+    /// Equal for settings of which [`load`](Self::load) makes the same problem.
+    #[must_use]
+    pub fn depends_on(settings: &Settings) -> String {
+        let Settings { embedding, context, retrieval, reward, policy, .. } = settings;
+        format!("{:?}", (embedding.power, context, retrieval, reward, policy.slate_size))
+    }
+
     /// The same problem with a reward of one's own.
     #[must_use]
     pub fn with_reward(self, reward: Arc<dyn SlateReward>) -> Self {

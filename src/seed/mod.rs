@@ -35,6 +35,8 @@ pub enum Purpose {
     Report = 9,
     /// Slates drawn action by action.
     Slates = 10,
+    /// The settings that a search tries.
+    Search = 11,
 }
 
 /// A run's seed.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "error",
     "files",
     "seed",
@@ -25,6 +25,7 @@ const ORDER: [&str; 22] = [
     "evaluation",
     "recommend",
     "training",
+    "tuning",
     "cli",
 ];
 

@@ -26,3 +26,4 @@ mod rejection;
 mod resume;
 mod shared_candidates;
 mod synth;
+mod tune;
