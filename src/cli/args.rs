@@ -116,6 +116,9 @@ pub(crate) struct PrepareArgs {
     /// L, the length of an embedding.
     #[arg(long, default_value_t = 100)]
     pub(crate) latent_dim: usize,
+    /// η, from 0 to 1: the SVD is of (n_u n_a)^−η A_{ua}, n the interactions of a user and an item.
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) normalization: f32,
     /// Compute embeddings from the training users' observed interactions alone.
     #[arg(long)]
     pub(crate) observed_only: bool,

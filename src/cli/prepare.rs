@@ -166,7 +166,11 @@ impl PrepareArgs {
                     } else {
                         Interactions::All
                     },
-                    options: SvdOptions { latent_dim: self.latent_dim, ..SvdOptions::default() },
+                    options: SvdOptions {
+                        latent_dim: self.latent_dim,
+                        normalization: self.normalization,
+                        ..SvdOptions::default()
+                    },
                 },
             },
         }

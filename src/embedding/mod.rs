@@ -86,6 +86,8 @@ impl ActionEmbeddings {
 pub enum Power {
     /// β = V.
     Zero,
+    /// β = V·s^¼.
+    Quarter,
     /// β = V·s^½.
     #[default]
     Half,
@@ -97,10 +99,12 @@ impl TryFrom<f64> for Power {
     type Error = String;
 
     fn try_from(power: f64) -> Result<Self, String> {
-        [Self::Zero, Self::Half, Self::One]
+        [Self::Zero, Self::Quarter, Self::Half, Self::One]
             .into_iter()
             .find(|known| (f64::from(*known) - power).abs() < f64::EPSILON)
-            .ok_or_else(|| format!("{power} is no power of the singular values: use 0, 0.5 or 1"))
+            .ok_or_else(|| {
+                format!("{power} is no power of the singular values: use 0, 0.25, 0.5 or 1")
+            })
     }
 }
 
@@ -108,6 +112,7 @@ impl From<Power> for f64 {
     fn from(power: Power) -> Self {
         match power {
             Power::Zero => 0.0,
+            Power::Quarter => 0.25,
             Power::Half => 0.5,
             Power::One => 1.0,
         }
@@ -144,6 +149,7 @@ impl StoredEmbeddings {
             }
             (Some(values), _) => {
                 let weights: Vec<f32> = match power {
+                    Power::Quarter => values.iter().map(|s| s.sqrt().sqrt()).collect(),
                     Power::Half => values.iter().map(|s| s.sqrt()).collect(),
                     _ => values,
                 };
@@ -264,6 +270,7 @@ mod tests {
         let row = |power| stored().into_actions(power).unwrap().row(0).to_vec();
         assert_eq!(row(Power::Zero), [3.0, 4.0]);
         assert_eq!(row(Power::Half), [9.0, 8.0]);
+        assert!((row(Power::Quarter)[0] - 3.0 * 9.0_f32.powf(0.25)).abs() < 1e-6);
         assert_eq!(row(Power::One), [27.0, 16.0]);
         let zero = stored().into_actions(Power::Zero).unwrap();
         assert!((zero.mean_norm() - (5.0 + 1.0 + 0.559_017) / 3.0).abs() < 1e-5);
@@ -289,7 +296,7 @@ mod tests {
         assert_eq!(read("power = 0.5").unwrap(), Power::Half);
         assert_eq!(read("power = 1.0").unwrap(), Power::One);
         let error = read("power = 0.3").unwrap_err().to_string();
-        assert!(error.contains("use 0, 0.5 or 1"), "{error}");
+        assert!(error.contains("use 0, 0.25, 0.5 or 1"), "{error}");
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //! The blocks are f32, so a singular value σ is good to about 1e-7 · (σ_1 / σ)² of itself, and
 //! σ_1 / σ_L is a few tens for interactions.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,10 @@ pub struct SvdOptions {
     pub latent_dim: usize,
     /// The most multiplications of a block of L/4 columns by A and Aᵀ.
     pub images: usize,
+    /// η: the matrix that is decomposed is `(n_u n_a)^−η A_{ua}`, n the numbers of interactions of a
+    /// context and of an action. At 0 those with the most interactions have the leading dimensions
+    /// for themselves; ½ is the normalised adjacency of the graph.
+    pub normalization: f32,
     /// The search ends once the captured energy `‖A V‖² = Σ σ²` grows by less than this share of
     /// itself in two of them; 0 means all `images`.
     pub tolerance: f64,
@@ -43,7 +49,7 @@ pub struct SvdOptions {
 
 impl Default for SvdOptions {
     fn default() -> Self {
-        Self { latent_dim: 100, images: 24, tolerance: 1.5e-3 }
+        Self { latent_dim: 100, images: 24, normalization: 0.0, tolerance: 1.5e-3 }
     }
 }
 
@@ -73,12 +79,13 @@ pub fn training_matrix(sessions: &Sessions, interactions: Interactions) -> Actio
     })
 }
 
-/// The L largest singular values of `matrix`, whose actions are below `num_actions`, and their
-/// right singular vectors V `[P, L]`; the largest entry of each column of V is positive.
+/// The L largest singular values of `matrix`, whose actions are below `num_actions`, normalised as
+/// the options say, and their right singular vectors V `[P, L]`; the largest entry of each column of
+/// V is positive.
 ///
 /// # Errors
-/// [`Error::Setting`] when L is 0 or not below both sides of the matrix, or when the tolerance is
-/// not a share; [`Error::Library`] when the small dense SVD fails.
+/// [`Error::Setting`] when L is 0 or not below both sides of the matrix, when the tolerance is
+/// not a share or the normalisation not from 0 to 1; [`Error::Library`] when the small dense SVD fails.
 pub fn truncated_svd(
     matrix: &ActionSets,
     num_actions: usize,
@@ -100,6 +107,10 @@ pub fn truncated_svd(
         let problem = format!("is {}, but must be in [0, 1)", options.tolerance);
         return Err(Error::setting("embedding.tolerance", problem));
     }
+    if !(0.0..=1.0).contains(&options.normalization) {
+        let problem = format!("is {}, but must be from 0 to 1", options.normalization);
+        return Err(Error::setting("embedding.normalization", problem));
+    }
     let search = Search {
         count: latent_dim,
         block: options.block(),
@@ -115,17 +126,41 @@ pub fn truncated_svd(
         fill_normals(block, near.len(), draws, seed);
         draws += 1;
     };
-    let image = |block: &[f32], width| product(near, &product(far, block, width), width);
+    let scales = |sets| (options.normalization > 0.0).then(|| scales(sets, options.normalization));
+    let (near_scales, far_scales) = (scales(near), scales(far));
+    let image = |block: &[f32], width| {
+        let block = scaled(Cow::Borrowed(block), near_scales.as_deref(), width);
+        let image = scaled(product(far, &block, width).into(), far_scales.as_deref(), width);
+        let image = scaled(image, far_scales.as_deref(), width);
+        scaled(product(near, &image, width).into(), near_scales.as_deref(), width).into_owned()
+    };
     let (values, mut v) = leading(near.len(), search, normals, image)?;
     #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
     let mut singular_values: Vec<f32> =
         values.iter().map(|value| value.max(0.0).sqrt() as f32).collect();
     if !of_actions {
-        v = product(&transposed, &v, latent_dim); // AᵀU = V Σ
+        let v_in = scaled(v.into(), near_scales.as_deref(), latent_dim);
+        let image = product(&transposed, &v_in, latent_dim).into(); // AᵀU = V Σ
+        v = scaled(image, far_scales.as_deref(), latent_dim).into_owned();
         singular_values = decompose(&mut v, latent_dim)?;
     }
     let v = with_fixed_signs(v, latent_dim)?;
     Ok(StoredEmbeddings { v, singular_values: Some(singular_values) })
+}
+
+/// `n^−η` of each set, n its size.
+fn scales(sets: &ActionSets, normalization: f32) -> Vec<f32> {
+    let scale = |set| (sets.of(set).len().max(1) as f32).powf(-normalization);
+    sets.contexts().map(scale).collect()
+}
+
+/// Each row of `block` times its scale, if there are scales.
+fn scaled<'a>(block: Cow<'a, [f32]>, scales: Option<&[f32]>, width: usize) -> Cow<'a, [f32]> {
+    let Some(scales) = scales else { return block };
+    let mut block = block.into_owned();
+    let rows = block.par_chunks_exact_mut(width).zip(scales);
+    rows.for_each(|(row, scale)| row.iter_mut().for_each(|value| *value *= scale));
+    block.into()
 }
 
 /// The contexts of each action.
@@ -259,6 +294,32 @@ mod tests {
         assert!(sine <= 1e-4, "sine of the largest principal angle {sine}");
         for (i, value) in found.singular_values.unwrap().into_iter().enumerate() {
             assert!((f64::from(value) / values[i] - 1.0).abs() <= 1e-4, "σ_{i}");
+        }
+    }
+
+    #[test]
+    fn normalisation_divides_by_powers_of_the_sizes() {
+        for matrix in [blocks(), transpose(&blocks(), ACTIONS)] {
+            let num_actions = if matrix.len() == CONTEXTS { ACTIONS } else { CONTEXTS };
+            let sizes = |sets: &ActionSets| -> Vec<f64> {
+                sets.contexts().map(|set| sets.of(set).len().max(1) as f64).collect()
+            };
+            let (rows, columns) = (sizes(&matrix), sizes(&transpose(&matrix, num_actions)));
+            let exact = Mat::from_fn(matrix.len(), num_actions, |i, j| {
+                let (context, action) = (i.try_into().unwrap(), j.try_into().unwrap());
+                let entry = f64::from(u8::from(matrix.contains(context, action)));
+                entry / (rows[i] * columns[j]).powf(0.25)
+            });
+            let exact = exact.thin_svd().unwrap();
+            let options = SvdOptions { normalization: 0.25, ..options(L) };
+            let found = truncated_svd(&matrix, num_actions, options, Seed(1)).unwrap();
+            let (v, reference) = (as_f64(&found.v), exact.V().subcols(0, L));
+            let outside = &v - reference * (reference.transpose() * &v);
+            assert!(outside.singular_values().unwrap()[0] <= 1e-4);
+            for (i, value) in found.singular_values.unwrap().into_iter().enumerate() {
+                let expected = exact.S().column_vector()[i];
+                assert!((f64::from(value) / expected - 1.0).abs() <= 1e-4, "σ_{i}");
+            }
         }
     }
 

@@ -59,7 +59,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbeddingSettings {
-    /// p in β = V·s^p: 0, 0.5 or 1.
+    /// p in β = V·s^p: 0, 0.25, 0.5 or 1.
     pub power: Power,
     /// Whether β is what is learned, from there on and with `h = M(X)` of the initial β, instead
     /// of a tower (appendix "Effect of fixing β"). Plackett–Luce only.
