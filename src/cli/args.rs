@@ -83,6 +83,10 @@ pub(crate) struct PrepareArgs {
     /// Column of ratings, for --min-rating.
     #[arg(long)]
     pub(crate) rating_column: Option<String>,
+    /// Column of times, kept for context.half_life: seconds since 1970 (milli-, micro- and
+    /// nanoseconds are told by their size) or, in Parquet, dates and times without a zone.
+    #[arg(long)]
+    pub(crate) time_column: Option<String>,
     /// Rows that count as interactions: COLUMN=VALUE, all, or what is known of the data set.
     #[arg(long, default_value_t)]
     pub(crate) rows: RowFilter,

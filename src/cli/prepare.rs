@@ -131,6 +131,7 @@ impl PrepareArgs {
             user_column: self.user_column.clone(),
             item_column: self.item_column.clone(),
             rating_column: self.rating_column.clone(),
+            time_column: self.time_column.clone(),
         }
     }
 

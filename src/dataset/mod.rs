@@ -168,6 +168,13 @@ impl ActionSets {
         &self.actions[self.offsets[context]..self.offsets[context + 1]]
     }
 
+    /// Those of a context, where `values` has one for each pair, in the order of the pairs.
+    #[must_use]
+    pub fn values_of<'a, T>(&self, context: u32, values: &'a [T]) -> &'a [T] {
+        let context = context as usize;
+        &values[self.offsets[context]..self.offsets[context + 1]]
+    }
+
     /// Whether `action` belongs to `context`; O(log n).
     #[must_use]
     pub fn contains(&self, context: u32, action: u32) -> bool {
@@ -213,11 +220,22 @@ impl Sessions {
     }
 }
 
+/// When each interaction of some [`Sessions`] last happened, in seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Of the pairs of [`Sessions::observed`], in their order.
+    pub observed: Vec<i64>,
+    /// Of the pairs of [`Sessions::hidden`], in their order.
+    pub hidden: Vec<i64>,
+}
+
 /// Sessions with the names of their users and actions.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     /// X, Y and the split of each context.
     pub sessions: Sessions,
+    /// When it happened, where that was asked for.
+    pub times: Option<Times>,
     /// `context: u32`, `user_id: i64 | str`; row i is context i.
     pub contexts: DataFrame,
     /// `action: u32`, `item_id: i64 | str` and, where the input has titles, `title: str | null`;

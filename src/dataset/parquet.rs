@@ -53,7 +53,8 @@ fn checked(path: &Path, columns: &[&str]) -> Result<ParquetReader<std::fs::File>
                 return Err(Error::file(
                     path,
                     format!(
-                        "column `{column}`: expected numbers, text or booleans, found {:?}",
+                        "column `{column}`: expected numbers, text, booleans, dates or times without a \
+                         zone, found {:?}",
                         field.dtype()
                     ),
                 ));
@@ -124,5 +125,7 @@ fn is_readable(dtype: &ArrowDataType) -> bool {
             | A::Utf8
             | A::LargeUtf8
             | A::Utf8View
+            | A::Date32
+            | A::Timestamp(_, None)
     )
 }

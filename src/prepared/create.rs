@@ -204,8 +204,9 @@ fn embed(sessions: &Sessions, settings: &PrepareSettings) -> Result<StoredEmbedd
 fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> String {
     let input = match input {
         Input::File(source, filters) => {
-            let Source { path: _, user_column, item_column, rating_column } = source;
-            format!("{:?}", (input_digest, user_column, item_column, rating_column, filters))
+            let Source { path: _, user_column, item_column, rating_column, time_column } = source;
+            let columns = (user_column, item_column, rating_column, time_column);
+            format!("{:?}", (input_digest, columns, filters))
         }
         Input::Synthetic(synthetic) => format!("{synthetic:?}"),
     };

@@ -17,7 +17,7 @@ fn the_default_index_recalls_and_the_mlp_starts_where_the_linear_tower_does() {
         path,
         user_column: Some("user_id".into()),
         item_column: Some("location_id".into()),
-        rating_column: None,
+        ..Source::default()
     };
     let input = Input::File(source, Filters::default());
     let out = folder.path().join("data");

@@ -42,6 +42,14 @@ pub(super) fn for_each_batch(
             }
         });
         let mut cells = cells.collect::<Result<Vec<_>>>()?;
+        for (cell, name) in cells.iter().zip(columns.names()) {
+            if cell.dtype().is_temporal() && columns.time.as_deref() != Some(name) {
+                let found = cell.dtype();
+                let problem =
+                    format!("column `{name}`: expected numbers, text or booleans, found {found}");
+                return Err(Error::file(path, problem));
+            }
+        }
         for id in &mut cells[..2] {
             *id = as_ids(path, id)?;
         }
