@@ -122,6 +122,17 @@ pub(crate) struct PrepareArgs {
     /// actions.parquet, instead of computing them.
     #[arg(long, value_hint = ValueHint::FilePath)]
     pub(crate) embeddings: Option<PathBuf>,
+    /// A table of users, a .parquet, .csv or .tsv file: what context.encoders = [..., "features"]
+    /// knows of a user beside the items.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) user_features: Option<PathBuf>,
+    /// Its column of user ids [default: --user-column].
+    #[arg(long, value_name = "NAME", requires = "user_features")]
+    pub(crate) feature_id_column: Option<String>,
+    /// Its columns of features, by commas [default: all others]: numbers are standardised, text and
+    /// booleans become a column for each of the 100 most frequent categories.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "user_features")]
+    pub(crate) feature_columns: Vec<String>,
     /// Also find the least retrieval.hnsw.ef_search that has this recall, such as 0.98.
     #[arg(long, value_parser = share)]
     pub(crate) recall: Option<f64>,

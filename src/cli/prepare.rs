@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 
 use super::args::PrepareArgs;
 use super::{Report, recall, watched};
-use crate::dataset::{Filters, Source, SplitSettings};
+use crate::dataset::{FeatureColumn, FeatureSource, FeatureTable, Filters, Source, SplitSettings};
 use crate::device;
 use crate::embedding::{Interactions, Power, SvdOptions};
 use crate::error::Error;
@@ -28,6 +28,7 @@ struct PreparedReport {
     /// Where the time went.
     phases: Seconds,
     reused: Vec<Phase>,
+    features: Option<FeatureTable>,
     /// Of the preset's index on its own queries.
     recall: Option<Audit>,
     tuning: Option<Tuning>,
@@ -44,7 +45,7 @@ struct Seconds {
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let input = Input::File(args.source(), args.filters());
-    let (prepared, phases) = prepare(&input, &args.settings(), &args.out, args.force)?;
+    let (prepared, phases) = prepare(&input, &args.settings()?, &args.out, args.force)?;
     let prepared = watched(prepared);
     let started = Instant::now();
     let (recall, tuning) = if args.no_index {
@@ -70,6 +71,10 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
         let names: Vec<_> = phases.reused.iter().map(|phase| phase.name()).collect();
         text += &format!("\nreused from an earlier preparation: {}", names.join(", "));
     }
+    let features = prepared.feature_table()?;
+    if let Some(table) = &features {
+        text += &format!("\n{}", describe(table));
+    }
     if let Some(audit) = recall {
         text += &format!(
             "\nindex recall {:.4} on {} perturbed training queries",
@@ -91,11 +96,29 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
         folder: args.out.clone(),
         manifest,
         reused: phases.reused.clone(),
+        features,
         phases: Seconds { prepared: phases, index },
         recall,
         tuning,
     };
     Report::new(&report, text)
+}
+
+/// What there is of each column, and who has none.
+fn describe(table: &FeatureTable) -> String {
+    let column = |column: &FeatureColumn| match column {
+        FeatureColumn::Number { name, .. } => name.clone(),
+        FeatureColumn::Category { name, categories } => {
+            format!("{name} ({} categories)", categories.len())
+        }
+    };
+    let columns: Vec<_> = table.columns.iter().map(column).collect();
+    let FeatureTable { width, users_without_row, .. } = table;
+    let mut text = format!("{width} features of users: {}", columns.join(", "));
+    if *users_without_row > 0 {
+        text += &format!("; zeros for {users_without_row} users without a row");
+    }
+    text
 }
 
 /// Builds the index that a run with the preset's settings needs and audits it on the queries of
@@ -145,12 +168,12 @@ impl PrepareArgs {
         }
     }
 
-    fn settings(&self) -> PrepareSettings {
+    fn settings(&self) -> Result<PrepareSettings> {
         let preset_test_share = match self.preset {
             Preset::Paper => 0.0,
             Preset::Default => SplitSettings::default().test_share,
         };
-        PrepareSettings {
+        Ok(PrepareSettings {
             split: SplitSettings {
                 observed_share: self.observed_share,
                 validation_share: self
@@ -170,6 +193,19 @@ impl PrepareArgs {
                     options: SvdOptions { latent_dim: self.latent_dim, ..SvdOptions::default() },
                 },
             },
-        }
+            features: self.features()?,
+        })
+    }
+
+    fn features(&self) -> Result<Option<FeatureSource>> {
+        let Some(path) = &self.user_features else { return Ok(None) };
+        let Some(id_column) = self.feature_id_column.as_ref().or(self.user_column.as_ref()) else {
+            bail!(
+                "{}: which column holds the users? Say it with --feature-id-column",
+                path.display()
+            );
+        };
+        let (path, columns) = (path.clone(), self.feature_columns.clone());
+        Ok(Some(FeatureSource { path, id_column: id_column.clone(), columns }))
     }
 }

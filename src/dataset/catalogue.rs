@@ -128,6 +128,14 @@ fn ids(path: &Path, number: &str, id: &str) -> Result<(bool, Vec<String>)> {
     Ok((has_titles, texts.iter().flatten().map(ToOwned::to_owned).collect()))
 }
 
+/// The ids of the users in `folder`, in the order of their contexts, as text.
+///
+/// # Errors
+/// An error naming `contexts.parquet` where it is missing or damaged.
+pub fn read_user_ids(folder: &Path) -> Result<Vec<String>> {
+    Ok(ids(&folder.join(CONTEXTS), "context", "user_id")?.1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tables::tests::written;

@@ -10,6 +10,7 @@
 //! without a word of where it was.
 
 mod catalogue;
+mod features;
 mod parquet;
 #[cfg(feature = "prepare")]
 mod prepare;
@@ -22,12 +23,13 @@ use polars::prelude::DataFrame;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-pub use catalogue::Catalogue;
+pub use catalogue::{Catalogue, read_user_ids};
+pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 #[cfg(feature = "prepare")]
 pub use prepare::{
-    Estimate, Filters, Interactions, PAPER_SHAPES, Rewards, RowFilter, Shape, Source,
-    SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, assemble, digest, read,
-    synthesize, synthetic,
+    Estimate, FeatureSource, Filters, Interactions, PAPER_SHAPES, Rewards, RowFilter, Shape,
+    Source, SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble,
+    digest, read, synthesize, synthetic,
 };
 pub use statistics::{Count, Statistics};
 

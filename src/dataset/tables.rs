@@ -231,9 +231,9 @@ fn interactions(
         if let Some(times) = times {
             let observed = sessions.observed.values_of(context, &times.observed);
             let of_pairs = observed.iter().chain(sessions.hidden.values_of(context, &times.hidden));
-            let mut timed: Vec<_> = pairs.iter().zip(of_pairs).collect();
-            timed.sort_unstable();
-            seconds.extend(timed.into_iter().map(|(_, time)| *time));
+            let mut rows: Vec<_> = pairs.iter().zip(of_pairs).collect();
+            rows.sort_unstable();
+            seconds.extend(rows.into_iter().map(|(_, time)| *time));
         }
         pairs.sort_unstable();
         numbers.extend(std::iter::repeat_n(context, pairs.len()));

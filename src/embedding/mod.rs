@@ -6,7 +6,7 @@ pub mod import;
 mod krylov;
 pub mod svd;
 mod tall;
-mod tensors;
+pub(crate) mod tensors;
 
 use std::path::Path;
 

@@ -1,13 +1,15 @@
 //! Context encoders: what is known of somebody → the vector M(X) `[D]` that a tower sees. Whoever is
-//! new is encoded as the users trained on are, from their actions alone.
+//! new is encoded as the users trained on are, from their actions alone where no more is known.
 //!
 //! A tower's identity start takes the first L numbers of a context for the query itself, so the first
 //! of several encoders is the one whose decision training begins with; the others follow it as
 //! further inputs.
 
+mod features;
 mod mean;
 mod ridge;
 
+pub use features::Features;
 pub use mean::Mean;
 pub use ridge::{Ridge, least_squares};
 
@@ -17,15 +19,18 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::ActionSets;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
 /// What is known of somebody.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// X, each action once, below P.
     pub actions: &'a [u32],
+    /// When each of the actions last happened, in seconds since any moment.
+    pub times: Option<&'a [i64]>,
+    /// The prepared features of a user `[F]`.
+    pub features: Option<&'a [f32]>,
 }
 
 /// What is known of somebody → M(X). It is called from many threads at once.
@@ -56,14 +61,18 @@ impl ContextEncoder for Concatenation {
     }
 }
 
-/// `M(X)` of every context, `[U, D]`.
+/// `M(X)` of `contexts`, of each of which `known` is known, `[contexts, D]`.
 #[must_use]
-pub fn encode_all(encoder: &dyn ContextEncoder, observed: &ActionSets) -> Matrix {
-    let mut contexts = Matrix::zeros(observed.len(), encoder.dim());
-    contexts.par_rows_mut().zip(0_u32..u32::MAX).for_each(|(row, context)| {
-        encoder.encode(Known { actions: observed.of(context) }, row);
+pub fn encode_all<'a>(
+    encoder: &dyn ContextEncoder,
+    contexts: &[u32],
+    known: impl Fn(u32) -> Known<'a> + Sync,
+) -> Matrix {
+    let mut rows = Matrix::zeros(contexts.len(), encoder.dim());
+    rows.par_rows_mut().zip(contexts).for_each(|(row, &context)| {
+        encoder.encode(known(context), row);
     });
-    contexts
+    rows
 }
 
 /// The built-in encoders, as a run's settings name them.
@@ -72,10 +81,12 @@ pub fn encode_all(encoder: &dyn ContextEncoder, observed: &ActionSets) -> Matrix
 pub enum EncoderKind {
     /// [`Mean::new`], the paper's.
     Mean,
-    /// [`Mean::inverse_popularity`].
+    /// [`Mean::inverse_popularity`], and [`Mean::with_half_life`] where there is one.
     WeightedMean,
     /// [`Ridge`].
     Ridge,
+    /// [`Features::beside`] the others.
+    Features,
 }
 
 /// A run's choice of encoders.
@@ -86,6 +97,8 @@ pub struct ContextSettings {
     pub encoders: Vec<EncoderKind>,
     /// γ of the weighted mean.
     pub popularity_power: f32,
+    /// In how many days an action comes to weigh half as much in the weighted mean; 0: never.
+    pub half_life: f32,
     /// λ of the ridge regression.
     pub ridge: f32,
 }
@@ -97,6 +110,21 @@ impl ContextSettings {
         if self.encoders.is_empty() {
             let problem = "expected at least one encoder, as in [\"mean\"]";
             return Err(Error::setting("context.encoders", problem));
+        }
+        if self.encoders[0] == EncoderKind::Features {
+            let problem = "expected an encoder of actions before \"features\": the first one is \
+                           what an identity start takes for the query";
+            return Err(Error::setting("context.encoders", problem));
+        }
+        let half_life = self.half_life;
+        if !(half_life >= 0.0 && half_life.is_finite()) {
+            let problem = format!("expected days, or 0 for none, found {half_life}");
+            return Err(Error::setting("context.half_life", problem));
+        }
+        if half_life > 0.0 && !self.encoders.contains(&EncoderKind::WeightedMean) {
+            let problem = "is of the weighted mean, which context.encoders does not have; add \
+                           \"weighted-mean\" to it";
+            return Err(Error::setting("context.half_life", problem));
         }
         for (key, value) in [("ridge", self.ridge)] {
             if !(value > 0.0 && value.is_finite()) {

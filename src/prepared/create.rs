@@ -1,5 +1,6 @@
 //! A log → a prepared folder.
 
+use std::io::Write as _;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -8,15 +9,17 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::phase::{Phase, Work, write_manifest};
-use super::{EMBEDDINGS, MANIFEST, Manifest, Prepared};
+use super::{EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest, Prepared};
 use crate::dataset::{
-    self, Filters, Sessions, Source, SplitSettings, Statistics, SyntheticSettings, assemble, tables,
+    self, FeatureSource, Filters, Sessions, Source, SplitSettings, Statistics, SyntheticSettings,
+    UserFeatures, UserTable, assemble, read_user_ids, tables,
 };
+use crate::embedding::tensors;
 use crate::embedding::{
     Interactions, StoredEmbeddings, SvdOptions, import, training_matrix, truncated_svd,
 };
 use crate::error::{Error, Result};
-use crate::files::{StagedFolder, digest_bytes, digest_file};
+use crate::files::{StagedFolder, digest_bytes, digest_file, write_atomic};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -51,6 +54,8 @@ pub struct PrepareSettings {
     pub split: SplitSettings,
     /// Where V comes from.
     pub embedding: EmbeddingSource,
+    /// A table of users, for contexts to say more than their actions do.
+    pub features: Option<FeatureSource>,
 }
 
 impl Default for PrepareSettings {
@@ -62,6 +67,7 @@ impl Default for PrepareSettings {
                 interactions: Interactions::All,
                 options: SvdOptions::default(),
             },
+            features: None,
         }
     }
 }
@@ -73,6 +79,8 @@ pub struct Phases {
     pub sessions: f64,
     /// The SVD, or reading the file of embeddings, and meanwhile writing the sessions.
     pub embeddings: f64,
+    /// Reading the table of users and joining it to the sessions.
+    pub features: f64,
     /// Writing the rest of the folder.
     pub written: f64,
     /// What was taken over from an earlier preparation, and took no more than reading it.
@@ -113,6 +121,11 @@ pub fn prepare(
         Input::File(source, _) => dataset::digest(source)?,
         Input::Synthetic(_) => String::new(),
     };
+    // What is wrong with it is said before hours of other work.
+    let started = Instant::now();
+    let read = |source| Ok::<_, Error>((source, UserTable::read(source)?));
+    let users = settings.features.as_ref().map(read).transpose()?;
+    let features_read = started.elapsed().as_secs_f64();
     let staged = StagedFolder::resume(out)?;
     // Another process may have come to its end in the meantime.
     require_free(out, replace)?;
@@ -161,6 +174,19 @@ pub fn prepare(
         embeddings.save(&staged.path().join(EMBEDDINGS))?;
         work.finish(Phase::Embeddings, &key)?;
         phases.written += started.elapsed().as_secs_f64();
+    }
+
+    if let Some((source, users)) = users {
+        let started = Instant::now();
+        let key = features_key(&work, source)?;
+        if !work.reuse(Phase::Features, &key)? {
+            let ids = read_user_ids(staged.path())?;
+            save_features(&users.features(&ids, &sessions.split)?, staged.path())?;
+            work.finish(Phase::Features, &key)?;
+        }
+        phases.features = features_read + started.elapsed().as_secs_f64();
+    } else {
+        work.remove(Phase::Features)?;
     }
 
     let started = Instant::now();
@@ -222,6 +248,21 @@ fn embeddings_key(work: &Work, settings: &PrepareSettings) -> Result<String> {
     let sessions = work.digests(Phase::Sessions);
     let all = format!("{:?}", (VERSION, sessions, source, settings.split.seed));
     Ok(digest_bytes(all.as_bytes()))
+}
+
+/// Of everything that decides what the features of the users in `work` are.
+fn features_key(work: &Work, source: &FeatureSource) -> Result<String> {
+    let FeatureSource { path, id_column, columns } = source;
+    let all = (VERSION, work.digests(Phase::Sessions), digest_file(path)?, id_column, columns);
+    Ok(digest_bytes(format!("{all:?}").as_bytes()))
+}
+
+fn save_features(features: &UserFeatures, folder: &Path) -> Result<()> {
+    let UserFeatures { values, table } = features;
+    let shape = vec![values.rows(), values.cols()];
+    tensors::write(&folder.join(FEATURES), &[(FEATURES_TENSOR, shape, values.as_slice())])?;
+    let text = toml::to_string(table).map_err(|error| Error::library(FEATURE_TABLE, error))?;
+    write_atomic(&folder.join(FEATURE_TABLE), |file| Ok(file.write_all(text.as_bytes())?))
 }
 
 fn manifest(

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::{Sessions, Statistics, tables};
+use crate::dataset::{FeatureTable, Sessions, Statistics, Times, tables};
+use crate::embedding::tensors::TensorFile;
 use crate::embedding::{ActionEmbeddings, EmbeddingFile, StoredEmbeddings};
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{digest_bytes, digest_file};
@@ -28,6 +29,10 @@ pub use phase::Phase;
 
 const MANIFEST: &str = "prepare.toml";
 const EMBEDDINGS: &str = "embeddings.safetensors";
+const FEATURES: &str = "features.safetensors";
+/// The one tensor of [`FEATURES`].
+const FEATURES_TENSOR: &str = "features";
+const FEATURE_TABLE: &str = "features.toml";
 const INDEX: &str = "index";
 const ENCODERS: &str = "encoders";
 
@@ -138,6 +143,48 @@ impl Prepared {
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// When the interactions happened, where the log was read with a column of times.
+    ///
+    /// # Errors
+    /// Naming the file that cannot be read.
+    pub fn times(&self) -> Result<Option<Times>> {
+        tables::read_times(&self.folder, &self.sessions)
+    }
+
+    /// The features of every user `[U, F]`, where the folder was prepared with any.
+    ///
+    /// # Errors
+    /// Naming the file that cannot be read; [`Error::Shape`] when it has other users.
+    pub fn features(&self) -> Result<Option<Matrix>> {
+        if !self.manifest.files.contains_key(FEATURES) {
+            return Ok(None);
+        }
+        let path = self.folder.join(FEATURES);
+        let features = TensorFile::open(&path)?.matrix(FEATURES_TENSOR)?;
+        if features.rows() != self.sessions.num_contexts() {
+            return Err(Error::Shape {
+                what: format!("{}: `{FEATURES_TENSOR}`", path.display()),
+                expected: format!("[{}, F]", self.sessions.num_contexts()),
+                found: format!("[{}, {}]", features.rows(), features.cols()),
+            });
+        }
+        Ok(Some(features))
+    }
+
+    /// What the columns of [`features`](Self::features) are.
+    ///
+    /// # Errors
+    /// Naming the file that cannot be read.
+    pub fn feature_table(&self) -> Result<Option<FeatureTable>> {
+        if !self.manifest.files.contains_key(FEATURE_TABLE) {
+            return Ok(None);
+        }
+        let path = self.folder.join(FEATURE_TABLE);
+        let text = fs::read_to_string(&path)?;
+        let table = toml::from_str(&text);
+        table.map(Some).map_err(|error| Error::file(&path, toml_problem(&error, &text)))
     }
 
     /// The matrix that is kept in this folder for `key`, which has to say all that it depends on

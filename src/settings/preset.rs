@@ -37,6 +37,7 @@ impl Preset {
             context: ContextSettings {
                 encoders: vec![EncoderKind::Mean],
                 popularity_power: 0.5,
+                half_life: 0.0,
                 ridge: 10.0,
             },
             retrieval: RetrievalSettings {

@@ -143,11 +143,11 @@ impl<'a> Pairs<'a> {
     fn sweep(&mut self) {
         if !self.times.is_empty() {
             let times = self.times.drain(..).map(Reverse);
-            let mut timed: Vec<_> = self.seen.drain(..).zip(times).collect();
-            timed.par_sort_unstable();
-            timed.dedup_by_key(|timed| timed.0);
-            let timed = timed.into_iter().map(|(pair, Reverse(time))| (pair, time));
-            (self.seen, self.times) = timed.unzip();
+            let mut rows: Vec<_> = self.seen.drain(..).zip(times).collect();
+            rows.par_sort_unstable();
+            rows.dedup_by_key(|row| row.0);
+            let rows = rows.into_iter().map(|(pair, Reverse(time))| (pair, time));
+            (self.seen, self.times) = rows.unzip();
             return;
         }
         if self.seen.is_sorted_by_key(|pair| user(*pair)) {
@@ -171,7 +171,7 @@ impl<'a> Pairs<'a> {
         }
         self.sweep();
         let Self { filters, seen: mut pairs, times, users, items, .. } = self;
-        let timed: Vec<(u64, i64)> = pairs.iter().copied().zip(times).collect();
+        let latest: Vec<(u64, i64)> = pairs.iter().copied().zip(times).collect();
         let mut left = Left { path, before: self.rows };
         left.some(self.kept_rows, || match filters.min_rating {
             Some(least) => (format!("a rating of at least {least}"), "--min-rating"),
@@ -218,14 +218,14 @@ impl<'a> Pairs<'a> {
                 *to = item_ranks[item(*pair)];
             }
         });
-        let time = |pair| timed[timed.partition_point(|timed| timed.0 < pair)].1;
+        let time = |pair| latest[latest.partition_point(|entry| entry.0 < pair)].1;
         let times = slices.par_iter().flat_map_iter(|slice| {
             let mut of_user: Vec<(u32, i64)> =
                 slice.iter().map(|&pair| (item_ranks[item(pair)], time(pair))).collect();
             of_user.sort_unstable();
             of_user.into_iter().map(|(_, time)| time)
         });
-        let times = (!timed.is_empty()).then(|| times.collect());
+        let times = (!latest.is_empty()).then(|| times.collect());
         Ok(Interactions { users: user_ids, items: item_ids, titles: None, items_of, times })
     }
 }

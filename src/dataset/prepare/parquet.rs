@@ -61,7 +61,7 @@ pub(super) fn for_each_batch(
 }
 
 /// Integers as `i64`, those beyond it as text, text as it is.
-fn as_ids(path: &Path, column: &Series) -> Result<Series> {
+pub(super) fn as_ids(path: &Path, column: &Series) -> Result<Series> {
     let wrap = |error| Error::library(format!("reading {}", path.display()), error);
     match column.dtype() {
         DataType::String | DataType::Int64 => Ok(column.clone()),
