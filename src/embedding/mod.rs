@@ -2,6 +2,7 @@
 //! interactions ([`svd`]) or from a file ([`mod@import`]), and stays fixed while the policy learns
 //! (section 3); the context of a user is the mean embedding of what was observed ([`mod@mean`]).
 
+pub mod fold_in;
 pub mod import;
 mod krylov;
 pub mod mean;
@@ -18,6 +19,7 @@ use crate::embedding::tensors::TensorFile;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, norm};
 
+pub use fold_in::{FoldIn, FoldInOptions};
 pub use import::import;
 pub use mean::{mean, mean_contexts};
 pub use svd::{Interactions, SvdOptions, training_matrix, truncated_svd};
