@@ -18,12 +18,13 @@ mod prepare;
 pub mod registry;
 mod statistics;
 pub mod tables;
+mod vectors;
 
 use polars::prelude::DataFrame;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-pub use catalogue::{Catalogue, read_user_ids};
+pub use catalogue::{Catalogue, ITEM_ID, read_item_ids, read_user_ids};
 pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 #[cfg(feature = "prepare")]
 pub use prepare::{
@@ -32,6 +33,7 @@ pub use prepare::{
     digest, read, synthesize, synthetic,
 };
 pub use statistics::{Count, Statistics};
+pub(crate) use vectors::read_vectors;
 
 /// Which part of the users a session belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

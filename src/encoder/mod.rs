@@ -19,6 +19,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::embedding::FoldIn;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -41,6 +42,17 @@ pub trait ContextEncoder: Send + Sync + Debug {
     /// Writes M(X) into `context` `[D]`; zeros where nothing is known, which resolves to what is
     /// popular.
     fn encode(&self, known: Known<'_>, context: &mut [f32]);
+}
+
+/// The user vector that ALS gives to the actions, as far as β is that of ALS its own.
+impl ContextEncoder for FoldIn {
+    fn dim(&self) -> usize {
+        self.latent_dim()
+    }
+
+    fn encode(&self, known: Known<'_>, context: &mut [f32]) {
+        self.encode(known.actions, context);
+    }
 }
 
 /// Several encoders, one after the other: `D = Σ D_i`.
@@ -85,6 +97,8 @@ pub enum EncoderKind {
     WeightedMean,
     /// [`Ridge`].
     Ridge,
+    /// [`FoldIn`].
+    FoldIn,
     /// [`Features::beside`] the others.
     Features,
 }
@@ -101,6 +115,10 @@ pub struct ContextSettings {
     pub half_life: f32,
     /// λ of the ridge regression.
     pub ridge: f32,
+    /// α of the fold-in: what a user did weighs 1 + α, what the user did not do 1.
+    pub confidence: f64,
+    /// λ of the fold-in, in units of βᵀβ.
+    pub regularization: f64,
 }
 
 impl ContextSettings {
@@ -126,11 +144,16 @@ impl ContextSettings {
                            \"weighted-mean\" to it";
             return Err(Error::setting("context.half_life", problem));
         }
-        for (key, value) in [("ridge", self.ridge)] {
+        let positive = [("ridge", f64::from(self.ridge)), ("regularization", self.regularization)];
+        for (key, value) in positive {
             if !(value > 0.0 && value.is_finite()) {
                 let problem = format!("expected more than 0, found {value}");
                 return Err(Error::setting(format!("context.{key}"), problem));
             }
+        }
+        if !(self.confidence >= 0.0 && self.confidence.is_finite()) {
+            let problem = format!("expected at least 0, found {}", self.confidence);
+            return Err(Error::setting("context.confidence", problem));
         }
         if !self.popularity_power.is_finite() {
             let problem = format!("expected a number, found {}", self.popularity_power);

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
@@ -12,11 +12,12 @@ use super::phase::{Phase, Work, write_manifest};
 use super::{EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest, Prepared};
 use crate::dataset::{
     self, FeatureSource, Filters, Sessions, Source, SplitSettings, Statistics, SyntheticSettings,
-    UserFeatures, UserTable, assemble, read_user_ids, tables,
+    UserFeatures, UserTable, assemble, read_item_ids, read_user_ids, tables,
 };
 use crate::embedding::tensors;
 use crate::embedding::{
-    Interactions, StoredEmbeddings, SvdOptions, import, training_matrix, truncated_svd,
+    AlsOptions, Import, Interactions, StoredEmbeddings, SvdOptions, implicit_als, import,
+    training_matrix, truncated_svd,
 };
 use crate::error::{Error, Result};
 use crate::files::{StagedFolder, digest_bytes, digest_file, write_atomic};
@@ -43,14 +44,21 @@ pub enum EmbeddingSource {
         /// How.
         options: SvdOptions,
     },
-    /// A file with one row per action, in the order of `actions.parquet`.
-    Import(PathBuf),
+    /// Alternating least squares on the training interactions.
+    Als {
+        /// Which of them.
+        interactions: Interactions,
+        /// How.
+        options: AlsOptions,
+    },
+    /// A file.
+    Import(Import),
 }
 
 /// How a folder is prepared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareSettings {
-    /// How sessions are cut; its seed is also that of the SVD's start.
+    /// How sessions are cut; its seed is also that of the embeddings' start.
     pub split: SplitSettings,
     /// Where V comes from.
     pub embedding: EmbeddingSource,
@@ -77,7 +85,7 @@ impl Default for PrepareSettings {
 pub struct Phases {
     /// Reading, filtering and splitting the log.
     pub sessions: f64,
-    /// The SVD, or reading the file of embeddings, and meanwhile writing the sessions.
+    /// The SVD, ALS, or reading the file of embeddings, and meanwhile writing the sessions.
     pub embeddings: f64,
     /// Reading the table of users and joining it to the sessions.
     pub features: f64,
@@ -152,7 +160,7 @@ pub fn prepare(
                 tables::write(&dataset, staged.path())?;
                 work.finish(Phase::Sessions, &key)
             });
-            let embeddings = embed(&dataset.sessions, settings);
+            let embeddings = embed(&dataset.sessions, || dataset.item_ids(), settings);
             written.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             embeddings
         })?;
@@ -167,7 +175,7 @@ pub fn prepare(
     } else {
         let embeddings = match embeddings {
             Some(embeddings) => embeddings,
-            None => embed(&sessions, settings)?,
+            None => embed(&sessions, || read_item_ids(staged.path()), settings)?,
         };
         phases.embeddings += started.elapsed().as_secs_f64();
         let started = Instant::now();
@@ -216,12 +224,20 @@ fn require_free(out: &Path, replace: bool) -> Result<()> {
     }
 }
 
-fn embed(sessions: &Sessions, settings: &PrepareSettings) -> Result<StoredEmbeddings> {
+fn embed(
+    sessions: &Sessions,
+    item_ids: impl FnOnce() -> Result<Vec<String>>,
+    settings: &PrepareSettings,
+) -> Result<StoredEmbeddings> {
     match &settings.embedding {
-        EmbeddingSource::Import(path) => import(path, sessions.num_actions),
+        EmbeddingSource::Import(file) => import(file, &item_ids()?),
         EmbeddingSource::Svd { interactions, options } => {
             let matrix = training_matrix(sessions, *interactions);
             truncated_svd(&matrix, sessions.num_actions, *options, settings.split.seed)
+        }
+        EmbeddingSource::Als { interactions, options } => {
+            let matrix = training_matrix(sessions, *interactions);
+            implicit_als(&matrix, sessions.num_actions, *options, settings.split.seed)
         }
     }
 }
@@ -242,8 +258,11 @@ fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> Str
 /// Of everything that decides what the embeddings of the sessions in `work` are.
 fn embeddings_key(work: &Work, settings: &PrepareSettings) -> Result<String> {
     let source = match &settings.embedding {
-        EmbeddingSource::Import(path) => digest_file(path)?,
-        svd @ EmbeddingSource::Svd { .. } => format!("{svd:?}"),
+        EmbeddingSource::Import(Import { path, id_column, ids, missing }) => {
+            let ids = ids.as_deref().map(digest_file).transpose()?;
+            format!("{:?}", (digest_file(path)?, id_column, ids, missing))
+        }
+        computed => format!("{computed:?}"),
     };
     let sessions = work.digests(Phase::Sessions);
     let all = format!("{:?}", (VERSION, sessions, source, settings.split.seed));

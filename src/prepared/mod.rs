@@ -11,11 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::dataset::{FeatureTable, Sessions, Statistics, Times, tables};
 use crate::embedding::tensors::TensorFile;
-use crate::embedding::{ActionEmbeddings, EmbeddingFile, StoredEmbeddings};
+use crate::embedding::{ActionEmbeddings, AlsOptions, EmbeddingFile, Power, StoredEmbeddings};
+use crate::encoder::EncoderKind;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{digest_bytes, digest_file};
 use crate::matrix::Matrix;
 use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
+use crate::settings::{Preset, Settings};
 
 #[cfg(feature = "prepare")]
 mod create;
@@ -72,6 +74,14 @@ impl Manifest {
     }
 }
 
+impl Manifest {
+    /// How the embeddings were found, if by ALS.
+    fn als(&self) -> Option<AlsOptions> {
+        let options = self.settings.get("embedding")?.get("als")?.get("options")?;
+        options.clone().try_into().ok()
+    }
+}
+
 /// A prepared folder, read.
 #[derive(Clone, Debug)]
 pub struct Prepared {
@@ -81,7 +91,7 @@ pub struct Prepared {
     pub manifest: Manifest,
     /// Who has seen and hidden what.
     pub sessions: Arc<Sessions>,
-    /// V and s, on disk.
+    /// V and, where there is one, s, on disk.
     pub embeddings: EmbeddingFile,
     observer: Arc<dyn BuildObserver>,
 }
@@ -143,6 +153,25 @@ impl Prepared {
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// The settings of `preset` as far as this folder allows them: embeddings without singular
+    /// values are taken as they are, and those of ALS have the α and λ that its fold-in needs, which
+    /// is the default preset's encoder then.
+    #[must_use]
+    pub fn preset(&self, preset: Preset) -> Settings {
+        let mut settings = preset.settings();
+        if !self.embeddings.has_singular_values() {
+            settings.embedding.power = Power::Zero;
+        }
+        if let Some(als) = self.manifest.als() {
+            settings.context.confidence = als.confidence;
+            settings.context.regularization = als.regularization;
+            if preset == Preset::Default {
+                settings.context.encoders = vec![EncoderKind::FoldIn];
+            }
+        }
+        settings
     }
 
     /// When the interactions happened, where the log was read with a column of times.

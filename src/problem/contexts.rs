@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::dataset::{ActionSets, Sessions, Split, Times};
-use crate::embedding::ActionEmbeddings;
+use crate::embedding::{ActionEmbeddings, FoldIn, FoldInOptions};
 use crate::encoder::{
     Concatenation, ContextEncoder, ContextSettings, EncoderKind, Features, Known, Mean, Ridge,
     encode_all, least_squares,
@@ -101,6 +101,11 @@ pub(super) fn encoder(
                 let key = format!("{:?}", ("ridge", actions.digest(), settings.ridge));
                 let fit = || Ok(fit(sessions, actions, settings.ridge)?.into_weights());
                 Arc::new(Ridge::new(prepared.kept(&key, fit)?))
+            }
+            EncoderKind::FoldIn => {
+                let ContextSettings { confidence, regularization, .. } = *settings;
+                let options = FoldInOptions { regularization, confidence };
+                Arc::new(FoldIn::new(Arc::clone(actions), options)?)
             }
             EncoderKind::Features => {
                 let dim = profiles.features.as_ref().map_or(0, Matrix::cols);

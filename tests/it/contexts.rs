@@ -2,19 +2,22 @@
 //! the same to training, evaluation and recommendation.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use assert_cmd::Command;
 use fast_slate::dataset::Split;
-use fast_slate::encoder::Known;
+use fast_slate::embedding::{FoldIn, FoldInOptions};
+use fast_slate::encoder::{ContextSettings, EncoderKind, Known};
 use fast_slate::matrix::Matrix;
 use fast_slate::prepared::Prepared;
 use fast_slate::recommend::{Recommender, TrainedPolicy};
 use fast_slate::retrieval::Queries;
 use fast_slate::run::Which;
+use fast_slate::settings::Preset;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{assert_says, log_csv, names, parameters, record, refused, slate, stdout};
+use crate::common::{assert_says, log_csv, names, parameters, refused, slate, stdout};
 
 /// The log of `common` with times, and a table of its users, of whom u5 is missing.
 struct Place {
@@ -61,7 +64,8 @@ impl Place {
     fn train(&self, run: &str, args: &[&str]) -> Command {
         let mut command = slate();
         command.current_dir(self.folder.path()).args(["train", "--data", "data", "--out", run]);
-        command.args(["--steps", "30", "--set", "evaluation.count=3"]).args(args);
+        let budget = ["--set", "budget.amount=30", "--set", "evaluation.count=3"];
+        command.args(budget).args(args);
         command
     }
 }
@@ -169,24 +173,58 @@ fn features_do_not_move_the_first_decision() {
 }
 
 #[test]
-fn a_run_on_times_and_features_is_resumed_exactly() {
+fn a_run_with_any_encoder_is_resumed_exactly() {
     let place = Place::new();
     let prepared = place.prepared();
-    let constant = [&BOTH[..], &["--set", "optimizer.schedule=constant"]].concat();
-    stdout(&mut place.train("whole", &constant));
-    // Of the intervals of the whole: 10 steps each.
-    let mut part = place.train("part", &constant[..]);
-    stdout(part.args(["--set", "checkpoint.keep=9"]));
-    for checkpoint in names(&place.path("part/checkpoints")) {
-        if checkpoint.contains("20") || checkpoint.contains("30") {
-            fs_err::remove_dir_all(place.path("part/checkpoints").join(checkpoint)).unwrap();
-        }
+    let every = "context.encoders=[\"weighted-mean\",\"mean\",\"ridge\",\"fold-in\",\"features\"]";
+    for args in [&BOTH[..], &["--set", every, "--set", "context.half_life=7"]] {
+        let constant = [args, &["--set", "optimizer.schedule=constant"]].concat();
+        stdout(&mut place.train("whole", &constant));
+        // The intervals are those of the budget: 10 steps in both.
+        let mut part = place.train("part", &[]);
+        let budget = ["--set", "budget.amount=20", "--set", "evaluation.count=2"];
+        part.args(&constant).args(budget);
+        stdout(&mut part);
+        let mut resume = slate();
+        resume.args(["train", "--resume", "--steps", "30", "--out"]).arg(place.path("part"));
+        stdout(&mut resume);
+        let of = |run: &str| parameters(&prepared, &place.path(run));
+        assert!(of("part") == of("whole"), "the parameters differ");
+        ["whole", "part"].map(|run| fs_err::remove_dir_all(place.path(run)).unwrap());
     }
-    let mut resume = slate();
-    stdout(resume.args(["train", "--resume", "--out"]).arg(place.path("part")));
-    assert_eq!(record(&place.path("part")), record(&place.path("whole")));
-    let of = |run: &str| parameters(&prepared, &place.path(run));
-    assert!(of("part") == of("whole"), "the parameters differ");
+}
+
+#[test]
+fn als_brings_its_own_users() {
+    let place = Place::new();
+    let als = ["--embeddings", "als", "--confidence", "3", "--regularization", "0.5"];
+    stdout(&mut place.prepare(&als));
+    let prepared = Prepared::open(&place.path("data")).unwrap();
+    let context = |preset| prepared.preset(preset).context;
+    for preset in [Preset::Default, Preset::Paper] {
+        let ContextSettings { confidence, regularization, .. } = context(preset);
+        assert_eq!((confidence, regularization), (3.0, 0.5));
+    }
+    assert_eq!(context(Preset::Default).encoders, [EncoderKind::FoldIn]);
+    assert_eq!(context(Preset::Paper).encoders, [EncoderKind::Mean]);
+
+    stdout(&mut place.train("run", &[]));
+    let policy = TrainedPolicy::open(&place.path("run"), Which::Last, None).unwrap();
+    let problem = &policy.problem;
+    let options = FoldInOptions { confidence: 3.0, regularization: 0.5 };
+    let fold_in = FoldIn::new(Arc::clone(&problem.actions), options).unwrap();
+    let mut user = [0.0; 8];
+    fold_in.encode(problem.sessions.observed.of(7), &mut user);
+    assert_eq!(problem.contexts.row(7), user);
+    // Other embeddings can have it too.
+    stdout(&mut place.prepare(&[]));
+    let fold_in = ["--set", "context.encoders=[\"fold-in\"]"];
+    stdout(&mut place.train("other", &fold_in));
+    for setting in ["context.confidence=-1", "context.regularization=0"] {
+        let error =
+            refused(&mut place.train("none", &[&fold_in[..], &["--set", setting]].concat()));
+        assert_says(&error, &[&format!("`{}`", setting.split_once('=').unwrap().0), "expected"]);
+    }
 }
 
 #[test]
