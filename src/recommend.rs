@@ -91,38 +91,41 @@ impl<'a> Recommender<'a> {
     }
 
     /// The slate for a user of the prepared data. Everything that is known of the user, observed
-    /// and hidden, is context, and nothing of it is recommended again.
+    /// and hidden actions, their times and the user's features, is context, and nothing of it is
+    /// recommended again.
     ///
     /// # Errors
     /// [`Error::UnknownId`].
     pub fn for_user(&self, user_id: &str) -> Result<Vec<Recommendation>> {
         let context = self.catalogue.context_of(user_id)?;
-        let sessions = &self.policy.problem.sessions;
-        self.slate([sessions.observed.of(context), sessions.hidden.of(context)].concat())
+        let Problem { sessions, profiles, .. } = &self.policy.problem;
+        let (actions, times) = profiles.history(sessions, context);
+        let features = profiles.features_of(context);
+        self.slate(Known { actions: &actions, times: times.as_deref(), features })
     }
 
-    /// The slate for somebody who has interacted with `item_ids`, none of which is shown. Without
-    /// any, the most popular items.
+    /// The slate for somebody who has interacted with `item_ids`, none of which is shown: nobody
+    /// knows when, and features there are none. Without any items, the most popular ones.
     ///
     /// # Errors
     /// [`Error::UnknownId`].
     pub fn for_items(&self, item_ids: &[String]) -> Result<Vec<Recommendation>> {
-        let known: Result<Vec<u32>> =
-            item_ids.iter().map(|id| self.catalogue.action_of(id.trim())).collect();
-        self.slate(known?)
+        let actions = item_ids.iter().map(|id| self.catalogue.action_of(id.trim()));
+        let mut actions = actions.collect::<Result<Vec<u32>>>()?;
+        actions.sort_unstable();
+        actions.dedup();
+        self.slate(Known { actions: &actions, ..Known::default() })
     }
 
-    fn slate(&self, mut known: Vec<u32>) -> Result<Vec<Recommendation>> {
-        known.sort_unstable();
-        known.dedup();
+    fn slate(&self, known: Known<'_>) -> Result<Vec<Recommendation>> {
         let problem = &self.policy.problem;
         let mut context = Matrix::zeros(1, problem.encoder.dim());
-        problem.encoder.encode(Known { actions: &known }, context.row_mut(0));
+        problem.encoder.encode(known, context.row_mut(0));
         let latent = self.policy.model.latent(&context)?;
         let slates = self.retriever.search(Queries {
             latent: &latent,
             slate_size: problem.slate_size(),
-            excluded: Some(&[&known]),
+            excluded: Some(&[known.actions]),
         })?;
         let placed = slates.slate(0).iter().zip(slates.scores(0));
         let recommendation = |(&action, &score): (&u32, &f32)| Recommendation {

@@ -57,8 +57,8 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
 
 /// Plans a search and writes the plan down.
 fn begin(args: &TuneArgs, prepared: &Prepared, device: &str) -> Result<Plan> {
-    let mut settings =
-        resolve(&args.settings.preset.unwrap_or_default().settings(), &args.settings)?;
+    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
+    let mut settings = resolve(&preset, &args.settings)?;
     let given = &args.settings;
     if given.steps.is_none() && given.epochs.is_none() && given.seconds.is_none() {
         // Whole seconds, at least one a trial.

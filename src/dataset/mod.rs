@@ -10,6 +10,7 @@
 //! without a word of where it was.
 
 mod catalogue;
+mod features;
 mod parquet;
 #[cfg(feature = "prepare")]
 mod prepare;
@@ -17,19 +18,22 @@ mod prepare;
 pub mod registry;
 mod statistics;
 pub mod tables;
+mod vectors;
 
 use polars::prelude::DataFrame;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-pub use catalogue::Catalogue;
+pub use catalogue::{Catalogue, ITEM_ID, read_item_ids, read_user_ids};
+pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 #[cfg(feature = "prepare")]
 pub use prepare::{
-    Estimate, Filters, Interactions, PAPER_SHAPES, Rewards, RowFilter, Shape, Source,
-    SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, assemble, digest, read,
-    synthesize, synthetic,
+    Estimate, FeatureSource, Filters, Interactions, PAPER_SHAPES, Rewards, RowFilter, Shape,
+    Source, SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble,
+    digest, read, synthesize, synthetic,
 };
 pub use statistics::{Count, Statistics};
+pub(crate) use vectors::read_vectors;
 
 /// Which part of the users a session belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -168,6 +172,13 @@ impl ActionSets {
         &self.actions[self.offsets[context]..self.offsets[context + 1]]
     }
 
+    /// Those of a context, where `values` has one for each pair, in the order of the pairs.
+    #[must_use]
+    pub fn values_of<'a, T>(&self, context: u32, values: &'a [T]) -> &'a [T] {
+        let context = context as usize;
+        &values[self.offsets[context]..self.offsets[context + 1]]
+    }
+
     /// Whether `action` belongs to `context`; O(log n).
     #[must_use]
     pub fn contains(&self, context: u32, action: u32) -> bool {
@@ -213,11 +224,22 @@ impl Sessions {
     }
 }
 
+/// When each interaction of some [`Sessions`] last happened, in seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Of the pairs of [`Sessions::observed`], in their order.
+    pub observed: Vec<i64>,
+    /// Of the pairs of [`Sessions::hidden`], in their order.
+    pub hidden: Vec<i64>,
+}
+
 /// Sessions with the names of their users and actions.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     /// X, Y and the split of each context.
     pub sessions: Sessions,
+    /// When it happened, where that was asked for.
+    pub times: Option<Times>,
     /// `context: u32`, `user_id: i64 | str`; row i is context i.
     pub contexts: DataFrame,
     /// `action: u32`, `item_id: i64 | str` and, where the input has titles, `title: str | null`;

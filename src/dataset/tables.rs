@@ -2,7 +2,7 @@
 //!
 //! | file | columns | rows |
 //! |---|---|---|
-//! | `interactions.parquet` | `context: u32`, `action: u32`, `hidden: bool`, `split: str` | by context, action |
+//! | `interactions.parquet` | `context: u32`, `action: u32`, `hidden: bool`, `split: str`, perhaps `time: i64` | by context, action |
 //! | `contexts.parquet` | `context: u32`, `user_id: i64 \| str` | row i is context i |
 //! | `actions.parquet` | `action: u32`, `item_id: i64 \| str`, perhaps `title: str \| null` | row i is action i |
 //!
@@ -17,11 +17,12 @@ use std::path::Path;
 use fs_err as fs;
 use polars::prelude::*;
 
-use super::parquet::{read_columns, row_groups};
-use super::{ActionSets, Dataset, Sessions, Split};
+use super::parquet::{column_names, read_columns, row_groups};
+use super::{ActionSets, Dataset, Sessions, Split, Times};
 use crate::error::{Error, Result};
 
 const INTERACTIONS: &str = "interactions.parquet";
+const TIME: &str = "time";
 pub(super) const CONTEXTS: &str = "contexts.parquet";
 pub(super) const ACTIONS: &str = "actions.parquet";
 
@@ -37,7 +38,8 @@ const ROW_GROUP: usize = 1 << 20;
 /// # Errors
 /// An error naming the file that could not be written, on a full disk for one.
 pub fn write(dataset: &Dataset, folder: &Path) -> Result<()> {
-    write_interactions(&dataset.sessions, &folder.join(INTERACTIONS), ROW_GROUP)?;
+    let (sessions, times) = (&dataset.sessions, dataset.times.as_ref());
+    write_interactions(sessions, times, &folder.join(INTERACTIONS), ROW_GROUP)?;
     write_table(&mut dataset.contexts.clone(), &folder.join(CONTEXTS))?;
     write_table(&mut dataset.actions.clone(), &folder.join(ACTIONS))
 }
@@ -65,6 +67,39 @@ pub fn read_sessions(folder: &Path) -> Result<Sessions> {
         reading.read(&table?)?;
     }
     reading.finish()
+}
+
+/// Reads when the interactions of the `sessions` in `folder` happened, where that is kept.
+///
+/// # Errors
+/// As [`read_sessions`], whose checks of the order are not made again.
+pub fn read_times(folder: &Path, sessions: &Sessions) -> Result<Option<Times>> {
+    let path = folder.join(INTERACTIONS);
+    if !column_names(&path)?.iter().any(|name| name == TIME) {
+        return Ok(None);
+    }
+    let mut times = Times {
+        observed: Vec::with_capacity(sessions.observed.num_pairs()),
+        hidden: Vec::with_capacity(sessions.hidden.num_pairs()),
+    };
+    for table in row_groups(&path, &["hidden", TIME])? {
+        let table = table?;
+        let [hidden, cells] = table.columns() else { continue };
+        let (hidden, cells) = (hidden.as_materialized_series(), cells.as_materialized_series());
+        let is_hidden = hidden.bool().map_err(|_| wrong_type(&path, hidden, "booleans"))?;
+        let seconds = cells.i64().map_err(|_| wrong_type(&path, cells, "i64"))?;
+        if cells.null_count() > 0 {
+            return Err(wrong_type(&path, cells, "no empty cells"));
+        }
+        for (hidden, time) in is_hidden.iter().zip(seconds.into_no_null_iter()) {
+            if hidden == Some(true) { &mut times.hidden } else { &mut times.observed }.push(time);
+        }
+    }
+    let pairs = (sessions.observed.num_pairs(), sessions.hidden.num_pairs());
+    if (times.observed.len(), times.hidden.len()) != pairs {
+        return Err(Error::file(path, "holds other interactions than it did when it was opened"));
+    }
+    Ok(Some(times))
 }
 
 /// Sessions that grow row by row.
@@ -152,17 +187,22 @@ impl Reading<'_> {
     }
 }
 
-fn write_interactions(sessions: &Sessions, path: &Path, row_group: usize) -> Result<()> {
+fn write_interactions(
+    sessions: &Sessions,
+    times: Option<&Times>,
+    path: &Path,
+    row_group: usize,
+) -> Result<()> {
     let failed = |error| Error::library(format!("writing {}", path.display()), error);
     let mut file = BufWriter::new(fs::File::create(path)?);
-    let schema = interactions(sessions, 0..0)?.schema().clone();
+    let schema = interactions(sessions, times, 0..0)?.schema().clone();
     let mut writer = ParquetWriter::new(&mut file).batched(&schema).map_err(failed)?;
     let (mut start, mut rows) = (0, 0);
     for context in sessions.observed.contexts() {
         rows += sessions.observed.of(context).len() + sessions.hidden.of(context).len();
         let end = context + 1;
         if rows >= row_group || end as usize == sessions.num_contexts() {
-            writer.write_batch(&interactions(sessions, start..end)?).map_err(failed)?;
+            writer.write_batch(&interactions(sessions, times, start..end)?).map_err(failed)?;
             (start, rows) = (end, 0);
         }
     }
@@ -172,9 +212,13 @@ fn write_interactions(sessions: &Sessions, path: &Path, row_group: usize) -> Res
 }
 
 /// The table of the pairs of some contexts, by context, then action.
-fn interactions(sessions: &Sessions, contexts: Range<u32>) -> Result<DataFrame> {
+fn interactions(
+    sessions: &Sessions,
+    times: Option<&Times>,
+    contexts: Range<u32>,
+) -> Result<DataFrame> {
     let (mut numbers, mut actions, mut hidden, mut splits) = (vec![], vec![], vec![], vec![]);
-    let mut pairs = Vec::new();
+    let (mut pairs, mut seconds) = (Vec::new(), Vec::new());
     for context in contexts {
         let name = match sessions.split[context as usize] {
             Split::Train => "train",
@@ -184,18 +228,26 @@ fn interactions(sessions: &Sessions, contexts: Range<u32>) -> Result<DataFrame> 
         pairs.clear();
         pairs.extend(sessions.observed.of(context).iter().map(|&action| (action, false)));
         pairs.extend(sessions.hidden.of(context).iter().map(|&action| (action, true)));
+        if let Some(times) = times {
+            let observed = sessions.observed.values_of(context, &times.observed);
+            let of_pairs = observed.iter().chain(sessions.hidden.values_of(context, &times.hidden));
+            let mut rows: Vec<_> = pairs.iter().zip(of_pairs).collect();
+            rows.sort_unstable();
+            seconds.extend(rows.into_iter().map(|(_, time)| *time));
+        }
         pairs.sort_unstable();
         numbers.extend(std::iter::repeat_n(context, pairs.len()));
         splits.extend(std::iter::repeat_n(name, pairs.len()));
         actions.extend(pairs.iter().map(|pair| pair.0));
         hidden.extend(pairs.iter().map(|pair| pair.1));
     }
-    let columns = vec![
+    let mut columns = vec![
         Column::new("context".into(), numbers),
         Column::new("action".into(), actions),
         Column::new("hidden".into(), hidden),
         Column::new("split".into(), splits),
     ];
+    columns.extend(times.map(|_| Column::new(TIME.into(), seconds)));
     DataFrame::new_infer_height(columns).map_err(|error| Error::library(INTERACTIONS, error))
 }
 
@@ -255,7 +307,8 @@ pub(super) mod tests {
             Column::new("item_id".into(), [70_i64, 5, 12]),
             Column::new("title".into(), [Some("Heat"), None, Some("Jumanji")]),
         ]);
-        Dataset { sessions, contexts: contexts.unwrap(), actions: actions.unwrap(), statistics }
+        let (contexts, actions) = (contexts.unwrap(), actions.unwrap());
+        Dataset { sessions, times: None, contexts, actions, statistics }
     }
 
     pub(in super::super) fn written() -> (tempfile::TempDir, Dataset) {
@@ -271,14 +324,32 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn times_are_read_back_in_the_order_of_the_sessions() {
+        let (folder, dataset) = written();
+        let sessions = &dataset.sessions;
+        assert_eq!(read_times(folder.path(), sessions).unwrap(), None);
+        let times = Times { observed: vec![10, -20], hidden: vec![30, 40, 50] };
+        for row_group in [1, 100] {
+            let path = folder.path().join(INTERACTIONS);
+            write_interactions(sessions, Some(&times), &path, row_group).unwrap();
+            assert_eq!(read_sessions(folder.path()).unwrap(), *sessions);
+            assert_eq!(read_times(folder.path(), sessions).unwrap().unwrap(), times);
+        }
+        let table = read_columns(&folder.path().join(INTERACTIONS), &["action", "time"]).unwrap();
+        let times = table.column("time").unwrap().i64().unwrap().into_no_null_iter();
+        // By context, then action: the second context has hidden action 1 and observed action 0.
+        assert_eq!(times.collect::<Vec<_>>(), [10, 30, -20, 40, 50]);
+    }
+
+    #[test]
     fn row_groups_are_read_one_after_the_other() {
         let (folder, dataset) = written();
         let path = folder.path().join(INTERACTIONS);
         // A group begins with a context, or, when another program wrote it, anywhere.
-        write_interactions(&dataset.sessions, &path, 3).unwrap();
+        write_interactions(&dataset.sessions, None, &path, 3).unwrap();
         assert_eq!(row_groups(&path, &["context"]).unwrap().count(), 2);
         assert_eq!(read_sessions(folder.path()).unwrap(), dataset.sessions);
-        let mut table = interactions(&dataset.sessions, 0..3).unwrap();
+        let mut table = interactions(&dataset.sessions, None, 0..3).unwrap();
         let in_groups = |rows: usize, table: &DataFrame| {
             let file = fs::File::create(&path).unwrap();
             let mut writer = ParquetWriter::new(file).batched(table.schema()).unwrap();
@@ -302,7 +373,7 @@ pub(super) mod tests {
     fn problem(name: &str, change: impl FnOnce(&mut DataFrame)) -> String {
         let (folder, dataset) = written();
         let mut table = match name {
-            INTERACTIONS => interactions(&dataset.sessions, 0..3).unwrap(),
+            INTERACTIONS => interactions(&dataset.sessions, None, 0..3).unwrap(),
             CONTEXTS => dataset.contexts,
             _ => dataset.actions,
         };

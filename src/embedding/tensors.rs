@@ -18,10 +18,10 @@ const LENGTH: usize = size_of::<u64>();
 const LONGEST_HEADER: u64 = 100_000_000;
 
 /// A tensor to write: its name, shape and numbers.
-pub(super) type Named<'a> = (&'a str, Vec<usize>, &'a [f32]);
+pub(crate) type Named<'a> = (&'a str, Vec<usize>, &'a [f32]);
 
 /// Writes `tensors` as f32, in the order given.
-pub(super) fn write(path: &Path, tensors: &[Named<'_>]) -> Result<()> {
+pub(crate) fn write(path: &Path, tensors: &[Named<'_>]) -> Result<()> {
     let library = |error: &dyn std::fmt::Display| {
         Error::library(format!("writing {}", path.display()), error)
     };
@@ -47,7 +47,7 @@ pub(super) fn write(path: &Path, tensors: &[Named<'_>]) -> Result<()> {
 
 /// A file whose header has been read and fits its length.
 #[derive(Clone, Debug)]
-pub(super) struct TensorFile {
+pub(crate) struct TensorFile {
     path: PathBuf,
     metadata: Metadata,
     /// Where the numbers begin.
@@ -55,7 +55,7 @@ pub(super) struct TensorFile {
 }
 
 impl TensorFile {
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let damaged = |problem: &dyn std::fmt::Display| {
             Error::file(path, format!("is no safetensors file: {problem}"))
         };
@@ -80,25 +80,25 @@ impl TensorFile {
     }
 
     /// The shape of the tensor `name`, if there is one.
-    pub(super) fn shape(&self, name: &str) -> Option<&[usize]> {
+    pub(crate) fn shape(&self, name: &str) -> Option<&[usize]> {
         self.metadata.info(name).map(|info| info.shape.as_slice())
     }
 
     /// `[rows, cols]` of the tensor `name`, which has at least one number.
-    pub(super) fn matrix_shape(&self, name: &str) -> Result<[usize; 2]> {
+    pub(crate) fn matrix_shape(&self, name: &str) -> Result<[usize; 2]> {
         let shape = &self.info(name)?.shape;
         super::import::matrix_shape(&self.path, shape)
     }
 
     /// The tensor `name`, `[rows, cols]`, finite.
-    pub(super) fn matrix(&self, name: &str) -> Result<Matrix> {
+    pub(crate) fn matrix(&self, name: &str) -> Result<Matrix> {
         let [_, cols] = self.matrix_shape(name)?;
         super::import::finite(&self.path, Matrix::new(self.numbers(name)?, cols)?)
     }
 
     /// The numbers of a tensor of any floating point type, as f32.
     #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
-    pub(super) fn numbers(&self, name: &str) -> Result<Vec<f32>> {
+    pub(crate) fn numbers(&self, name: &str) -> Result<Vec<f32>> {
         let info = self.info(name)?;
         let mut file = fs_err::File::open(&self.path)?;
         file.seek(SeekFrom::Start(self.start + info.data_offsets.0 as u64))?;

@@ -12,13 +12,18 @@ pub struct Mean {
     actions: Arc<ActionEmbeddings>,
     /// w `[P]`; all equal where there are none.
     weights: Option<Vec<f32>>,
+    /// In seconds; 0 where age is no matter.
+    half_life: f64,
 }
+
+/// Seconds.
+const DAY: f64 = 86_400.0;
 
 impl Mean {
     /// The plain mean.
     #[must_use]
     pub fn new(actions: Arc<ActionEmbeddings>) -> Self {
-        Self { actions, weights: None }
+        Self { actions, weights: None, half_life: 0.0 }
     }
 
     /// The mean in which an action of popularity n (in training users) weighs `max(n, 1)^−γ`: that
@@ -30,7 +35,14 @@ impl Mean {
         gamma: f32,
     ) -> Self {
         let weights = popularity.iter().map(|&count| (count.max(1) as f32).powf(-gamma)).collect();
-        Self { actions, weights: Some(weights) }
+        Self { actions, weights: Some(weights), half_life: 0.0 }
+    }
+
+    /// The same mean in which an action weighs half as much for every `days` that it is older than
+    /// the latest; where it is not known when they happened, age is no matter.
+    #[must_use]
+    pub fn with_half_life(self, days: f32) -> Self {
+        Self { half_life: f64::from(days) * DAY, ..self }
     }
 }
 
@@ -42,18 +54,29 @@ impl ContextEncoder for Mean {
     fn encode(&self, known: Known<'_>, context: &mut [f32]) {
         context.fill(0.0);
         let mut total = 0.0;
-        for &action in known.actions {
-            let weight = self.weights.as_ref().map_or(1.0, |weights| weights[action as usize]);
+        let times = known.times.filter(|_| self.half_life > 0.0);
+        let latest = times.and_then(|times| times.iter().max()).copied().unwrap_or_default();
+        for (at, &action) in known.actions.iter().enumerate() {
+            let mut weight = self.weights.as_ref().map_or(1.0, |weights| weights[action as usize]);
+            if let Some(times) = times {
+                weight *= recency(latest.saturating_sub(times[at]), self.half_life);
+            }
             total += weight;
             let beta = self.actions.row(action);
             context.iter_mut().zip(beta).for_each(|(sum, value)| *sum += weight * value);
         }
         if total > 0.0 {
-            for sum in context {
+            for sum in context.iter_mut() {
                 *sum /= total;
             }
         }
     }
+}
+
+/// `2^(−age / half-life)`.
+#[allow(clippy::cast_possible_truncation, reason = "a share")]
+fn recency(age: i64, half_life: f64) -> f32 {
+    (-(age as f64) / half_life).exp2() as f32
 }
 
 #[cfg(test)]
@@ -63,8 +86,12 @@ mod tests {
     use crate::matrix::Matrix;
 
     fn encoded(encoder: &Mean, actions: &[u32]) -> Vec<f32> {
+        encoded_at(encoder, actions, None)
+    }
+
+    fn encoded_at(encoder: &Mean, actions: &[u32], times: Option<&[i64]>) -> Vec<f32> {
         let mut context = vec![f32::NAN; 2];
-        encoder.encode(Known { actions }, &mut context);
+        encoder.encode(Known { actions, times, features: None }, &mut context);
         context
     }
 
@@ -86,6 +113,17 @@ mod tests {
         let weighted = Mean::inverse_popularity(actions(), &[9, 4, 0], 0.5);
         // Weights 1/3 and 1: (1, 2) · 1/4 + (5, 9) · 3/4.
         assert_eq!(encoded(&weighted, &[0, 2]), [4.0, 7.25]);
+        // A day older than the latest, action 2 weighs a third of its popularity's 1.
+        let aging = weighted.clone().with_half_life(1.0 / 3.0_f32.log2());
+        let times = [1_600_086_400, 1_600_000_000];
+        let aged = encoded_at(&aging, &[0, 2], Some(&times));
+        assert!((aged[0] - 3.0).abs() < 1e-5 && (aged[1] - 5.5).abs() < 1e-5, "{aged:?}");
+        // Of no age where no time is known, or no half-life is set.
+        assert_eq!(encoded(&aging, &[0, 2]), [4.0, 7.25]);
+        assert_eq!(encoded_at(&weighted, &[0, 2], Some(&times)), [4.0, 7.25]);
+        assert_eq!(encoded_at(&aging, &[], Some(&[])), [0.0, 0.0]);
+        // However old: the latest keeps its weight.
+        assert_eq!(encoded_at(&aging, &[0, 2], Some(&[i64::MIN, i64::MAX])), [5.0, 9.0]);
         let flat = Mean::inverse_popularity(actions(), &[9, 4, 0], 0.0);
         assert_eq!(encoded(&flat, &[0, 1, 2]), encoded(&Mean::new(actions()), &[0, 1, 2]));
     }

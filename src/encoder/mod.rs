@@ -1,13 +1,15 @@
 //! Context encoders: what is known of somebody → the vector M(X) `[D]` that a tower sees. Whoever is
-//! new is encoded as the users trained on are, from their actions alone.
+//! new is encoded as the users trained on are, from their actions alone where no more is known.
 //!
 //! A tower's identity start takes the first L numbers of a context for the query itself, so the first
 //! of several encoders is the one whose decision training begins with; the others follow it as
 //! further inputs.
 
+mod features;
 mod mean;
 mod ridge;
 
+pub use features::Features;
 pub use mean::Mean;
 pub use ridge::{Ridge, least_squares};
 
@@ -17,15 +19,19 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::ActionSets;
+use crate::embedding::FoldIn;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
 /// What is known of somebody.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// X, each action once, below P.
     pub actions: &'a [u32],
+    /// When each of the actions last happened, in seconds since any moment.
+    pub times: Option<&'a [i64]>,
+    /// The prepared features of a user `[F]`.
+    pub features: Option<&'a [f32]>,
 }
 
 /// What is known of somebody → M(X). It is called from many threads at once.
@@ -36,6 +42,17 @@ pub trait ContextEncoder: Send + Sync + Debug {
     /// Writes M(X) into `context` `[D]`; zeros where nothing is known, which resolves to what is
     /// popular.
     fn encode(&self, known: Known<'_>, context: &mut [f32]);
+}
+
+/// The user vector that ALS gives to the actions, as far as β is that of ALS its own.
+impl ContextEncoder for FoldIn {
+    fn dim(&self) -> usize {
+        self.latent_dim()
+    }
+
+    fn encode(&self, known: Known<'_>, context: &mut [f32]) {
+        self.encode(known.actions, context);
+    }
 }
 
 /// Several encoders, one after the other: `D = Σ D_i`.
@@ -56,14 +73,18 @@ impl ContextEncoder for Concatenation {
     }
 }
 
-/// `M(X)` of every context, `[U, D]`.
+/// `M(X)` of `contexts`, of each of which `known` is known, `[contexts, D]`.
 #[must_use]
-pub fn encode_all(encoder: &dyn ContextEncoder, observed: &ActionSets) -> Matrix {
-    let mut contexts = Matrix::zeros(observed.len(), encoder.dim());
-    contexts.par_rows_mut().zip(0_u32..u32::MAX).for_each(|(row, context)| {
-        encoder.encode(Known { actions: observed.of(context) }, row);
+pub fn encode_all<'a>(
+    encoder: &dyn ContextEncoder,
+    contexts: &[u32],
+    known: impl Fn(u32) -> Known<'a> + Sync,
+) -> Matrix {
+    let mut rows = Matrix::zeros(contexts.len(), encoder.dim());
+    rows.par_rows_mut().zip(contexts).for_each(|(row, &context)| {
+        encoder.encode(known(context), row);
     });
-    contexts
+    rows
 }
 
 /// The built-in encoders, as a run's settings name them.
@@ -72,10 +93,14 @@ pub fn encode_all(encoder: &dyn ContextEncoder, observed: &ActionSets) -> Matrix
 pub enum EncoderKind {
     /// [`Mean::new`], the paper's.
     Mean,
-    /// [`Mean::inverse_popularity`].
+    /// [`Mean::inverse_popularity`], and [`Mean::with_half_life`] where there is one.
     WeightedMean,
     /// [`Ridge`].
     Ridge,
+    /// [`FoldIn`].
+    FoldIn,
+    /// [`Features::beside`] the others.
+    Features,
 }
 
 /// A run's choice of encoders.
@@ -86,8 +111,14 @@ pub struct ContextSettings {
     pub encoders: Vec<EncoderKind>,
     /// γ of the weighted mean.
     pub popularity_power: f32,
+    /// In how many days an action comes to weigh half as much in the weighted mean; 0: never.
+    pub half_life: f32,
     /// λ of the ridge regression.
     pub ridge: f32,
+    /// α of the fold-in: what a user did weighs 1 + α, what the user did not do 1.
+    pub confidence: f64,
+    /// λ of the fold-in, in units of βᵀβ.
+    pub regularization: f64,
 }
 
 impl ContextSettings {
@@ -98,11 +129,31 @@ impl ContextSettings {
             let problem = "expected at least one encoder, as in [\"mean\"]";
             return Err(Error::setting("context.encoders", problem));
         }
-        for (key, value) in [("ridge", self.ridge)] {
+        if self.encoders[0] == EncoderKind::Features {
+            let problem = "expected an encoder of actions before \"features\": the first one is \
+                           what an identity start takes for the query";
+            return Err(Error::setting("context.encoders", problem));
+        }
+        let half_life = self.half_life;
+        if !(half_life >= 0.0 && half_life.is_finite()) {
+            let problem = format!("expected days, or 0 for none, found {half_life}");
+            return Err(Error::setting("context.half_life", problem));
+        }
+        if half_life > 0.0 && !self.encoders.contains(&EncoderKind::WeightedMean) {
+            let problem = "is of the weighted mean, which context.encoders does not have; add \
+                           \"weighted-mean\" to it";
+            return Err(Error::setting("context.half_life", problem));
+        }
+        let positive = [("ridge", f64::from(self.ridge)), ("regularization", self.regularization)];
+        for (key, value) in positive {
             if !(value > 0.0 && value.is_finite()) {
                 let problem = format!("expected more than 0, found {value}");
                 return Err(Error::setting(format!("context.{key}"), problem));
             }
+        }
+        if !(self.confidence >= 0.0 && self.confidence.is_finite()) {
+            let problem = format!("expected at least 0, found {}", self.confidence);
+            return Err(Error::setting("context.confidence", problem));
         }
         if !self.popularity_power.is_finite() {
             let problem = format!("expected a number, found {}", self.popularity_power);

@@ -269,7 +269,7 @@ mod tests {
     fn a_context_is_the_sum_of_its_weights() {
         let weights = Matrix::new(vec![1.0, 2.0, 3.0, 4.0, 5.0, 9.0], 2).unwrap();
         let mut context = vec![f32::NAN; 2];
-        Ridge::new(weights).encode(Known { actions: &[0, 2] }, &mut context);
+        Ridge::new(weights).encode(Known { actions: &[0, 2], ..Known::default() }, &mut context);
         assert_eq!(context, [6.0, 11.0]);
     }
 

@@ -1,22 +1,26 @@
 //! A log → a prepared folder.
 
+use std::io::Write as _;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use super::phase::{Phase, Work, write_manifest};
-use super::{EMBEDDINGS, MANIFEST, Manifest, Prepared};
+use super::{EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest, Prepared};
 use crate::dataset::{
-    self, Filters, Sessions, Source, SplitSettings, Statistics, SyntheticSettings, assemble, tables,
+    self, FeatureSource, Filters, Sessions, Source, SplitSettings, Statistics, SyntheticSettings,
+    UserFeatures, UserTable, assemble, read_item_ids, read_user_ids, tables,
 };
+use crate::embedding::tensors;
 use crate::embedding::{
-    Interactions, StoredEmbeddings, SvdOptions, import, training_matrix, truncated_svd,
+    AlsOptions, Import, Interactions, StoredEmbeddings, SvdOptions, implicit_als, import,
+    training_matrix, truncated_svd,
 };
 use crate::error::{Error, Result};
-use crate::files::{StagedFolder, digest_bytes, digest_file};
+use crate::files::{StagedFolder, digest_bytes, digest_file, write_atomic};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -40,17 +44,26 @@ pub enum EmbeddingSource {
         /// How.
         options: SvdOptions,
     },
-    /// A file with one row per action, in the order of `actions.parquet`.
-    Import(PathBuf),
+    /// Alternating least squares on the training interactions.
+    Als {
+        /// Which of them.
+        interactions: Interactions,
+        /// How.
+        options: AlsOptions,
+    },
+    /// A file.
+    Import(Import),
 }
 
 /// How a folder is prepared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareSettings {
-    /// How sessions are cut; its seed is also that of the SVD's start.
+    /// How sessions are cut; its seed is also that of the embeddings' start.
     pub split: SplitSettings,
     /// Where V comes from.
     pub embedding: EmbeddingSource,
+    /// A table of users, for contexts to say more than their actions do.
+    pub features: Option<FeatureSource>,
 }
 
 impl Default for PrepareSettings {
@@ -62,6 +75,7 @@ impl Default for PrepareSettings {
                 interactions: Interactions::All,
                 options: SvdOptions::default(),
             },
+            features: None,
         }
     }
 }
@@ -71,8 +85,10 @@ impl Default for PrepareSettings {
 pub struct Phases {
     /// Reading, filtering and splitting the log.
     pub sessions: f64,
-    /// The SVD, or reading the file of embeddings, and meanwhile writing the sessions.
+    /// The SVD, ALS, or reading the file of embeddings, and meanwhile writing the sessions.
     pub embeddings: f64,
+    /// Reading the table of users and joining it to the sessions.
+    pub features: f64,
     /// Writing the rest of the folder.
     pub written: f64,
     /// What was taken over from an earlier preparation, and took no more than reading it.
@@ -113,6 +129,11 @@ pub fn prepare(
         Input::File(source, _) => dataset::digest(source)?,
         Input::Synthetic(_) => String::new(),
     };
+    // What is wrong with it is said before hours of other work.
+    let started = Instant::now();
+    let read = |source| Ok::<_, Error>((source, UserTable::read(source)?));
+    let users = settings.features.as_ref().map(read).transpose()?;
+    let features_read = started.elapsed().as_secs_f64();
     let staged = StagedFolder::resume(out)?;
     // Another process may have come to its end in the meantime.
     require_free(out, replace)?;
@@ -139,7 +160,7 @@ pub fn prepare(
                 tables::write(&dataset, staged.path())?;
                 work.finish(Phase::Sessions, &key)
             });
-            let embeddings = embed(&dataset.sessions, settings);
+            let embeddings = embed(&dataset.sessions, || dataset.item_ids(), settings);
             written.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             embeddings
         })?;
@@ -154,13 +175,26 @@ pub fn prepare(
     } else {
         let embeddings = match embeddings {
             Some(embeddings) => embeddings,
-            None => embed(&sessions, settings)?,
+            None => embed(&sessions, || read_item_ids(staged.path()), settings)?,
         };
         phases.embeddings += started.elapsed().as_secs_f64();
         let started = Instant::now();
         embeddings.save(&staged.path().join(EMBEDDINGS))?;
         work.finish(Phase::Embeddings, &key)?;
         phases.written += started.elapsed().as_secs_f64();
+    }
+
+    if let Some((source, users)) = users {
+        let started = Instant::now();
+        let key = features_key(&work, source)?;
+        if !work.reuse(Phase::Features, &key)? {
+            let ids = read_user_ids(staged.path())?;
+            save_features(&users.features(&ids, &sessions.split)?, staged.path())?;
+            work.finish(Phase::Features, &key)?;
+        }
+        phases.features = features_read + started.elapsed().as_secs_f64();
+    } else {
+        work.remove(Phase::Features)?;
     }
 
     let started = Instant::now();
@@ -190,12 +224,20 @@ fn require_free(out: &Path, replace: bool) -> Result<()> {
     }
 }
 
-fn embed(sessions: &Sessions, settings: &PrepareSettings) -> Result<StoredEmbeddings> {
+fn embed(
+    sessions: &Sessions,
+    item_ids: impl FnOnce() -> Result<Vec<String>>,
+    settings: &PrepareSettings,
+) -> Result<StoredEmbeddings> {
     match &settings.embedding {
-        EmbeddingSource::Import(path) => import(path, sessions.num_actions),
+        EmbeddingSource::Import(file) => import(file, &item_ids()?),
         EmbeddingSource::Svd { interactions, options } => {
             let matrix = training_matrix(sessions, *interactions);
             truncated_svd(&matrix, sessions.num_actions, *options, settings.split.seed)
+        }
+        EmbeddingSource::Als { interactions, options } => {
+            let matrix = training_matrix(sessions, *interactions);
+            implicit_als(&matrix, sessions.num_actions, *options, settings.split.seed)
         }
     }
 }
@@ -204,8 +246,9 @@ fn embed(sessions: &Sessions, settings: &PrepareSettings) -> Result<StoredEmbedd
 fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> String {
     let input = match input {
         Input::File(source, filters) => {
-            let Source { path: _, user_column, item_column, rating_column } = source;
-            format!("{:?}", (input_digest, user_column, item_column, rating_column, filters))
+            let Source { path: _, user_column, item_column, rating_column, time_column } = source;
+            let columns = (user_column, item_column, rating_column, time_column);
+            format!("{:?}", (input_digest, columns, filters))
         }
         Input::Synthetic(synthetic) => format!("{synthetic:?}"),
     };
@@ -215,12 +258,30 @@ fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> Str
 /// Of everything that decides what the embeddings of the sessions in `work` are.
 fn embeddings_key(work: &Work, settings: &PrepareSettings) -> Result<String> {
     let source = match &settings.embedding {
-        EmbeddingSource::Import(path) => digest_file(path)?,
-        svd @ EmbeddingSource::Svd { .. } => format!("{svd:?}"),
+        EmbeddingSource::Import(Import { path, id_column, ids, missing }) => {
+            let ids = ids.as_deref().map(digest_file).transpose()?;
+            format!("{:?}", (digest_file(path)?, id_column, ids, missing))
+        }
+        computed => format!("{computed:?}"),
     };
     let sessions = work.digests(Phase::Sessions);
     let all = format!("{:?}", (VERSION, sessions, source, settings.split.seed));
     Ok(digest_bytes(all.as_bytes()))
+}
+
+/// Of everything that decides what the features of the users in `work` are.
+fn features_key(work: &Work, source: &FeatureSource) -> Result<String> {
+    let FeatureSource { path, id_column, columns } = source;
+    let all = (VERSION, work.digests(Phase::Sessions), digest_file(path)?, id_column, columns);
+    Ok(digest_bytes(format!("{all:?}").as_bytes()))
+}
+
+fn save_features(features: &UserFeatures, folder: &Path) -> Result<()> {
+    let UserFeatures { values, table } = features;
+    let shape = vec![values.rows(), values.cols()];
+    tensors::write(&folder.join(FEATURES), &[(FEATURES_TENSOR, shape, values.as_slice())])?;
+    let text = toml::to_string(table).map_err(|error| Error::library(FEATURE_TABLE, error))?;
+    write_atomic(&folder.join(FEATURE_TABLE), |file| Ok(file.write_all(text.as_bytes())?))
 }
 
 fn manifest(

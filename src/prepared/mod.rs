@@ -9,12 +9,15 @@ use std::sync::Arc;
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::{Sessions, Statistics, tables};
-use crate::embedding::{ActionEmbeddings, EmbeddingFile, StoredEmbeddings};
+use crate::dataset::{FeatureTable, Sessions, Statistics, Times, tables};
+use crate::embedding::tensors::TensorFile;
+use crate::embedding::{ActionEmbeddings, AlsOptions, EmbeddingFile, Power, StoredEmbeddings};
+use crate::encoder::EncoderKind;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{digest_bytes, digest_file};
 use crate::matrix::Matrix;
 use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
+use crate::settings::{Preset, Settings};
 
 #[cfg(feature = "prepare")]
 mod create;
@@ -28,6 +31,10 @@ pub use phase::Phase;
 
 const MANIFEST: &str = "prepare.toml";
 const EMBEDDINGS: &str = "embeddings.safetensors";
+const FEATURES: &str = "features.safetensors";
+/// The one tensor of [`FEATURES`].
+const FEATURES_TENSOR: &str = "features";
+const FEATURE_TABLE: &str = "features.toml";
 const INDEX: &str = "index";
 const ENCODERS: &str = "encoders";
 
@@ -67,6 +74,14 @@ impl Manifest {
     }
 }
 
+impl Manifest {
+    /// How the embeddings were found, if by ALS.
+    fn als(&self) -> Option<AlsOptions> {
+        let options = self.settings.get("embedding")?.get("als")?.get("options")?;
+        options.clone().try_into().ok()
+    }
+}
+
 /// A prepared folder, read.
 #[derive(Clone, Debug)]
 pub struct Prepared {
@@ -76,7 +91,7 @@ pub struct Prepared {
     pub manifest: Manifest,
     /// Who has seen and hidden what.
     pub sessions: Arc<Sessions>,
-    /// V and s, on disk.
+    /// V and, where there is one, s, on disk.
     pub embeddings: EmbeddingFile,
     observer: Arc<dyn BuildObserver>,
 }
@@ -138,6 +153,67 @@ impl Prepared {
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// The settings of `preset` as far as this folder allows them: embeddings without singular
+    /// values are taken as they are, and those of ALS have the α and λ that its fold-in needs, which
+    /// is the default preset's encoder then.
+    #[must_use]
+    pub fn preset(&self, preset: Preset) -> Settings {
+        let mut settings = preset.settings();
+        if !self.embeddings.has_singular_values() {
+            settings.embedding.power = Power::Zero;
+        }
+        if let Some(als) = self.manifest.als() {
+            settings.context.confidence = als.confidence;
+            settings.context.regularization = als.regularization;
+            if preset == Preset::Default {
+                settings.context.encoders = vec![EncoderKind::FoldIn];
+            }
+        }
+        settings
+    }
+
+    /// When the interactions happened, where the log was read with a column of times.
+    ///
+    /// # Errors
+    /// Naming the file that cannot be read.
+    pub fn times(&self) -> Result<Option<Times>> {
+        tables::read_times(&self.folder, &self.sessions)
+    }
+
+    /// The features of every user `[U, F]`, where the folder was prepared with any.
+    ///
+    /// # Errors
+    /// Naming the file that cannot be read; [`Error::Shape`] when it has other users.
+    pub fn features(&self) -> Result<Option<Matrix>> {
+        if !self.manifest.files.contains_key(FEATURES) {
+            return Ok(None);
+        }
+        let path = self.folder.join(FEATURES);
+        let features = TensorFile::open(&path)?.matrix(FEATURES_TENSOR)?;
+        if features.rows() != self.sessions.num_contexts() {
+            return Err(Error::Shape {
+                what: format!("{}: `{FEATURES_TENSOR}`", path.display()),
+                expected: format!("[{}, F]", self.sessions.num_contexts()),
+                found: format!("[{}, {}]", features.rows(), features.cols()),
+            });
+        }
+        Ok(Some(features))
+    }
+
+    /// What the columns of [`features`](Self::features) are.
+    ///
+    /// # Errors
+    /// Naming the file that cannot be read.
+    pub fn feature_table(&self) -> Result<Option<FeatureTable>> {
+        if !self.manifest.files.contains_key(FEATURE_TABLE) {
+            return Ok(None);
+        }
+        let path = self.folder.join(FEATURE_TABLE);
+        let text = fs::read_to_string(&path)?;
+        let table = toml::from_str(&text);
+        table.map(Some).map_err(|error| Error::file(&path, toml_problem(&error, &text)))
     }
 
     /// The matrix that is kept in this folder for `key`, which has to say all that it depends on

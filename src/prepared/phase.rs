@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use super::{EMBEDDINGS, MANIFEST};
+use super::{EMBEDDINGS, FEATURE_TABLE, FEATURES, MANIFEST};
 use crate::dataset::tables;
 use crate::error::{Error, Result};
 use crate::files::{digest_file, write_atomic};
@@ -21,8 +21,10 @@ use crate::files::{digest_file, write_atomic};
 pub enum Phase {
     /// Reading, filtering and splitting the log.
     Sessions,
-    /// The SVD, or the import.
+    /// The SVD, ALS, or the import.
     Embeddings,
+    /// The features of users, where there are any.
+    Features,
 }
 
 impl Phase {
@@ -32,6 +34,7 @@ impl Phase {
         match self {
             Self::Sessions => "sessions",
             Self::Embeddings => "embeddings",
+            Self::Features => "features",
         }
     }
 
@@ -39,6 +42,7 @@ impl Phase {
         match self {
             Self::Sessions => &tables::FILES,
             Self::Embeddings => &[EMBEDDINGS],
+            Self::Features => &[FEATURES, FEATURE_TABLE],
         }
     }
 }
@@ -100,14 +104,7 @@ impl Work {
     /// Whether the files of `phase` are there, made from `key`; otherwise none of them is.
     pub(super) fn reuse(&mut self, phase: Phase, key: &str) -> Result<bool> {
         if !self.made.holds(&self.folder, phase, key) {
-            for name in phase.files() {
-                self.made.files.remove(*name);
-                let path = self.folder.join(name);
-                if path.exists() {
-                    fs::remove_file(path)?;
-                }
-            }
-            self.made.keys.remove(phase.name());
+            self.remove(phase)?;
             if !self.made_before.holds(&self.before, phase, key) {
                 return Ok(false);
             }
@@ -129,6 +126,19 @@ impl Work {
         Ok(true)
     }
 
+    /// Removes what there is of a phase.
+    pub(super) fn remove(&mut self, phase: Phase) -> Result<()> {
+        for name in phase.files() {
+            self.made.files.remove(*name);
+            let path = self.folder.join(name);
+            if path.exists() {
+                fs::remove_file(path)?;
+            }
+        }
+        self.made.keys.remove(phase.name());
+        Ok(())
+    }
+
     /// Records that the files of `phase` are whole.
     pub(super) fn finish(&mut self, phase: Phase, key: &str) -> Result<()> {
         for name in phase.files() {
@@ -145,7 +155,7 @@ impl Work {
 
     /// Whether all that there is came from the folder that would be replaced.
     pub(super) fn changes_nothing(&self) -> bool {
-        self.taken_over == [Phase::Sessions, Phase::Embeddings]
+        self.taken_over.len() == self.made.keys.len() && self.made.keys == self.made_before.keys
     }
 }
 

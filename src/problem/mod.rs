@@ -24,6 +24,7 @@ use crate::reward::SlateReward;
 use crate::settings::Settings;
 
 pub use audit::Audit;
+pub use contexts::Profiles;
 pub use tuning::{Tried, Tuning};
 
 /// A problem: everything but the policy.
@@ -35,6 +36,8 @@ pub struct Problem {
     pub actions: Arc<ActionEmbeddings>,
     /// What makes a context of what is known of somebody.
     pub encoder: Arc<dyn ContextEncoder>,
+    /// What is known of the users beside their actions.
+    pub profiles: Arc<Profiles>,
     /// M(X) of every context, `[U, D]`.
     pub contexts: Matrix,
     /// Exact search over β.
@@ -72,10 +75,13 @@ impl Problem {
             RetrievalKind::Hnsw => Arc::new(prepared.index(&actions, &settings.retrieval.hnsw)?),
         };
         let sessions = Arc::clone(&prepared.sessions);
-        let encoder = contexts::encoder(prepared, &actions, &settings.context)?;
+        let (encoder, profiles) = contexts::encoder(prepared, &actions, &settings.context)?;
+        let everybody: Vec<u32> = sessions.observed.contexts().collect();
+        let known = |context| profiles.observed(&sessions, context);
         Ok(Self {
-            contexts: encode_all(encoder.as_ref(), &sessions.observed),
+            contexts: encode_all(encoder.as_ref(), &everybody, known),
             encoder,
+            profiles: Arc::new(profiles),
             reward: settings.reward.kind.init(
                 settings.policy.slate_size,
                 Arc::clone(&sessions),

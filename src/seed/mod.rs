@@ -35,8 +35,10 @@ pub enum Purpose {
     Report = 9,
     /// Slates drawn action by action.
     Slates = 10,
+    /// The items that alternating least squares starts from.
+    Factors = 11,
     /// The settings that a search tries.
-    Search = 11,
+    Search = 12,
 }
 
 /// A run's seed.

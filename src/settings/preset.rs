@@ -7,7 +7,7 @@ use super::{
     EstimatorSettings, EvaluationSearch, EvaluationSettings, OptimizerSettings, PolicyKind,
     PolicySettings, RetrievalSettings, RewardSettings, Schedule, Settings,
 };
-use crate::embedding::Power;
+use crate::embedding::{AlsOptions, Power};
 use crate::encoder::{ContextSettings, EncoderKind};
 use crate::estimator::Baseline;
 use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
@@ -31,13 +31,17 @@ impl Preset {
     /// The preset's settings.
     #[must_use]
     pub fn settings(self) -> Settings {
+        let als = AlsOptions::default();
         let paper = Settings {
             seed: Seed(0),
             embedding: EmbeddingSettings { power: Power::Zero, learn: false },
             context: ContextSettings {
                 encoders: vec![EncoderKind::Mean],
                 popularity_power: 0.5,
+                half_life: 0.0,
                 ridge: 10.0,
+                confidence: als.confidence,
+                regularization: als.regularization,
             },
             retrieval: RetrievalSettings {
                 kind: RetrievalKind::Hnsw,

@@ -11,6 +11,7 @@ mod bad_input;
 mod by_hand;
 mod cli;
 mod conformance;
+mod contexts;
 mod covariance;
 mod early_stopping;
 mod estimators;

@@ -19,6 +19,8 @@ pub struct Interactions {
     pub(super) titles: Option<Vec<Option<String>>>,
     /// The items of each user, by their rows in `items`.
     pub(super) items_of: ActionSets,
+    /// When each pair of `items_of` last happened, in seconds since 1970, where that was asked for.
+    pub(super) times: Option<Vec<i64>>,
 }
 
 impl Interactions {

@@ -9,6 +9,7 @@
 
 mod blocks;
 mod bytes;
+mod features;
 mod filter;
 mod ids;
 mod interactions;
@@ -22,6 +23,7 @@ mod split;
 mod synthetic;
 mod text;
 
+pub use features::{FeatureSource, UserTable};
 pub use filter::{Filters, RowFilter};
 pub use interactions::Interactions;
 pub use read::{digest, read};

@@ -1,5 +1,6 @@
 //! Batches of rows → distinct pairs of numbers → the interactions that the filters keep.
 
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use polars::prelude::*;
@@ -16,13 +17,16 @@ use crate::error::{Error, Result};
 /// before there are so many: 2²⁶ are 512 MiB.
 const FIRST_SWEEP: usize = 1 << 26;
 
-/// What is kept of a log while it is read: 8 bytes for each different pair.
+/// What is kept of a log while it is read: 8 bytes for each different pair, and 8 more for its time
+/// where times are asked for.
 pub(super) struct Pairs<'a> {
     filters: &'a Filters,
     users: Ids,
     items: Ids,
     /// A user's number above an item's.
     seen: Vec<u64>,
+    /// When each of them happened; empty where no time is asked for.
+    times: Vec<i64>,
     sweep_at: usize,
     rows: u64,
     kept_rows: u64,
@@ -37,6 +41,7 @@ impl<'a> Pairs<'a> {
             users: Ids::default(),
             items: Ids::default(),
             seen: Vec::new(),
+            times: Vec::new(),
             sweep_at: FIRST_SWEEP,
             rows: 0,
             kept_rows: 0,
@@ -50,13 +55,15 @@ impl<'a> Pairs<'a> {
     /// [`Error::Cell`] or [`Error::Row`] for the first row that cannot be read and must not be
     /// skipped.
     pub(super) fn add(&mut self, path: &Path, columns: &Columns, batch: &Batch) -> Result<()> {
-        let keep = self.keep(path, columns, batch)?;
+        let (keep, times) = self.keep(path, columns, batch)?;
         let (users, items) = rayon::join(
             || self.users.number(&batch.columns[0], &keep),
             || self.items.number(&batch.columns[1], &keep),
         );
         let pairs = users?.into_iter().zip(items?);
         self.seen.extend(pairs.map(|(user, item)| u64::from(user) << 32 | u64::from(item)));
+        let kept = times.into_iter().zip(&keep).filter(|(_, keep)| **keep);
+        self.times.extend(kept.map(|(time, _)| time));
         self.rows += batch.height() as u64;
         self.kept_rows += keep.iter().filter(|keep| **keep).count() as u64;
         if self.seen.len() >= self.sweep_at {
@@ -66,8 +73,13 @@ impl<'a> Pairs<'a> {
         Ok(())
     }
 
-    /// Which rows are readable interactions.
-    fn keep(&mut self, path: &Path, columns: &Columns, batch: &Batch) -> Result<Vec<bool>> {
+    /// Which rows are readable interactions and, if that is asked for, when each row happened.
+    fn keep(
+        &mut self,
+        path: &Path,
+        columns: &Columns,
+        batch: &Batch,
+    ) -> Result<(Vec<bool>, Vec<i64>)> {
         let wrap = |error| Error::library(format!("reading {}", path.display()), error);
         let mut keep = vec![true; batch.height()];
         let mut bad = Vec::new();
@@ -79,7 +91,7 @@ impl<'a> Pairs<'a> {
             };
             bad.extend(is_bad.into_iter().map(|row| (row, Bad::Cell(at, "an id"))));
         }
-        // The columns are users, items, then ratings and what rows are chosen by, if asked for.
+        // The columns are users, items, then ratings, times and what rows are chosen by, if asked for.
         if let Some(least) = self.filters.min_rating {
             let ratings = batch.columns[2].cast(&DataType::Float64).map_err(wrap)?;
             let ratings = ratings.f64().map_err(wrap)?;
@@ -88,6 +100,16 @@ impl<'a> Pairs<'a> {
                     Some(rating) => *keep = rating >= least,
                     None => bad.push((row, Bad::Cell(2, "a finite number"))),
                 }
+            }
+        }
+        let mut times = Vec::new();
+        if columns.time.is_some() {
+            let at = 2 + usize::from(columns.rating.is_some());
+            for (row, time) in seconds(&batch.columns[at]).map_err(wrap)?.into_iter().enumerate() {
+                if time.is_none() {
+                    bad.push((row, Bad::Cell(at, "a time, as a number of seconds since 1970")));
+                }
+                times.push(time.unwrap_or_default());
             }
         }
         if let (Some((_, value)), Some(column)) = (&columns.only, batch.columns.last()) {
@@ -114,10 +136,20 @@ impl<'a> Pairs<'a> {
                 }
             })?;
         }
-        Ok(keep)
+        Ok((keep, times))
     }
 
+    /// Sorts the pairs, each once, with the latest of its times.
     fn sweep(&mut self) {
+        if !self.times.is_empty() {
+            let times = self.times.drain(..).map(Reverse);
+            let mut rows: Vec<_> = self.seen.drain(..).zip(times).collect();
+            rows.par_sort_unstable();
+            rows.dedup_by_key(|row| row.0);
+            let rows = rows.into_iter().map(|(pair, Reverse(time))| (pair, time));
+            (self.seen, self.times) = rows.unzip();
+            return;
+        }
         if self.seen.is_sorted_by_key(|pair| user(*pair)) {
             // Users are numbered as they come, so this is a log that comes by user.
             let of_users: Vec<&mut [u64]> =
@@ -138,7 +170,8 @@ impl<'a> Pairs<'a> {
             return Err(Error::file(path, "holds no rows"));
         }
         self.sweep();
-        let Self { filters, seen: mut pairs, users, items, .. } = self;
+        let Self { filters, seen: mut pairs, times, users, items, .. } = self;
+        let latest: Vec<(u64, i64)> = pairs.iter().copied().zip(times).collect();
         let mut left = Left { path, before: self.rows };
         left.some(self.kept_rows, || match filters.min_rating {
             Some(least) => (format!("a rating of at least {least}"), "--min-rating"),
@@ -185,7 +218,15 @@ impl<'a> Pairs<'a> {
                 *to = item_ranks[item(*pair)];
             }
         });
-        Ok(Interactions { users: user_ids, items: item_ids, titles: None, items_of })
+        let time = |pair| latest[latest.partition_point(|entry| entry.0 < pair)].1;
+        let times = slices.par_iter().flat_map_iter(|slice| {
+            let mut of_user: Vec<(u32, i64)> =
+                slice.iter().map(|&pair| (item_ranks[item(pair)], time(pair))).collect();
+            of_user.sort_unstable();
+            of_user.into_iter().map(|(_, time)| time)
+        });
+        let times = (!latest.is_empty()).then(|| times.collect());
+        Ok(Interactions { users: user_ids, items: item_ids, titles: None, items_of, times })
     }
 }
 
@@ -231,6 +272,25 @@ fn counts(pairs: &[u64], len: usize, of: impl Fn(u64) -> usize) -> Vec<u32> {
         counts[of(*pair)] += 1;
     }
     counts
+}
+
+/// Seconds since 1970 of each cell, where it holds a time.
+fn seconds(column: &Series) -> PolarsResult<Vec<Option<i64>>> {
+    if column.dtype().is_temporal() {
+        let times = column.cast(&DataType::Datetime(TimeUnit::Milliseconds, None))?;
+        let times = times.cast(&DataType::Int64)?;
+        return Ok(times.i64()?.iter().map(|time| Some(time?.div_euclid(1000))).collect());
+    }
+    let numbers = column.cast(&DataType::Float64)?;
+    Ok(numbers.f64()?.iter().map(|number| in_seconds(number?)).collect())
+}
+
+/// No log is of the year 5138, so what would be later counts milli-, micro- or nanoseconds.
+#[allow(clippy::cast_possible_truncation, reason = "less than 1e11")]
+fn in_seconds(number: f64) -> Option<i64> {
+    let seconds = [1.0, 1e3, 1e6, 1e9].map(|unit| number / unit);
+    let seconds = seconds.into_iter().find(|seconds| seconds.abs() < 1e11)?;
+    Some(seconds.floor() as i64)
 }
 
 fn positions(bad: impl Iterator<Item = bool>) -> Vec<usize> {

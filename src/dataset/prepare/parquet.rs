@@ -42,6 +42,14 @@ pub(super) fn for_each_batch(
             }
         });
         let mut cells = cells.collect::<Result<Vec<_>>>()?;
+        for (cell, name) in cells.iter().zip(columns.names()) {
+            if cell.dtype().is_temporal() && columns.time.as_deref() != Some(name) {
+                let found = cell.dtype();
+                let problem =
+                    format!("column `{name}`: expected numbers, text or booleans, found {found}");
+                return Err(Error::file(path, problem));
+            }
+        }
         for id in &mut cells[..2] {
             *id = as_ids(path, id)?;
         }
@@ -53,7 +61,7 @@ pub(super) fn for_each_batch(
 }
 
 /// Integers as `i64`, those beyond it as text, text as it is.
-fn as_ids(path: &Path, column: &Series) -> Result<Series> {
+pub(super) fn as_ids(path: &Path, column: &Series) -> Result<Series> {
     let wrap = |error| Error::library(format!("reading {}", path.display()), error);
     match column.dtype() {
         DataType::String | DataType::Int64 => Ok(column.clone()),

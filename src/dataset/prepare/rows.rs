@@ -47,6 +47,7 @@ pub(super) struct Columns {
     pub(super) user: String,
     pub(super) item: String,
     pub(super) rating: Option<String>,
+    pub(super) time: Option<String>,
     /// A column and the value that rows are kept for.
     pub(super) only: Option<(String, String)>,
 }
@@ -90,17 +91,20 @@ impl Columns {
         };
         // A name that is given is checked even when nothing needs the ratings.
         let rating = rating.filter(|_| filters.min_rating.is_some());
+        let time = source.time_column.is_some();
+        let time = time.then(|| find(&source.time_column, None, "time", "times")).transpose()?;
         let only = filters.rows.of(known);
         if let Some((column, _)) = only.as_ref().filter(|(column, _)| !available.contains(column)) {
             return Err(missing_column(path, column, available));
         }
-        Ok(Self { user, item, rating, only })
+        Ok(Self { user, item, rating, time, only })
     }
 
     /// Users, items, and what else there is.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let only = self.only.as_ref().map(|(column, _)| column);
-        [&self.user, &self.item].into_iter().chain(&self.rating).chain(only).map(String::as_str)
+        let Self { user, item, rating, time, .. } = self;
+        [user, item].into_iter().chain(rating).chain(time).chain(only).map(String::as_str)
     }
 }
 

@@ -24,6 +24,9 @@ pub struct Source {
     pub item_column: Option<String>,
     /// The column of ratings.
     pub rating_column: Option<String>,
+    /// The column of times, which are kept if it is given: seconds since 1970 (milli-, micro- and
+    /// nanoseconds are told by their size) or, in Parquet, dates and times without a zone.
+    pub time_column: Option<String>,
 }
 
 impl Source {

@@ -4,10 +4,11 @@
 use std::cmp::Reverse;
 
 use polars::prelude::*;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::interactions::Interactions;
-use crate::dataset::{ActionSets, Dataset, Sessions, Split, Statistics};
+use crate::dataset::{ActionSets, Dataset, Sessions, Split, Statistics, Times};
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
 
@@ -38,7 +39,7 @@ impl Default for SplitSettings {
 /// # Errors
 /// [`Error::Setting`] for a share outside [0, 1), or shares that leave nobody to train on.
 pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<Dataset> {
-    let Interactions { users, items, titles, items_of, .. } = interactions;
+    let Interactions { users, items, titles, items_of, times } = interactions;
     let split = split_users(users.len(), settings)?;
 
     let mut popularity = vec![0_u32; items.len()];
@@ -73,6 +74,18 @@ pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<
         hidden.iter_mut().zip(actions).for_each(|(to, action)| *to = action);
     });
 
+    let times = times.map(|times| {
+        let of = |sets: &ActionSets| {
+            let of_context = |context| {
+                let (items, times) = (items_of.of(context), items_of.values_of(context, &times));
+                let time = |item| times[items.partition_point(|&other| other < item)];
+                let actions = sets.of(context).iter();
+                actions.map(|&action| time(item_of[action as usize])).collect::<Vec<_>>()
+            };
+            sets.contexts().into_par_iter().flat_map_iter(of_context).collect()
+        };
+        Times { observed: of(&observed), hidden: of(&hidden) }
+    });
     let titles = titles.map(|titles| {
         item_of.iter().map(|&item| titles[item as usize].clone()).collect::<Vec<_>>()
     });
@@ -80,7 +93,7 @@ pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<
     let (contexts, actions) = names(&users, &items, &item_of, titles)
         .map_err(|error| Error::library("naming contexts and actions", error))?;
     let statistics = Statistics::of(&sessions);
-    Ok(Dataset { sessions, contexts, actions, statistics })
+    Ok(Dataset { sessions, times, contexts, actions, statistics })
 }
 
 /// The tables of contexts and of actions.
@@ -265,7 +278,7 @@ mod tests {
             path,
             user_column: Some("user_id".into()),
             item_column: Some("location_id".into()),
-            rating_column: None,
+            ..Source::default()
         };
         let everyone = Filters { min_user_interactions: 1, ..Default::default() };
         let everything = read(&source, &everyone).unwrap();

@@ -237,9 +237,15 @@ impl<'a> Table<'a> {
 
     /// What is wrong with the fields of one record, if anything is.
     fn problem(&self, record: &[u8]) -> Option<String> {
-        let expected = self.names.len();
+        self.dialect.problem(self.names.len(), record)
+    }
+}
+
+impl Dialect {
+    /// What is wrong with one record of `expected` fields, if anything is.
+    fn problem(self, expected: usize, record: &[u8]) -> Option<String> {
         let (mut fields, mut open) = (1, false);
-        let Dialect { separator, quote, .. } = self.dialect;
+        let Self { separator, quote, .. } = self;
         for at in memchr2_iter(separator, quote.unwrap_or(separator), record) {
             if quote == Some(record[at]) {
                 open = !open;
@@ -321,6 +327,36 @@ fn field_names(path: &Path, dialect: Dialect, header: &[u8]) -> Result<Vec<Strin
 /// polars' message without the hints for programmers, which come behind an empty line.
 fn first_line(error: &PolarsError) -> String {
     error.to_string().split("\n\n").next().unwrap_or_default().to_owned()
+}
+
+/// A whole file with a header, every column as text; for tables that are small.
+///
+/// # Errors
+/// A name that says no known format, or the first row that cannot be read.
+pub(super) fn read_table(file: &Packed) -> Result<DataFrame> {
+    let path = file.shown();
+    let dialect = Dialect::of(&file.name()).ok_or_else(|| {
+        Error::file(&path, "expected a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file")
+    })?;
+    let bytes = file.bytes()?;
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let mut rows = records(bytes, dialect.quote);
+    let header = rows.next().ok_or_else(|| Error::file(&path, "is empty"))?;
+    let names = field_names(&path, dialect, header.bytes)?;
+    let mut whole = bytes[header.start..header.end].to_vec();
+    for (record, row) in rows.zip(1..) {
+        if let Some(problem) = dialect.problem(names.len(), record.bytes) {
+            return Err(Error::Row { path, row, problem });
+        }
+        whole.extend_from_slice(&bytes[record.start..record.end]);
+    }
+    let Dialect { separator, quote, .. } = dialect;
+    CsvReadOptions::default()
+        .with_infer_schema_length(Some(0))
+        .map_parse_options(|options| options.with_separator(separator).with_quote_char(quote))
+        .into_reader_with_file_handle(Cursor::new(whole))
+        .finish()
+        .map_err(|error| Error::library(format!("reading {}", path.display()), first_line(&error)))
 }
 
 /// The text columns `names` of a whole file with a header; for tables that are small.

@@ -313,7 +313,7 @@ mod tests {
             path,
             user_column: Some("user_id".into()),
             item_column: Some("item_id".into()),
-            rating_column: None,
+            ..Source::default()
         };
         let interactions = read(&source, &Filters::default()).unwrap();
         (made, bytes, assemble(interactions, &SplitSettings::default()).unwrap())

@@ -107,6 +107,7 @@ pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
         titles: Some(items.iter().map(title).collect()),
         items: ids(&items),
         items_of,
+        times: None,
     })
 }
 
