@@ -149,7 +149,10 @@ fn improve(sets: &ActionSets, near: &mut Matrix, far: &Matrix, options: FoldInOp
     let arch = Arch::new();
     let blocks = near.as_mut_slice().par_chunks_mut(BLOCK * width).zip(0_u32..u32::MAX);
     blocks.for_each(|(rows, block)| {
-        arch.dispatch(|| descent.improve(rows, block * BLOCK as u32));
+        arch.dispatch(
+            #[inline(always)]
+            || descent.improve(rows, block * BLOCK as u32),
+        );
     });
 }
 

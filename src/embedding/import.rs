@@ -223,6 +223,7 @@ pub(super) fn finite(path: &Path, matrix: Matrix) -> Result<Matrix> {
 mod tests {
     use half::{bf16, f16};
     use npyz::WriterBuilder as _;
+    use polars::prelude::*;
     use safetensors::Dtype;
     use safetensors::tensor::TensorView;
 
@@ -328,6 +329,121 @@ mod tests {
         let path = safetensors(folder.path(), Dtype::F32, "weight", &[0; 24]);
         let error = import_rows(&path, 3).unwrap_err().to_string();
         assert!(error.contains("no tensor `beta`; its tensors are: weight"), "{error}");
+    }
+
+    /// A Parquet file of the three items of [`NUMBERS`] in another order, and of one more.
+    fn parquet(folder: &Path, ids: Series, edit: impl FnOnce(&mut Vec<Column>)) -> Import {
+        let path = folder.join("beta.parquet");
+        let rows = [[0.25, 6.0], [9.0, 9.0], [1.0, -2.0], [0.5, 4.0_f32]];
+        let lists: ListChunked = rows.iter().map(|row| Some(Series::new("".into(), row))).collect();
+        let lists = lists.into_series().with_name("vector".into()).into_column();
+        let title = Column::new("title".into(), ["c", "?", "a", "b"]);
+        let mut columns = vec![title, ids.with_name("item_id".into()).into_column(), lists];
+        edit(&mut columns);
+        let mut table = DataFrame::new(4, columns).unwrap();
+        let file = fs_err::File::create(&path).unwrap();
+        ParquetWriter::new(file).finish(&mut table).unwrap();
+        Import::new(path)
+    }
+
+    fn text(ids: [&str; 4]) -> Series {
+        Series::new("".into(), ids)
+    }
+
+    const IDS: [&str; 4] = ["c", "x", "a", "b"];
+
+    fn ids<T: ToString>(ids: &[T]) -> Vec<String> {
+        ids.iter().map(ToString::to_string).collect()
+    }
+
+    /// Puts a column of floats for each number in the place of the lists.
+    fn apart(columns: &mut Vec<Column>) {
+        columns.truncate(2);
+        columns.push(Column::new("x".into(), [0.25, 9.0, 1.0, 0.5]));
+        columns.push(Column::new("y".into(), [6.0_f32, 9.0, -2.0, 4.0]));
+    }
+
+    #[test]
+    fn rows_with_ids_come_in_any_order_and_with_others_between_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let items = ids(&["a", "b", "c"]);
+        assert_eq!(import(&parquet(folder, text(IDS), |_| ()), &items).unwrap(), expected());
+        assert_eq!(import(&parquet(folder, text(IDS), apart), &items).unwrap(), expected());
+        let numbers = parquet(folder, Series::new("".into(), [-30_i64, 5, 10, 20]), |_| ());
+        assert_eq!(import(&numbers, &ids(&[10, 20, -30])).unwrap(), expected());
+        let file = parquet(folder, text(IDS), |columns| {
+            columns[1].rename("sku".into());
+        });
+        let named = Import { id_column: "sku".into(), ..file };
+        assert_eq!(import(&named, &items).unwrap(), expected());
+
+        let path = npy_file(folder, Order::C, &[4, 2], &[0.25, 6.0, 9.0, 9.0, 1.0, -2.0, 0.5, 4.0]);
+        let list = folder.join("ids.txt");
+        fs_err::write(&list, "c\r\nx\na\nb\n").unwrap();
+        let file = Import { ids: Some(list.clone()), ..Import::new(path) };
+        assert_eq!(import(&file, &items).unwrap(), expected());
+        fs_err::write(&list, "c\na\nb\n").unwrap();
+        let error = import(&file, &items).unwrap_err().to_string();
+        assert!(error.contains("ids.txt: holds 3 ids") && error.contains("4 rows"), "{error}");
+    }
+
+    #[test]
+    fn items_without_embeddings_are_listed_or_zero() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = parquet(folder.path(), text(IDS), |_| ());
+        let mut items = ids(&["a", "new", "c"]);
+        let error = import(&file, &items).unwrap_err().to_string();
+        let said = "no embeddings of 1 of the 3 items: new; --missing-embeddings zero";
+        assert!(error.contains(said), "{error}");
+        let zero = Import { missing: Missing::Zero, ..file };
+        let found = import(&zero, &items).unwrap();
+        assert_eq!(found.v.as_slice(), [1.0, -2.0, 0.0, 0.0, 0.25, 6.0]);
+        items.extend((0..20).map(|number| format!("n{number}")));
+        let error = import(&Import { missing: Missing::Error, ..zero.clone() }, &items);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("21 of the 23 items: new, n0,"), "{error}");
+        assert!(error.contains("n8, …") && !error.contains("n9"), "{error}");
+        // Zeros for all of them would be no embeddings.
+        let error = import(&zero, &ids(&[1, 2])).unwrap_err().to_string();
+        assert!(error.contains("2 of the 2 items: 1, 2"), "{error}");
+    }
+
+    #[test]
+    fn tables_that_are_no_embeddings_say_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |ids, edit: &dyn Fn(&mut Vec<Column>)| {
+            let file = parquet(folder.path(), ids, |columns| edit(columns));
+            import(&file, &[String::from("a")]).unwrap_err().to_string()
+        };
+        let error = of(text(["a", "b", "a", "c"]), &|_| ());
+        assert!(error.contains("beta.parquet: id `a` is in row 1 and in row 3"), "{error}");
+        let error = of(text(IDS), &|columns| columns.truncate(2));
+        assert!(error.contains("the columns are title, item_id"), "{error}");
+        let error = of(text(IDS), &|columns| {
+            columns.remove(1);
+        });
+        assert!(error.contains("no column `item_id`"), "{error}");
+        let error = of(text(IDS), &|columns| columns[1] = Column::new("item_id".into(), [1.5; 4]));
+        assert!(error.contains("column `item_id`: expected integers or text"), "{error}");
+        let row = |values: &[f32]| Some(Series::new("".into(), values));
+        for (third, said) in [
+            (row(&[1.0]), "row 3: column `vector` holds 1 numbers, expected 2"),
+            (row(&[1.0, f32::NAN]), "row 2, column 1 is NaN"),
+            (None, "row 3: column `vector`: expected a list of numbers, found `null`"),
+        ] {
+            let error = of(text(IDS), &|columns| {
+                let lists = [row(&[1.0, 2.0]), row(&[1.0, 2.0]), third.clone(), row(&[1.0, 2.0])];
+                let lists: ListChunked = lists.into_iter().collect();
+                columns[2] = lists.into_series().with_name("vector".into()).into_column();
+            });
+            assert!(error.contains(said), "{error}");
+        }
+        let error = of(text(IDS), &|columns| {
+            apart(columns);
+            columns[3] = Column::new("y".into(), [Some(1.0), None, None, None]);
+        });
+        assert!(error.contains("row 2: column `y`: expected a number, found `null`"), "{error}");
     }
 
     #[test]

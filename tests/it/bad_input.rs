@@ -42,6 +42,15 @@ impl Input {
         command
     }
 
+    /// `slate prepare` of the log with these embeddings.
+    fn import(&self, embeddings: &str) -> Command {
+        let mut command = slate();
+        command.arg("prepare").arg(self.path("log.csv")).arg("--out").arg(self.path("data"));
+        command.args(["--user-column", "who"]).args(ITEMS);
+        command.arg("--embeddings").arg(self.path(embeddings));
+        command
+    }
+
     /// The error of preparing the log with `args`, after which all is as it was.
     fn refused(&self, args: &[&str]) -> String {
         let before = names(self.folder.path());
@@ -180,12 +189,11 @@ fn imported_embeddings_are_checked() {
         ("beta.npy", &["beta.npy: row 7, column 2 is NaN, expected a finite number"][..]),
         ("beta.safetensors", &["beta.safetensors: row 7, column 2 is NaN"]),
         ("short.npy", &["short.npy", "expected shape [40, L], found [39, 4]", "actions.parquet"]),
-        ("beta.txt", &["beta.txt: expected a `.safetensors` or a `.npy` file"]),
-        ("beta.bin", &["beta.bin"]),
+        ("beta.txt", &["beta.txt: expected a `.safetensors`, a `.npy` or a `.parquet` file"]),
+        ("beta.bin", &["beta.bin: no such file", "svd, als or a file"]),
     ] {
-        let path = input.path(name);
-        let embeddings = ["--embeddings", path.to_str().unwrap()];
-        assert_says(&input.refused(&[&ITEMS[..], &embeddings].concat()), parts);
+        assert_says(&refused(&mut input.import(name)), parts);
+        assert!(!input.path("data").exists());
     }
 
     npy(
@@ -194,11 +202,32 @@ fn imported_embeddings_are_checked() {
         4,
         &numbers.map(|value| if value > 0.0 { value } else { 1.0 }),
     );
-    stdout(input.prepare("log.csv").args(ITEMS).arg("--embeddings").arg(input.path("beta.npy")));
+    stdout(&mut input.import("beta.npy"));
     let (data, run) = (input.path("data"), input.path("run"));
-    assert_says(&refused(&mut train(&data, &run)), &["`embedding.power`", "set it to 0"]);
+    let error = refused(train(&data, &run).args(["--set", "embedding.power=0.5"]));
+    assert_says(&error, &["`embedding.power`", "set it to 0"]);
     assert!(!run.exists());
-    stdout(train(&data, &run).args(["--set", "embedding.power=0"]));
+    stdout(&mut train(&data, &run));
+}
+
+#[test]
+fn flags_of_other_embeddings_are_refused() {
+    let input = Input::new();
+    npy(&input.path("beta.npy"), 40, 4, &[0.5; 40 * 4]);
+    let beta = input.path("beta.npy");
+    let beta = beta.to_str().unwrap();
+    for (args, said) in [
+        (&["--confidence", "2"][..], "--confidence goes with --embeddings als"),
+        (&["--embeddings", "svd", "--iterations", "2"], "--iterations goes with --embeddings als"),
+        (&["--embeddings", "als", "--id-column", "id"], "--id-column goes with --embeddings FILE"),
+        (&["--embeddings", "als", "--missing-embeddings", "zero"], "--embeddings FILE"),
+        (&["--embeddings", beta], "--latent-dim goes with --embeddings svd or als"),
+        (&["--embeddings", "als", "--regularization", "0"], "more than 0 (--regularization)"),
+        (&["--embeddings", "als", "--confidence", "-1"], "at least 0 (--confidence)"),
+        (&["--embeddings", "als", "--iterations", "0"], "at least 1 (--iterations)"),
+    ] {
+        assert_says(&input.refused(&[&ITEMS[..], args].concat()), &[said]);
+    }
 }
 
 fn npy(path: &Path, rows: usize, cols: usize, numbers: &[f32]) {

@@ -55,6 +55,29 @@ fn the_demo_ends_in_a_slate() {
 }
 
 #[test]
+fn als_embeddings_are_trained_on_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    log_csv(&at("log.csv"));
+    let mut prepare = slate();
+    prepare.arg("prepare").arg(at("log.csv")).arg("--out").arg(at("data"));
+    prepare.args(["--user-column", "who", "--item-column", "what", "--embeddings", "als"]);
+    prepare.args(["--latent-dim", "6", "--confidence", "4", "--regularization", "0.5"]);
+    let report = json(prepare.args(["--iterations", "3"]));
+    let options = &report["settings"]["embedding"]["als"]["options"];
+    let expected = serde_json::json!({
+        "latent_dim": 6, "iterations": 3, "regularization": 0.5, "confidence": 4.0
+    });
+    assert_eq!(options, &expected);
+    let mut train = slate();
+    train.args(["train", "--steps", "20", "--set", "evaluation.count=2", "--data"]);
+    let report = json(train.arg(at("data")).arg("--out").arg(at("run")));
+    assert!(report["reward"].as_f64().unwrap() > 0.0);
+    let info = json(slate().arg("info").arg(at("run")));
+    assert_eq!(info["settings"]["embedding"]["power"], 0.0);
+}
+
+#[test]
 fn a_table_becomes_slates() {
     let (_folder, data, run) = trained();
     let info = stdout(slate().arg("info").arg(&data));

@@ -214,6 +214,13 @@ fn other_embeddings_of_the_same_sessions_do_not_read_the_log_again() {
     assert_eq!(report["reused"], serde_json::json!(["sessions"]));
     assert_eq!(fs_err::read(place.path("data/interactions.parquet")).unwrap(), sessions);
     assert_ne!(place.digest_of("data"), place.digest);
+    let als = ["--force", "--embeddings", "als", "--iterations", "2"];
+    for other in [&[][..], &["--confidence", "3"]] {
+        let report = place.prepared(&[&als[..], other].concat());
+        assert_eq!(report["reused"], serde_json::json!(["sessions"]), "{other:?}");
+        let again = place.prepared(&[&als[..], other].concat());
+        assert_eq!(again["reused"], serde_json::json!(["sessions", "embeddings"]), "{other:?}");
+    }
     place.prepared(&["--force"]);
     place.assert_same();
 }
