@@ -35,6 +35,8 @@ pub enum Purpose {
     Report = 9,
     /// Slates drawn action by action.
     Slates = 10,
+    /// Hidden units that a training step drops.
+    Dropout = 11,
 }
 
 /// A run's seed.

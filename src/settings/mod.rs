@@ -253,6 +253,7 @@ impl Settings {
 
     fn validate(&self) -> Result<()> {
         method::validate(self)?;
+        self.tower.validate()?;
         let positive = |key: &str, ok: bool, found: String| {
             if ok {
                 Ok(())

@@ -13,7 +13,7 @@ use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
 use crate::retrieval::{HnswOptions, RetrievalKind, Scalar};
 use crate::reward::RewardKind;
 use crate::seed::Seed;
-use crate::tower::{Initial, TowerKind, TowerSettings};
+use crate::tower::{Initial, TowerSettings};
 
 /// A named set of defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ impl Preset {
                     scalar: Scalar::F32,
                 },
             },
-            tower: TowerSettings { kind: TowerKind::Linear, initial: Initial::Paper },
+            tower: TowerSettings { initial: Initial::Paper, ..TowerSettings::default() },
             policy: PolicySettings {
                 kind: PolicyKind::Lgp,
                 slate_size: 5,
@@ -95,7 +95,7 @@ impl Preset {
                     hnsw: HnswOptions::default(),
                     ..paper.retrieval
                 },
-                tower: TowerSettings { kind: TowerKind::Linear, initial: Initial::Identity },
+                tower: TowerSettings::default(),
                 policy: PolicySettings {
                     sigma: Sigma::Relative(0.3),
                     radial: Radial::Project,
