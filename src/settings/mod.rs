@@ -147,6 +147,13 @@ pub struct OptimizerSettings {
     pub beta_2: f32,
     /// Adam's ε (Burn's own default is 1e-5, PyTorch's 1e-8).
     pub epsilon: f32,
+    /// Decoupled weight decay, as AdamW has it: each step takes this times the learning rate off
+    /// every parameter. It pulls θ to 0, the residual tower to θ = I, a learned β to 0; the factor
+    /// of a learned σ is left alone. 0: none, which is Adam.
+    pub weight_decay: f32,
+    /// The longest that the gradient of all parameters together may be; a longer one is shortened to
+    /// it. 0: any.
+    pub gradient_clipping: f32,
 }
 
 /// The learning rate over the budget.
@@ -269,6 +276,15 @@ impl Settings {
             optimizer.batch_size > 0,
             optimizer.batch_size.to_string(),
         )?;
+        for (key, value) in [
+            ("weight_decay", optimizer.weight_decay),
+            ("gradient_clipping", optimizer.gradient_clipping),
+        ] {
+            if !(value >= 0.0 && value.is_finite()) {
+                let problem = format!("expected a number of at least 0, found {value}");
+                return Err(Error::setting(format!("optimizer.{key}"), problem));
+            }
+        }
         positive("optimizer.epsilon", optimizer.epsilon > 0.0, optimizer.epsilon.to_string())?;
         for (key, value) in [("beta_1", optimizer.beta_1), ("beta_2", optimizer.beta_2)] {
             if !(0.0..1.0).contains(&value) {

@@ -73,6 +73,8 @@ impl Preset {
                 beta_1: 0.9,
                 beta_2: 0.999,
                 epsilon: 1e-8,
+                weight_decay: 0.0,
+                gradient_clipping: 0.0,
             },
             budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 5000 },
             evaluation: EvaluationSettings {
