@@ -201,7 +201,7 @@ pub(crate) struct SettingsArgs {
     /// lgp, lrp or plackett-luce.
     #[arg(long)]
     pub(crate) policy: Option<String>,
-    /// score-function, pl-rank, covariance, covariance-as-printed or fopo.
+    /// score-function, pl-rank, covariance, covariance-as-printed, fopo or likelihood.
     #[arg(long)]
     pub(crate) estimator: Option<String>,
     /// S, the number of sampled slates per user and step.

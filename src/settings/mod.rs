@@ -117,10 +117,14 @@ pub struct EstimatorSettings {
     pub kind: EstimatorKind,
     /// What the score-function gradient subtracts from a reward.
     pub baseline: Baseline,
-    /// Actions retrieved for the head of the rejection sampler and of FOPO's proposal.
+    /// Actions retrieved for the head of the rejection sampler, of FOPO's proposal and of the
+    /// likelihood's softmax.
     pub head: usize,
     /// The uniform share of FOPO's proposal.
     pub uniform_share: f64,
+    /// The likelihood's temperature, in units of what the policy's noise would add to the score of
+    /// an average action.
+    pub temperature: f32,
 }
 
 /// r̂.
@@ -249,6 +253,13 @@ impl Settings {
                 (key, change)
             })
             .collect()
+    }
+
+    /// Whether training searches for perturbed queries.
+    #[must_use]
+    pub fn perturbs(&self) -> bool {
+        let (policy, estimator) = (self.policy.kind, self.estimator.kind);
+        policy != PolicyKind::PlackettLuce && estimator != EstimatorKind::Likelihood
     }
 
     /// Whether the samples of a query share a search: there are several, and candidates for them.

@@ -64,6 +64,7 @@ impl Preset {
                 baseline: Baseline::None,
                 head: 256,
                 uniform_share: 0.5,
+                temperature: 30.0,
             },
             reward: RewardSettings { kind: RewardKind::Discounted },
             optimizer: OptimizerSettings {
