@@ -24,6 +24,19 @@ use crate::tower::TowerSettings;
 /// The table of `run.toml` that says what the settings were applied to; no setting itself.
 pub(crate) const RUN_TABLE: &str = "run";
 
+/// The tables that say how a model is trained, and what for.
+const TRAINING: [&str; 9] = [
+    "seed",
+    "retrieval",
+    "policy",
+    "estimator",
+    "reward",
+    "optimizer",
+    "budget",
+    "evaluation",
+    "checkpoint",
+];
+
 /// All settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -265,8 +278,20 @@ impl Settings {
     /// Whether the samples of a query share a search: there are several, and candidates for them.
     #[must_use]
     pub fn shares_candidates(&self) -> bool {
-        let (policy, retrieval) = (&self.policy, &self.retrieval);
-        policy.kind != PolicyKind::PlackettLuce && policy.samples > 1 && retrieval.candidates > 0
+        self.perturbs() && self.policy.samples > 1 && self.retrieval.candidates > 0
+    }
+
+    /// `key: this → other` for every key whose value differs and that says which model there is, or
+    /// what it is a model of: all but those that say how it is trained.
+    #[must_use]
+    pub(crate) fn differences_in_model(&self, other: &Self) -> Vec<String> {
+        let of_training = |key: &str| match key {
+            "policy.learn_sigma" => false,
+            "tower.initial" | "tower.dropout" => true,
+            _ => TRAINING.contains(&key.split_once('.').map_or(key, |(table, _)| table)),
+        };
+        let differences = self.differences(other).into_iter();
+        differences.filter(|(key, _)| !of_training(key)).map(|(_, change)| change).collect()
     }
 
     fn validate(&self) -> Result<()> {

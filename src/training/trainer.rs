@@ -121,6 +121,7 @@ impl<'a> Trainer<'a> {
         let mut batches = Batches::new(trained_on, settings.optimizer.batch_size, settings.seed);
         let budget = Budget::new(settings, &batches);
         let initial = self.problem.initial_model(settings, self.device)?;
+        let initial = self.run.initial_model(initial)?;
         let record = Record::new(self, &initial)?;
 
         let fresh = self.run.checkpoints()?.is_empty();
