@@ -20,7 +20,7 @@ use fast_slate::matrix::Matrix;
 use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
 use fast_slate::reward::LinearReward;
 use fast_slate::seed::{Purpose, Seed};
-use fast_slate::tower::{Initial, TowerKind, TowerSettings};
+use fast_slate::tower::TowerSettings;
 use fast_slate::training::{Batch, Learner};
 
 const P: u32 = 2_230_000;
@@ -54,7 +54,7 @@ fn main() -> Result<()> {
 
     let device = device::choose(None)?.device;
     let (contexts, inputs) = ((0..USERS).collect::<Vec<u32>>(), normals(1, USERS as usize));
-    let tower = TowerSettings { kind: TowerKind::Linear, initial: Initial::Identity };
+    let tower = TowerSettings::default();
     let mut learner = Learner::new(tower.init(&inputs, L, Seed(0), &device)?.into(), estimator);
     let mut adam = AdamConfig::new().init();
     for step in 0..4 {

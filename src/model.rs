@@ -57,11 +57,11 @@ impl Model {
         Self { tower: None, sigma: None, actions: Some(beta) }
     }
 
-    /// `[B, D]` contexts → `[B, L]` queries.
+    /// `[B, D]` contexts → `[B, L]` queries, in step `step` of training.
     #[must_use]
-    pub fn forward(&self, contexts: Tensor<2>) -> Tensor<2> {
+    pub fn forward_in_training(&self, contexts: Tensor<2>, step: u64) -> Tensor<2> {
         match &self.tower {
-            Some(tower) => tower.forward(contexts),
+            Some(tower) => tower.forward_in_training(contexts, step),
             None => contexts,
         }
     }

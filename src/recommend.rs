@@ -50,7 +50,7 @@ impl TrainedPolicy {
             return Err(Error::file(&origin.data, problem));
         }
         let problem = Problem::load(&prepared, &settings)?;
-        let initial = problem.initial_model(&settings, &chosen.device)?;
+        let initial = folder.initial_model(problem.initial_model(&settings, &chosen.device)?)?;
         let model = checkpoint.load_model(initial.clone())?;
         Ok(Self { problem, origin, model, initial, step: checkpoint.state.step })
     }

@@ -1,5 +1,6 @@
 //! A run's folder: `run.toml` (the resolved settings and what they were applied to),
-//! `metrics.jsonl`, and `checkpoints/`, each a folder that appears whole or not at all. Reading a
+//! `metrics.jsonl`, and `checkpoints/`, each a folder that appears whole or not at all; `initial/`
+//! where it began with another run's model. Reading a
 //! trained model needs nothing of training.
 
 use std::fmt;
@@ -31,6 +32,20 @@ pub struct RunOrigin {
     pub device: String,
     /// The version of this crate that started the run.
     pub version: String,
+    /// The run whose model this one began with, if it did not begin anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init: Option<WarmStart>,
+}
+
+/// A model of another run to begin with. The run keeps a copy of it, so that the other one may
+/// change or go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmStart {
+    /// The other run's folder.
+    pub run: PathBuf,
+    /// Steps behind the model there.
+    pub step: u64,
 }
 
 impl RunOrigin {
@@ -42,6 +57,7 @@ impl RunOrigin {
             data_digest: prepared.digest().to_owned(),
             device: device.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            init: None,
         }
     }
 }
@@ -120,6 +136,9 @@ pub struct RunFolder {
 const MODEL: &str = "model.bpk";
 const STATE: &str = "state.toml";
 
+/// Beside the run's own checkpoints, the one that it began with.
+const INITIAL: &str = "initial";
+
 impl RunFolder {
     /// The folder at `path`, there or not.
     #[must_use]
@@ -173,11 +192,57 @@ impl RunFolder {
     /// # Errors
     /// [`Error::File`] when there is a run already.
     pub fn begin(&self, settings: &Settings, origin: &RunOrigin) -> Result<()> {
+        self.require_new()?;
+        self.write_settings(settings, origin)
+    }
+
+    fn require_new(&self) -> Result<()> {
         if self.exists() {
             let problem = "there is a run here already; go on with --resume, or give another --out";
             return Err(Error::file(&self.path, problem));
         }
-        self.write_settings(settings, origin)
+        Ok(())
+    }
+
+    /// Starts a run with the best model of the run `from`, on the same data.
+    ///
+    /// # Errors
+    /// [`Error::File`] when there is a run here already, none there, or one whose model another
+    /// tower, β or data made.
+    pub fn begin_from(&self, from: &Path, settings: &Settings, origin: RunOrigin) -> Result<()> {
+        let other = Self::new(from);
+        let (theirs, began) = other.read_settings()?;
+        let differences = theirs.differences_in_model(settings);
+        if !differences.is_empty() {
+            let problem = format!("its model is another one: {}", differences.join("; "));
+            return Err(Error::file(from, problem));
+        }
+        if began.data_digest != origin.data_digest {
+            let (theirs, ours) = (began.data.display(), origin.data.display());
+            let problem = format!("was trained on {theirs}, which holds other data than {ours}");
+            return Err(Error::file(from, problem));
+        }
+        self.require_new()?;
+        let Checkpoint { path, mut state } = other.checkpoint(Which::Best)?;
+        let init = WarmStart { run: from.to_owned(), step: state.step };
+        let copy = StagedFolder::new(&self.path.join(INITIAL))?;
+        fs::copy(path.join(MODEL), copy.path().join(MODEL))?;
+        state.digests.retain(|name, _| name == MODEL);
+        write_state(copy.path(), &state)?;
+        copy.commit()?;
+        self.write_settings(settings, &RunOrigin { init: Some(init), ..origin })
+    }
+
+    /// The model at step 0: `fresh`, or what the run was begun with in its place.
+    ///
+    /// # Errors
+    /// [`Error::File`] when that is missing or damaged.
+    pub fn initial_model(&self, fresh: Model) -> Result<Model> {
+        if self.read_settings()?.1.init.is_none() {
+            return Ok(fresh);
+        }
+        let advice = "start the run anew with --init";
+        open_checkpoint(self.path.join(INITIAL), advice)?.load_model(fresh)
     }
 
     /// Refuses to go on with settings that would have led elsewhere from the start. Only what does
@@ -319,8 +384,7 @@ impl RunFolder {
             let name = entry.file_name().to_string_lossy().into_owned();
             state.digests.insert(name, digest_file(&entry.path())?);
         }
-        let text = toml::to_string(&state).map_err(|error| Error::library(STATE, error))?;
-        fs::write(staged.path().join(STATE), text)?;
+        write_state(staged.path(), &state)?;
         staged.commit()
     }
 
@@ -342,22 +406,31 @@ impl RunFolder {
     }
 
     fn open_checkpoint(&self, step: u64) -> Result<Checkpoint> {
-        let path = self.checkpoint_path(step);
-        let damaged = |problem: &dyn fmt::Display| {
-            let advice = "delete that folder to go on from the one before it";
-            Error::file(&path, format!("damaged checkpoint: {problem}; {advice}"))
-        };
-        let text = fs::read_to_string(path.join(STATE)).map_err(|error| damaged(&error))?;
-        let state: CheckpointState = toml::from_str(&text)
-            .map_err(|error| damaged(&format!("{STATE}: {}", toml_problem(&error, &text))))?;
-        for (name, expected) in &state.digests {
-            let found = digest_file(&path.join(name)).map_err(|error| damaged(&error))?;
-            if found != *expected {
-                return Err(damaged(&format!("{name} is not what was written")));
-            }
-        }
-        Ok(Checkpoint { path, state })
+        let advice = "delete that folder to go on from the one before it";
+        open_checkpoint(self.checkpoint_path(step), advice)
     }
+}
+
+fn write_state(folder: &Path, state: &CheckpointState) -> Result<()> {
+    let text = toml::to_string(state).map_err(|error| Error::library(STATE, error))?;
+    Ok(fs::write(folder.join(STATE), text)?)
+}
+
+/// Fails, with `advice`, unless every file is what was written.
+fn open_checkpoint(path: PathBuf, advice: &str) -> Result<Checkpoint> {
+    let damaged = |problem: &dyn fmt::Display| {
+        Error::file(&path, format!("damaged checkpoint: {problem}; {advice}"))
+    };
+    let text = fs::read_to_string(path.join(STATE)).map_err(|error| damaged(&error))?;
+    let state: CheckpointState = toml::from_str(&text)
+        .map_err(|error| damaged(&format!("{STATE}: {}", toml_problem(&error, &text))))?;
+    for (name, expected) in &state.digests {
+        let found = digest_file(&path.join(name)).map_err(|error| damaged(&error))?;
+        if found != *expected {
+            return Err(damaged(&format!("{name} is not what was written")));
+        }
+    }
+    Ok(Checkpoint { path, state })
 }
 
 /// A checkpoint whose files are what was written.

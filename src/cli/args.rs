@@ -236,8 +236,11 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
     /// Go on from the last checkpoint.
-    #[arg(long, conflicts_with_all = ["preset", "config"])]
+    #[arg(long, conflicts_with_all = ["preset", "config", "init"])]
     pub(crate) resume: bool,
+    /// Begin with the best model of this run, of the same tower on the same data.
+    #[arg(long, value_name = "RUN", value_hint = ValueHint::DirPath)]
+    pub(crate) init: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }
@@ -294,7 +297,7 @@ pub(crate) struct SettingsArgs {
     /// lgp, lrp or plackett-luce.
     #[arg(long)]
     pub(crate) policy: Option<String>,
-    /// score-function, pl-rank, covariance, covariance-as-printed or fopo.
+    /// score-function, pl-rank, covariance, covariance-as-printed, fopo or likelihood.
     #[arg(long)]
     pub(crate) estimator: Option<String>,
     /// S, the number of sampled slates per user and step.

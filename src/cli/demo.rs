@@ -27,7 +27,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     let input = Input::Synthetic(SyntheticSettings::default());
     let prepared = Prepared::create(&input, &PrepareSettings::default(), &data, true)?;
     tracing::info!("{}", prepared.manifest.statistics);
-    let trained = train::start(&run, &data, &args.settings)?;
+    let trained = train::start(&run, &data, None, &args.settings)?;
 
     let device = args.settings.device.device.as_deref();
     let policy = TrainedPolicy::open(run.path(), Which::Best, device)?;

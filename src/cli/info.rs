@@ -76,6 +76,9 @@ fn describe_run(run: &RunFolder) -> Result<Report> {
         origin.device,
         origin.version
     );
+    if let Some(init) = &origin.init {
+        text += &format!("began with {} at step {}\n", init.run.display(), init.step);
+    }
     match &last {
         None => text += "no checkpoint yet\n",
         Some(state) => {

@@ -36,22 +36,31 @@ pub(super) fn run(args: &TrainArgs) -> Result<Report> {
         resume(&run, args)?
     } else {
         let data = args.data.as_deref().context("--data is missing")?;
-        start(&run, data, &args.settings)?
+        start(&run, data, args.init.as_deref(), &args.settings)?
     };
     let mut report = Report::new(&trained, trained.text())?;
     report.interrupted = trained.is_interrupted();
     Ok(report)
 }
 
-/// Starts a run in an empty folder.
-pub(super) fn start(run: &RunFolder, data: &Path, args: &SettingsArgs) -> Result<Trained> {
+/// Starts a run in an empty folder, with the model of the run `init` if there is one.
+pub(super) fn start(
+    run: &RunFolder,
+    data: &Path,
+    init: Option<&Path>,
+    args: &SettingsArgs,
+) -> Result<Trained> {
     let chosen = device::choose(args.device.device.as_deref())?;
     tracing::info!("{}", chosen.note);
     let prepared = watched(Prepared::open(data)?);
     let settings = resolve(&prepared.preset(args.preset.unwrap_or_default()), args)?;
     let problem = Problem::load(&prepared, &settings)?;
     let _lock = run.lock()?;
-    run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
+    let origin = RunOrigin::new(&prepared, chosen.name);
+    match init {
+        None => run.begin(&settings, &origin)?,
+        Some(other) => run.begin_from(other, &settings, origin)?,
+    }
     train(run, &problem, &settings, &chosen.device)
 }
 

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::matrix::dot;
 use crate::policy::Sampling;
 use crate::policy::rejection::Heads;
-use crate::retrieval::{Retriever, Slates};
+use crate::retrieval::{Retriever, Slates, nth_included};
 use crate::reward::SlateReward;
 use crate::seed::{Purpose, Stream};
 
@@ -137,10 +137,7 @@ impl Query<'_> {
         if stream.uniform() < self.fopo.uniform_share {
             #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
             let place = stream.below(self.available() as u32);
-            // The action at this place among those available: every excluded one up to it, in
-            // ascending order, moves it on by one.
-            let skip = |at, excluded: &u32| at + u32::from(*excluded <= at);
-            return self.excluded.iter().fold(place, skip);
+            return nth_included(self.excluded, place);
         }
         let mut left = stream.uniform();
         let chosen = self.log_shares.iter().position(|log_share| {

@@ -6,12 +6,14 @@
 mod covariance;
 mod fopo;
 mod learned_actions;
+mod likelihood;
 mod pl_rank;
 mod score_function;
 
 pub use covariance::{Covariance, CovarianceForm, Draws};
 pub use fopo::Fopo;
 pub use learned_actions::LearnedActions;
+pub use likelihood::Likelihood;
 pub use pl_rank::PlRank;
 pub use score_function::{Baseline, ScoreFunction};
 

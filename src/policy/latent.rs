@@ -117,8 +117,14 @@ impl LatentPerturbation {
         Perturbed { queries, scores, sigma_scores }
     }
 
+    /// Through what its slates are found.
+    #[must_use]
+    pub fn retriever(&self) -> &Arc<dyn Retriever> {
+        &self.retriever
+    }
+
     /// σ of one of `rows`.
-    fn sigma(&self, rows: BatchRows<'_>, row: usize) -> f32 {
+    pub(crate) fn sigma(&self, rows: BatchRows<'_>, row: usize) -> f32 {
         self.scale.sigma(rows.h.row(row)) * rows.sigma_factor
     }
 

@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::policy::{BatchRows, Rejections, SlateDraws};
 use crate::retrieval::{Queries, RetrievalKind, Slates, overlap};
 use crate::seed::Purpose;
-use crate::settings::{EstimatorKind, PolicyKind, Settings};
+use crate::settings::{EstimatorKind, Settings};
 
 /// What an audit of a search found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -56,8 +56,8 @@ const AUDIT_SAMPLES: usize = 2;
 
 impl Problem {
     /// Recall of the index on the queries that training makes, with the run's exclusions:
-    /// perturbed ones for latent noise, the unperturbed ones of training contexts for
-    /// Plackett–Luce. None where training searches nothing, or exactly.
+    /// perturbed ones for latent noise, the unperturbed ones of training contexts for heads. None
+    /// where training searches nothing, or exactly.
     ///
     /// # Errors
     /// Those of the retriever and the device.
@@ -92,9 +92,9 @@ impl Problem {
         model: &Model,
         count: usize,
     ) -> Result<Option<Sample>> {
-        let perturbs = settings.policy.kind != PolicyKind::PlackettLuce;
+        let perturbs = settings.perturbs();
         let heads = settings.policy.draws == SlateDraws::Rejection
-            || settings.estimator.kind == EstimatorKind::Fopo;
+            || matches!(settings.estimator.kind, EstimatorKind::Fopo | EstimatorKind::Likelihood);
         if !perturbs && !heads {
             return Ok(None);
         }
@@ -117,16 +117,16 @@ impl Problem {
     /// The recall of the search that `settings` train with on `sample`.
     pub(super) fn audit_on(&self, settings: &Settings, sample: &Sample) -> Result<Audit> {
         let Sample { contexts, h, queries, top, .. } = sample;
-        let found = if settings.policy.kind == PolicyKind::PlackettLuce {
+        let found = if settings.perturbs() {
+            let rows = audited_rows(contexts, h, sample.sigma_factor);
+            self.latent_policy(settings)?.search(rows, queries)?
+        } else {
             let excluded = self.excluded_of(contexts, 1);
             self.training_search(settings).search(Queries {
                 latent: queries,
                 slate_size: *top,
                 excluded: excluded.as_deref(),
             })?
-        } else {
-            let rows = audited_rows(contexts, h, sample.sigma_factor);
-            self.latent_policy(settings)?.search(rows, queries)?
         };
         let recall = overlap(&found, &sample.wanted);
         Ok(Audit { recall, top: *top, queries: queries.rows() })

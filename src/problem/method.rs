@@ -5,13 +5,14 @@ use std::sync::Arc;
 use super::Problem;
 use crate::error::Result;
 use crate::estimator::{
-    AnyEstimator, Covariance, CovarianceForm, Fopo, LearnedActions, PlRank, ScoreFunction,
+    AnyEstimator, Covariance, CovarianceForm, Fopo, LearnedActions, Likelihood, PlRank,
+    ScoreFunction,
 };
 use crate::policy::{
     LatentPerturbation, PlackettLuce, RejectionSampler, Sampling, Scale, SlateDraws,
 };
 use crate::retrieval::{Candidates, RetrievalKind, Retriever};
-use crate::settings::{EstimatorKind, PolicyKind, Settings};
+use crate::settings::{EstimatorKind, EstimatorSettings, PolicyKind, Settings};
 
 impl Problem {
     /// The gradient estimator of `settings`.
@@ -22,6 +23,9 @@ impl Problem {
         let reward = Arc::clone(&self.reward);
         let baseline = settings.estimator.baseline;
         if settings.policy.kind != PolicyKind::PlackettLuce {
+            if settings.estimator.kind == EstimatorKind::Likelihood {
+                return Ok(self.likelihood(settings)?.into());
+            }
             let policy = Arc::new(self.latent_policy(settings)?);
             return Ok(ScoreFunction::new(policy, reward, baseline)?.into());
         }
@@ -35,6 +39,7 @@ impl Problem {
             })));
         }
         Ok(match settings.estimator.kind {
+            EstimatorKind::Likelihood => self.likelihood(settings)?.into(),
             EstimatorKind::ScoreFunction => {
                 let policy = Arc::new(self.plackett_luce(settings)?);
                 ScoreFunction::new(policy, reward, baseline)?.into()
@@ -77,6 +82,18 @@ impl Problem {
         }
         let count = settings.retrieval.candidates;
         Ok(latent.with_candidates(Candidates::new(search, Arc::clone(&self.actions), count)))
+    }
+
+    fn likelihood(&self, settings: &Settings) -> Result<Likelihood> {
+        let EstimatorSettings { head, temperature, .. } = settings.estimator;
+        Likelihood::new(
+            self.latent_policy(settings)?,
+            Arc::clone(&self.actions),
+            Arc::clone(&self.sessions),
+            Arc::clone(&self.reward),
+            head,
+            temperature,
+        )
     }
 
     /// The rejection sampler of Plackett–Luce.

@@ -123,3 +123,35 @@ pub(crate) fn check(queries: Queries<'_>, num_actions: usize, latent_dim: usize)
 pub(crate) fn is_excluded(excluded: &[u32], action: u32) -> bool {
     !excluded.is_empty() && excluded.binary_search(&action).is_ok()
 }
+
+/// The action at `place`, from 0, among those that `excluded`, ascending, does not hold.
+pub(crate) fn nth_included(excluded: &[u32], place: u32) -> u32 {
+    // Before the excluded action at i stand `excluded[i] − i` others.
+    let (mut before, mut after) = (0, excluded.len());
+    while before < after {
+        let middle = usize::midpoint(before, after);
+        if excluded[middle] as usize - middle <= place as usize {
+            before = middle + 1;
+        } else {
+            after = middle;
+        }
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
+    let skipped = before as u32;
+    place + skipped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_counts_what_is_not_excluded() {
+        for excluded in [&[][..], &[0], &[0, 1, 2], &[2, 3, 7], &[9], &[0, 4, 5, 9]] {
+            let included = (0..10).filter(|action| !excluded.contains(action));
+            for (place, action) in (0..).zip(included) {
+                assert_eq!(nth_included(excluded, place), action, "{place} without {excluded:?}");
+            }
+        }
+    }
+}

@@ -39,6 +39,8 @@ pub enum Purpose {
     Factors = 11,
     /// The settings that a search tries.
     Search = 12,
+    /// Hidden units that a training step drops.
+    Dropout = 13,
 }
 
 /// A run's seed.

@@ -37,6 +37,9 @@ pub enum EstimatorKind {
     CovarianceAsPrinted,
     /// Self-normalised importance sampling of the softmax, for slates of one action.
     Fopo,
+    /// The reward-weighted likelihood of what was interacted with, for latent noise, whose σ is its
+    /// unit of temperature.
+    Likelihood,
 }
 
 /// The methods that the paper compares, by the names in its tables.
@@ -131,6 +134,10 @@ pub(super) fn validate(settings: &Settings) -> Result<()> {
             format!("expected more than 0 and at most 1, found {}", estimator.uniform_share);
         return Err(Error::setting("estimator.uniform_share", problem));
     }
+    if !(estimator.temperature > 0.0 && estimator.temperature.is_finite()) {
+        let problem = format!("expected a number above 0, found {}", estimator.temperature);
+        return Err(Error::setting("estimator.temperature", problem));
+    }
     let coverage = settings.retrieval.coverage;
     if !(0.0..=1.0).contains(&coverage) {
         let problem = format!("expected a share from 0 to 1, found {coverage}");
@@ -149,11 +156,11 @@ fn validate_latent(settings: &Settings) -> Result<()> {
             format!("LGP's noise is Gaussian; for \"{}\" set policy.kind = \"lrp\"", policy.noise);
         return Err(Error::setting("policy.noise", problem));
     }
-    if estimator.kind != EstimatorKind::ScoreFunction {
+    if !matches!(estimator.kind, EstimatorKind::ScoreFunction | EstimatorKind::Likelihood) {
         return Err(Error::setting(
             "estimator.kind",
-            "only \"score-function\" goes with latent noise; the others are gradients of \
-             policy.kind = \"plackett-luce\"",
+            "only \"score-function\" and \"likelihood\" go with latent noise; the others are \
+             gradients of policy.kind = \"plackett-luce\"",
         ));
     }
     if settings.embedding.learn {
@@ -163,9 +170,28 @@ fn validate_latent(settings: &Settings) -> Result<()> {
              inside the argsort; set policy.kind = \"plackett-luce\"",
         ));
     }
+    if estimator.kind == EstimatorKind::Likelihood {
+        return validate_likelihood(settings);
+    }
     policy.coupling.validate(policy.noise.init().as_ref(), policy.samples)?;
     if estimator.baseline == Baseline::LeaveOneOut {
         policy.coupling.check_leave_one_out(policy.samples)?;
+    }
+    Ok(())
+}
+
+fn validate_likelihood(settings: &Settings) -> Result<()> {
+    let policy = &settings.policy;
+    let refuse = |key: &str, problem: &str| Err(Error::setting(key, problem));
+    if policy.learn_sigma {
+        let problem = "the likelihood has no gradient for σ, which is its unit of temperature; set \
+                       estimator.temperature instead";
+        return refuse("policy.learn_sigma", problem);
+    }
+    if policy.coupling != Coupling::Independent {
+        let problem = "couplings are of the noise of samples, and the likelihood perturbs no \
+                       query; use \"independent\"";
+        return refuse("policy.coupling", problem);
     }
     Ok(())
 }
@@ -188,6 +214,11 @@ fn validate_plackett_luce(settings: &Settings) -> Result<()> {
             "rejection spares the pass over all actions, which this estimator needs anyway for \
              its normalising constant; set estimator.kind = \"covariance\"",
         );
+    }
+    if estimator.kind == EstimatorKind::Likelihood {
+        let problem = "the likelihood's temperature is in units of σ, which Plackett–Luce has not; \
+                       set policy.kind = \"lgp\"";
+        return refuse("estimator.kind", problem);
     }
     if estimator.kind == EstimatorKind::CovarianceAsPrinted && policy.samples < 2 {
         let problem = "a covariance over the samples needs at least 2 of them, found 1";

@@ -25,6 +25,19 @@ use crate::tower::TowerSettings;
 /// The table of `run.toml` that says what the settings were applied to; no setting itself.
 pub(crate) const RUN_TABLE: &str = "run";
 
+/// The tables that say how a model is trained, and what for.
+const TRAINING: [&str; 9] = [
+    "seed",
+    "retrieval",
+    "policy",
+    "estimator",
+    "reward",
+    "optimizer",
+    "budget",
+    "evaluation",
+    "checkpoint",
+];
+
 /// All settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,10 +133,14 @@ pub struct EstimatorSettings {
     pub kind: EstimatorKind,
     /// What the score-function gradient subtracts from a reward.
     pub baseline: Baseline,
-    /// Actions retrieved for the head of the rejection sampler and of FOPO's proposal.
+    /// Actions retrieved for the head of the rejection sampler, of FOPO's proposal and of the
+    /// likelihood's softmax.
     pub head: usize,
     /// The uniform share of FOPO's proposal.
     pub uniform_share: f64,
+    /// The likelihood's temperature, in units of what the policy's noise would add to the score of
+    /// an average action.
+    pub temperature: f32,
 }
 
 /// r̂.
@@ -150,6 +167,13 @@ pub struct OptimizerSettings {
     pub beta_2: f32,
     /// Adam's ε (Burn's own default is 1e-5, PyTorch's 1e-8).
     pub epsilon: f32,
+    /// Decoupled weight decay, as AdamW has it: each step takes this times the learning rate off
+    /// every parameter. It pulls θ to 0, the residual tower to θ = I, a learned β to 0; the factor
+    /// of a learned σ is left alone. 0: none, which is Adam.
+    pub weight_decay: f32,
+    /// The longest that the gradient of all parameters together may be; a longer one is shortened to
+    /// it. 0: any.
+    pub gradient_clipping: f32,
 }
 
 /// The learning rate over the budget.
@@ -247,16 +271,36 @@ impl Settings {
             .collect()
     }
 
+    /// Whether training searches for perturbed queries.
+    #[must_use]
+    pub fn perturbs(&self) -> bool {
+        let (policy, estimator) = (self.policy.kind, self.estimator.kind);
+        policy != PolicyKind::PlackettLuce && estimator != EstimatorKind::Likelihood
+    }
+
     /// Whether the samples of a query share a search: there are several, and candidates for them.
     #[must_use]
     pub fn shares_candidates(&self) -> bool {
-        let (policy, retrieval) = (&self.policy, &self.retrieval);
-        policy.kind != PolicyKind::PlackettLuce && policy.samples > 1 && retrieval.candidates > 0
+        self.perturbs() && self.policy.samples > 1 && self.retrieval.candidates > 0
+    }
+
+    /// `key: this → other` for every key whose value differs and that says which model there is, or
+    /// what it is a model of: all but those that say how it is trained.
+    #[must_use]
+    pub(crate) fn differences_in_model(&self, other: &Self) -> Vec<String> {
+        let of_training = |key: &str| match key {
+            "policy.learn_sigma" => false,
+            "tower.initial" | "tower.dropout" => true,
+            _ => TRAINING.contains(&key.split_once('.').map_or(key, |(table, _)| table)),
+        };
+        let differences = self.differences(other).into_iter();
+        differences.filter(|(key, _)| !of_training(key)).map(|(_, change)| change).collect()
     }
 
     fn validate(&self) -> Result<()> {
         self.context.validate()?;
         method::validate(self)?;
+        self.tower.validate()?;
         let positive = |key: &str, ok: bool, found: String| {
             if ok {
                 Ok(())
@@ -272,6 +316,15 @@ impl Settings {
             optimizer.batch_size > 0,
             optimizer.batch_size.to_string(),
         )?;
+        for (key, value) in [
+            ("weight_decay", optimizer.weight_decay),
+            ("gradient_clipping", optimizer.gradient_clipping),
+        ] {
+            if !(value >= 0.0 && value.is_finite()) {
+                let problem = format!("expected a number of at least 0, found {value}");
+                return Err(Error::setting(format!("optimizer.{key}"), problem));
+            }
+        }
         positive("optimizer.epsilon", optimizer.epsilon > 0.0, optimizer.epsilon.to_string())?;
         for (key, value) in [("beta_1", optimizer.beta_1), ("beta_2", optimizer.beta_2)] {
             if !(0.0..1.0).contains(&value) {

@@ -14,7 +14,7 @@ use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
 use crate::retrieval::{HnswOptions, RetrievalKind, Scalar};
 use crate::reward::RewardKind;
 use crate::seed::Seed;
-use crate::tower::{Initial, TowerKind, TowerSettings};
+use crate::tower::{Initial, TowerSettings};
 
 /// A named set of defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ impl Preset {
                     scalar: Scalar::F32,
                 },
             },
-            tower: TowerSettings { kind: TowerKind::Linear, initial: Initial::Paper },
+            tower: TowerSettings { initial: Initial::Paper, ..TowerSettings::default() },
             policy: PolicySettings {
                 kind: PolicyKind::Lgp,
                 slate_size: 5,
@@ -74,6 +74,7 @@ impl Preset {
                 baseline: Baseline::None,
                 head: 256,
                 uniform_share: 0.5,
+                temperature: 30.0,
             },
             reward: RewardSettings { kind: RewardKind::Discounted },
             optimizer: OptimizerSettings {
@@ -83,6 +84,8 @@ impl Preset {
                 beta_1: 0.9,
                 beta_2: 0.999,
                 epsilon: 1e-8,
+                weight_decay: 0.0,
+                gradient_clipping: 0.0,
             },
             budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 5000 },
             evaluation: EvaluationSettings {
@@ -105,7 +108,7 @@ impl Preset {
                     hnsw: HnswOptions::default(),
                     ..paper.retrieval
                 },
-                tower: TowerSettings { kind: TowerKind::Linear, initial: Initial::Identity },
+                tower: TowerSettings::default(),
                 policy: PolicySettings {
                     sigma: Sigma::Relative(0.3),
                     radial: Radial::Project,

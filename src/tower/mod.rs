@@ -2,9 +2,11 @@
 
 mod linear;
 mod mlp;
+mod residual;
 
 pub use linear::LinearTower;
 pub use mlp::SigmoidMlp;
+pub use residual::{Activation, ResidualMlp};
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -22,6 +24,8 @@ pub enum TowerKind {
     Linear,
     /// `h = sigmoid(M θ₁) θ₂`, the paper's deep policy, with L hidden units.
     SigmoidMlp,
+    /// `h = M + MLP(M)`, whose MLP starts at 0.
+    ResidualMlp,
 }
 
 /// Where θ starts.
@@ -35,35 +39,98 @@ pub enum Initial {
 }
 
 /// A run's choice of tower.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TowerSettings {
     /// Which tower.
     pub kind: TowerKind,
     /// Where θ starts.
     pub initial: Initial,
+    /// The sizes of the residual MLP's hidden layers; with none it is `h = M_L + M Δ`.
+    pub hidden: Vec<usize>,
+    /// What follows each of them.
+    pub activation: Activation,
+    /// The probability with which training drops one of their units.
+    pub dropout: f64,
 }
+
+impl Default for TowerSettings {
+    /// The linear tower at θ = I.
+    fn default() -> Self {
+        Self {
+            kind: TowerKind::Linear,
+            initial: Initial::Identity,
+            hidden: vec![256],
+            activation: Activation::Relu,
+            dropout: 0.0,
+        }
+    }
+}
+
+/// The most units of a hidden layer: matrices between two such take a quarter of a gigabyte, and
+/// Adam three times as much.
+const MOST_UNITS: usize = 8192;
 
 /// Standard deviation of the paper's initialisation.
 const PAPER_SCALE: f32 = 0.005;
 
-/// A tower of either kind.
+/// A tower of any kind.
 // A module's variants are moved only when it is built and optimised, never in a loop over rows.
-#[allow(clippy::large_enum_variant, reason = "both hold a handful of parameter handles")]
+#[allow(clippy::large_enum_variant, reason = "all hold a handful of parameter handles")]
 #[derive(Module, Debug)]
 pub enum Tower {
     /// `h = M θ`.
     Linear(LinearTower),
     /// `h = sigmoid(M θ₁) θ₂`.
     SigmoidMlp(SigmoidMlp),
+    /// `h = M + MLP(M)`.
+    ResidualMlp(ResidualMlp),
 }
 
 impl TowerSettings {
-    /// The initial tower for contexts `[U, D]` (the training ones: the MLP's identity start looks
-    /// at their spread) and queries `[L]`.
+    /// Refuses what no tower can be made of, and what the tower that is chosen would not use.
     ///
     /// # Errors
-    /// [`Error::Setting`] when `initial = "identity"` and D < L.
+    /// [`Error::Setting`].
+    pub fn validate(&self) -> Result<()> {
+        let refuse = |key: &str, problem: String| Err(Error::setting(key, problem));
+        if let Some(units) = self.hidden.iter().find(|units| !(1..=MOST_UNITS).contains(*units)) {
+            let problem = format!("expected sizes from 1 to {MOST_UNITS}, found {units}");
+            return refuse("tower.hidden", problem);
+        }
+        if !(0.0..1.0).contains(&self.dropout) {
+            let problem = format!("expected at least 0 and less than 1, found {}", self.dropout);
+            return refuse("tower.dropout", problem);
+        }
+        if self.kind == TowerKind::ResidualMlp {
+            return match self.initial {
+                Initial::Identity => Ok(()),
+                Initial::Paper => refuse(
+                    "tower.initial",
+                    "the residual MLP starts as what it adds to: use \"identity\"".into(),
+                ),
+            };
+        }
+        let default = Self::default();
+        for (key, unused) in [
+            ("tower.hidden", self.hidden != default.hidden),
+            ("tower.activation", self.activation != default.activation),
+            ("tower.dropout", self.dropout > default.dropout),
+        ] {
+            if unused {
+                let problem = "is of tower.kind = \"residual-mlp\"; no other tower has it";
+                return refuse(key, problem.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The initial tower for contexts `[U, D]` (the training ones: the MLPs look at their spread)
+    /// and queries `[L]`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when `initial = "identity"` and D < L, or for what
+    /// [`validate`](Self::validate) refuses.
     pub fn init(
         &self,
         contexts: &Matrix,
@@ -71,6 +138,7 @@ impl TowerSettings {
         seed: Seed,
         device: &Device,
     ) -> Result<Tower> {
+        self.validate()?;
         let context_dim = contexts.cols();
         if self.initial == Initial::Identity && context_dim < latent_dim {
             return Err(Error::setting(
@@ -103,6 +171,9 @@ impl TowerSettings {
                 let (theta_1, theta_2) = mlp::identity(contexts, latent_dim)?;
                 Tower::SigmoidMlp(SigmoidMlp::new(&theta_1, &theta_2, device))
             }
+            (TowerKind::ResidualMlp, _) => {
+                Tower::ResidualMlp(ResidualMlp::init(self, contexts, latent_dim, seed, device))
+            }
         })
     }
 }
@@ -114,6 +185,16 @@ impl Tower {
         match self {
             Self::Linear(tower) => tower.forward(contexts),
             Self::SigmoidMlp(tower) => tower.forward(contexts),
+            Self::ResidualMlp(tower) => tower.forward(contexts),
+        }
+    }
+
+    /// The same in step `step` of training, where units may be dropped.
+    #[must_use]
+    pub fn forward_in_training(&self, contexts: Tensor<2>, step: u64) -> Tensor<2> {
+        match self {
+            Self::ResidualMlp(tower) => tower.forward_in_training(contexts, step),
+            Self::Linear(_) | Self::SigmoidMlp(_) => self.forward(contexts),
         }
     }
 

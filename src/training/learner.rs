@@ -9,6 +9,7 @@ use burn::train::metric::{Adaptor, LossInput};
 use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
 use tracing::trace_span;
 
+use super::optimizer::clip;
 use crate::error::{Error, Result};
 use crate::estimator::{ActionsEstimator, AnyEstimator, BatchRows, Estimator};
 use crate::matrix::Matrix;
@@ -59,13 +60,22 @@ pub struct Learner {
     model: Model,
     #[module(skip)]
     estimator: AnyEstimator,
+    #[module(skip)]
+    clipping: f32,
 }
 
 impl Learner {
     /// A learner of `model`, whose parameters it puts on the autodiff tape.
     #[must_use]
     pub fn new(model: Model, estimator: AnyEstimator) -> Self {
-        Self { model: model.train(), estimator }
+        Self { model: model.train(), estimator, clipping: 0.0 }
+    }
+
+    /// The same with steps whose gradient, of all parameters together, is at most so long; 0: of any
+    /// length.
+    #[must_use]
+    pub fn with_clipping(self, clipping: f32) -> Self {
+        Self { clipping, ..self }
     }
 
     /// The same model with another estimator.
@@ -80,7 +90,7 @@ impl Learner {
         &self.model
     }
 
-    /// The gradient of a batch and the mean reward of its sampled slates.
+    /// The gradient of a batch, as long as it is, and the mean reward of its sampled slates.
     pub(super) fn gradient(&self, batch: &Batch) -> Result<(GradientsParams, f32)> {
         let (surrogate, reward) = match &self.estimator {
             AnyEstimator::Queries(estimator) => self.of_queries(estimator.as_ref(), batch)?,
@@ -95,7 +105,7 @@ impl Learner {
     fn of_queries(&self, estimator: &dyn Estimator, batch: &Batch) -> Result<(Tensor<1>, f32)> {
         let device = self.model.devices().swap_remove(0);
         let forward = trace_span!("forward").entered();
-        let h = self.model.forward(to_device(&batch.inputs, &device)); // [B, L]
+        let h = self.model.forward_in_training(to_device(&batch.inputs, &device), batch.step); // [B, L]
         let latent = to_host(h.clone().inner())?; // waits for the device
         drop(forward);
         let samples = estimator.sample(batch.rows(&latent, self.model.sigma_factor()?))?;
@@ -127,6 +137,14 @@ impl Learner {
 }
 
 impl Learner {
+    fn clipped_gradient(&self, batch: &Batch) -> Result<(GradientsParams, f32)> {
+        let (mut gradients, reward) = self.gradient(batch)?;
+        if self.clipping > 0.0 {
+            clip(&mut gradients, self, self.clipping)?;
+        }
+        Ok((gradients, reward))
+    }
+
     fn sampled_reward(&self, batch: &Batch) -> Result<f32> {
         let latent = self.model.latent(&batch.inputs)?;
         let rows = batch.rows(&latent, self.model.sigma_factor()?);
@@ -148,7 +166,7 @@ impl TrainStep for Learner {
     fn step(&self, batch: Batch) -> TrainOutput<StepOutput> {
         // The trait has no way to fail: a step that could not be taken changes no parameter and
         // says so in its output.
-        let (grads, reward) = match self.gradient(&batch) {
+        let (grads, reward) = match self.clipped_gradient(&batch) {
             Ok((grads, reward)) => (grads, Ok(reward)),
             Err(error) => (GradientsParams::new(), Err(error)),
         };

@@ -7,6 +7,7 @@ mod console;
 mod diagnostics;
 mod learner;
 mod metrics;
+mod optimizer;
 mod trainer;
 
 pub use batches::Batches;
@@ -14,4 +15,5 @@ pub use console::Console;
 pub use diagnostics::{GradientStatistics, batches as diagnostic_batches, gradient_statistics};
 pub use learner::{Batch, Learner, StepOutput};
 pub use metrics::{Row, read as read_metrics};
-pub use trainer::{Ending, Observer, Outcome, Progress, Trainer, adam};
+pub use optimizer::adam;
+pub use trainer::{Ending, Observer, Outcome, Progress, Trainer};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use burn::module::Module as _;
-use burn::optim::{AdamConfig, ModuleOptimizer};
+use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
 use burn::train::TrainStep as _;
 use serde::Serialize;
@@ -14,6 +14,7 @@ use super::budget::{Budget, Clock};
 use super::diagnostics;
 use super::learner::Learner;
 use super::metrics::{self, Row};
+use super::optimizer::adam;
 use crate::dataset::Split;
 use crate::error::{Error, Result};
 use crate::estimator::AnyEstimator;
@@ -22,7 +23,7 @@ use crate::model::Model;
 use crate::problem::{Audit, Problem, Search};
 use crate::run::{Best, CheckpointState, RunFolder, Which};
 use crate::seed::Purpose;
-use crate::settings::{EvaluationSearch, OptimizerSettings, Settings};
+use crate::settings::{EvaluationSearch, Settings};
 
 /// A training run: what is trained, how, where it is recorded, on which device.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +121,7 @@ impl<'a> Trainer<'a> {
         let mut batches = Batches::new(trained_on, settings.optimizer.batch_size, settings.seed);
         let budget = Budget::new(settings, &batches);
         let initial = self.problem.initial_model(settings, self.device)?;
+        let initial = self.run.initial_model(initial)?;
         let record = Record::new(self, &initial)?;
 
         let fresh = self.run.checkpoints()?.is_empty();
@@ -169,17 +171,22 @@ impl<'a> Trainer<'a> {
         if self.run.checkpoints()?.is_empty() {
             metrics::cut(&self.run.metrics_path(), None)?;
             let state = CheckpointState::default();
-            let learner = Learner::new(initial.clone(), self.estimator(&state)?);
+            let learner = self.learner(initial.clone(), &state)?;
             return Ok((learner, adam, state));
         }
         let checkpoint = self.run.checkpoint(Which::Last)?;
         metrics::cut(&self.run.metrics_path(), Some(checkpoint.state.step))?;
         let model = checkpoint.load_model(initial.clone())?;
-        let learner = Learner::new(model, self.estimator(&checkpoint.state)?);
+        let learner = self.learner(model, &checkpoint.state)?;
         let path = checkpoint.path().join(ADAM);
         let adam =
             adam.load(&path).map_err(|error| Error::library(path.display().to_string(), error))?;
         Ok((learner, adam, checkpoint.state))
+    }
+
+    fn learner(&self, model: Model, state: &CheckpointState) -> Result<Learner> {
+        let clipping = self.settings.optimizer.gradient_clipping;
+        Ok(Learner::new(model, self.estimator(state)?).with_clipping(clipping))
     }
 
     /// The run's estimator, with a search for every sample where shared candidates cover too little.
@@ -190,16 +197,6 @@ impl<'a> Trainer<'a> {
         }
         self.problem.estimator(&settings)
     }
-}
-
-/// Adam as the settings have it, at its first step.
-#[must_use]
-pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
-    AdamConfig::new()
-        .with_beta_1(settings.beta_1)
-        .with_beta_2(settings.beta_2)
-        .with_epsilon(settings.epsilon)
-        .init()
 }
 
 fn outcome(learner: &Learner, state: &CheckpointState, clock: Clock, ending: Ending) -> Outcome {

@@ -1,5 +1,5 @@
 //! One body, every backend that is compiled in: on the built-in sessions, from the paper's start,
-//! all arrive at the same θ, and all learn.
+//! all arrive at the same θ, and all learn, with every tower.
 
 use std::path::Path;
 
@@ -9,46 +9,67 @@ use fast_slate::matrix::Matrix;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
 use fast_slate::problem::Problem;
 use fast_slate::run::{RunFolder, RunOrigin};
-use fast_slate::settings::Preset;
-use fast_slate::tower::{Tower, to_host};
-use fast_slate::training::{Row, Trainer, read_metrics};
+use fast_slate::settings::{Preset, Settings};
+use fast_slate::tower::{Tower, TowerKind, to_host};
+use fast_slate::training::{Outcome, Row, Trainer, read_metrics};
 
-/// θ after `steps` steps of the paper's preset on `device`, and the validation rewards seen.
-fn train(prepared: &Prepared, device: &str, steps: u64, out: &Path) -> (Matrix, Vec<f64>) {
+/// What `settings` train on `device`, and the validation rewards seen.
+fn train(
+    prepared: &Prepared,
+    settings: &Settings,
+    device: &str,
+    out: &Path,
+) -> (Outcome, Vec<f64>) {
     let chosen = device::choose(Some(device)).unwrap();
-    let mut settings = Preset::Paper.settings();
-    settings.budget.amount = steps;
-    settings.evaluation.count = 5;
-    let problem = Problem::load(prepared, &settings).unwrap();
-    let run = RunFolder::new(out.join(format!("{device}-{steps}")));
-    run.begin(&settings, &RunOrigin::new(prepared, chosen.name)).unwrap();
-    let trainer = Trainer::new(&problem, &settings, &run, &chosen.device);
+    let problem = Problem::load(prepared, settings).unwrap();
+    let run = RunFolder::new(out);
+    run.begin(settings, &RunOrigin::new(prepared, chosen.name)).unwrap();
+    let trainer = Trainer::new(&problem, settings, &run, &chosen.device);
     let outcome = trainer.train(&mut ()).unwrap();
-    let Some(Tower::Linear(tower)) = &outcome.model.tower else {
-        panic!("the preset's tower is linear")
-    };
     let rewards =
         read_metrics(&run.metrics_path()).unwrap().into_iter().filter_map(|row| match row {
             Row::Evaluation { split: Split::Validation, reward, .. } => Some(reward),
             _ => None,
         });
-    (to_host(tower.theta.val()).unwrap(), rewards.collect())
+    (outcome, rewards.collect())
+}
+
+fn with_steps(mut settings: Settings, steps: u64) -> Settings {
+    settings.budget.amount = steps;
+    settings.evaluation.count = 5;
+    settings
+}
+
+fn prepared(folder: &Path) -> Prepared {
+    let input = Input::Synthetic(SyntheticSettings::default());
+    Prepared::create(&input, &PrepareSettings::default(), &folder.join("data"), false).unwrap()
+}
+
+/// The backends that are compiled in and can be used here.
+fn devices() -> impl Iterator<Item = &'static str> {
+    device::compiled().into_iter().filter(|device| match device::choose(Some(device)) {
+        Ok(_) => true,
+        Err(error) => {
+            eprintln!("skipped {device}: {error}");
+            false
+        }
+    })
 }
 
 #[test]
 fn all_backends_take_the_same_path_and_learn() {
     let folder = tempfile::tempdir().unwrap();
-    let input = Input::Synthetic(SyntheticSettings::default());
-    let settings = PrepareSettings::default();
-    let prepared = Prepared::create(&input, &settings, &folder.path().join("data"), false).unwrap();
+    let prepared = prepared(folder.path());
+    let paper = |steps| with_steps(Preset::Paper.settings(), steps);
 
     let mut reference: Option<(&str, Matrix)> = None;
-    for device in device::compiled() {
-        if let Err(error) = device::choose(Some(device)) {
-            eprintln!("skipped {device}: {error}");
-            continue;
-        }
-        let (theta, _) = train(&prepared, device, 20, folder.path());
+    for device in devices() {
+        let out = |steps: u64| folder.path().join(format!("{device}-{steps}"));
+        let (outcome, _) = train(&prepared, &paper(20), device, &out(20));
+        let Some(Tower::Linear(tower)) = &outcome.model.tower else {
+            panic!("the preset's tower is linear")
+        };
+        let theta = to_host(tower.theta.val()).unwrap();
         let (first, expected) = reference.get_or_insert_with(|| (device, theta.clone()));
         let distance = |a: &Matrix, b: &Matrix| -> f64 {
             let squares = a.as_slice().iter().zip(b.as_slice());
@@ -58,9 +79,32 @@ fn all_backends_take_the_same_path_and_learn() {
         let off = distance(&theta, expected) / size;
         assert!(off < 1e-3, "{device} is off {first} by {off}");
 
-        let (_, rewards) = train(&prepared, device, 500, folder.path());
+        let (_, rewards) = train(&prepared, &paper(500), device, &out(500));
         let best = rewards.iter().copied().fold(f64::MIN, f64::max);
         assert!(best >= rewards[0] + 0.05, "{device} learnt little: {rewards:?}");
     }
     assert!(reference.is_some(), "no backend could be tried");
+}
+
+#[test]
+fn the_residual_tower_starts_at_the_identity_and_learns_on_all_backends() {
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = prepared(folder.path());
+    for device in devices() {
+        let rewards = |name: &str, kind, steps| {
+            let mut settings = with_steps(Preset::Default.settings(), steps);
+            settings.tower.kind = kind;
+            settings.optimizer.weight_decay = 0.01;
+            settings.optimizer.gradient_clipping = 1.0;
+            if kind == TowerKind::ResidualMlp {
+                settings.tower.dropout = 0.1;
+            }
+            let out = folder.path().join(format!("{device}-{name}"));
+            train(&prepared, &settings, device, &out).1
+        };
+        let learnt = rewards("residual", TowerKind::ResidualMlp, 300);
+        assert_eq!(learnt[0].to_bits(), rewards("linear", TowerKind::Linear, 5)[0].to_bits());
+        let best = learnt.iter().copied().fold(f64::MIN, f64::max);
+        assert!(best >= learnt[0] + 0.02, "{device} learnt little: {learnt:?}");
+    }
 }

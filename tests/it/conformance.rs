@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::estimator::{
-    Baseline, Covariance, CovarianceForm, Estimator, Fopo, PlRank, ScoreFunction,
+    Baseline, Covariance, CovarianceForm, Estimator, Fopo, Likelihood, PlRank, ScoreFunction,
 };
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{
@@ -180,6 +180,12 @@ impl Setup {
             let (actions, sampling) = (Arc::clone(&self.actions), self.sampling(seed));
             let estimator = Fopo::new(actions, exact, reward, 4, 0.5, sampling).unwrap();
             estimators.push(("FOPO".into(), Box::new(estimator)));
+            // It asks for the reward of single actions, whatever K is.
+            let policy = self.latent(NoiseKind::Gaussian, Coupling::Independent, seed).unwrap();
+            let (actions, sessions) = (Arc::clone(&self.actions), Arc::clone(&self.sessions));
+            let reward: Arc<dyn SlateReward> = Arc::clone(recorder) as _;
+            let estimator = Likelihood::new(policy, actions, sessions, reward, 4, 1.0).unwrap();
+            estimators.push(("likelihood".into(), Box::new(estimator)));
         }
         estimators
     }

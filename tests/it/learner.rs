@@ -1,17 +1,21 @@
 //! The learner step's gradient in θ, through each tower, against finite differences of the
-//! surrogate loss `−⟨h(θ), g⟩ / B`.
+//! surrogate loss `−⟨h(θ), g⟩ / B`; what the residual tower promises of its start, scale and
+//! dropout; and what the optimiser's settings do to a step.
 
-use burn::module::Module as _;
+use burn::module::{Module as _, Param};
 use burn::optim::SgdConfig;
 use burn::train::TrainStep as _;
 use fast_slate::Result;
 use fast_slate::device;
 use fast_slate::estimator::{BatchRows, Estimator, Gradient, Samples};
-use fast_slate::matrix::{Matrix, dot};
+use fast_slate::matrix::{Matrix, dot, norm};
 use fast_slate::model::{Model, SigmaFactor};
 use fast_slate::seed::{Purpose, Seed};
-use fast_slate::tower::{LinearTower, SigmoidMlp, Tower, to_host};
-use fast_slate::training::{Batch, Learner};
+use fast_slate::settings::Preset;
+use fast_slate::tower::{
+    Activation, LinearTower, SigmoidMlp, Tower, TowerKind, TowerSettings, to_device, to_host,
+};
+use fast_slate::training::{Batch, Learner, adam};
 
 const B: usize = 5;
 const D: usize = 4;
@@ -46,6 +50,10 @@ fn parameters(tower: &Tower) -> Vec<Matrix> {
         Tower::Linear(tower) => vec![to_host(tower.theta.val()).unwrap()],
         Tower::SigmoidMlp(tower) => {
             vec![to_host(tower.theta_1.val()).unwrap(), to_host(tower.theta_2.val()).unwrap()]
+        }
+        Tower::ResidualMlp(tower) => {
+            let layers = tower.hidden.iter().chain([&tower.output]);
+            layers.map(|weights| to_host(weights.val()).unwrap()).collect()
         }
     }
 }
@@ -92,7 +100,168 @@ fn the_gradient_through_each_tower_is_that_of_finite_differences() {
             |theta| Tower::SigmoidMlp(SigmoidMlp::new(&theta[0], &theta[1], &device)),
             &[normals(0, D, L), normals(1, L, L)],
         );
+        for activation in [Activation::Gelu, Activation::Tanh, Activation::Sigmoid] {
+            let build = |theta: &[Matrix]| {
+                let settings = TowerSettings { activation, ..residual(&[6, 5]) };
+                let tower = settings.init(&normals(10, B, D), L, Seed(0), &device).unwrap();
+                let Tower::ResidualMlp(mut tower) = tower else { panic!("another tower") };
+                let layers = tower.hidden.iter_mut().chain([&mut tower.output]);
+                for (layer, theta) in layers.zip(theta) {
+                    *layer = Param::from_tensor(to_device(theta, &device));
+                }
+                Tower::ResidualMlp(tower)
+            };
+            check(build, &[normals(0, D, 6), normals(1, 6, 5), normals(2, 5, L)]);
+        }
     }
+}
+
+fn residual(hidden: &[usize]) -> TowerSettings {
+    TowerSettings {
+        kind: TowerKind::ResidualMlp,
+        hidden: hidden.to_vec(),
+        ..TowerSettings::default()
+    }
+}
+
+fn bits(matrices: &[Matrix]) -> Vec<u32> {
+    matrices.iter().flat_map(Matrix::as_slice).map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn a_residual_tower_starts_as_the_linear_one_at_the_identity() {
+    for device in device::compiled() {
+        let Ok(chosen) = device::choose(Some(device)) else { continue };
+        for (hidden, size) in [(&[][..], 1.0), (&[9], 0.03), (&[9, 7], 30.0)] {
+            let mut contexts = normals(10, 40, D);
+            contexts.as_mut_slice().iter_mut().for_each(|value| *value *= size);
+            let latent = |settings: TowerSettings| {
+                let tower = settings.init(&contexts, L, Seed(4), &chosen.device).unwrap();
+                bits(&[tower.latent(&contexts).unwrap()])
+            };
+            let expected = latent(TowerSettings::default());
+            for activation in
+                [Activation::Relu, Activation::Gelu, Activation::Tanh, Activation::Sigmoid]
+            {
+                let settings = TowerSettings { activation, ..residual(hidden) };
+                assert_eq!(latent(settings), expected, "{hidden:?} {activation:?} on {device}");
+            }
+        }
+    }
+}
+
+/// The tower of `settings` after some steps of Adam, and its queries.
+fn trained(settings: &TowerSettings, size: f32, steps: u64) -> (Vec<Matrix>, Matrix) {
+    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
+    let (mut inputs, mut g) = (normals(10, B, D), normals(11, B, L));
+    inputs.as_mut_slice().iter_mut().for_each(|value| *value *= size);
+    g.as_mut_slice().iter_mut().for_each(|value| *value /= size);
+    let tower = settings.init(&inputs, L, Seed(4), &device).unwrap();
+    let mut learner = Learner::new(tower.into(), Fixed(g).into());
+    let mut adam = adam(&Preset::Default.settings().optimizer);
+    for step in 0..steps {
+        let batch = Batch { step, contexts: vec![0; B], inputs: inputs.clone() };
+        let grads = learner.step(batch).grads;
+        learner = learner.optimize(&mut adam, 0.01.into(), grads);
+    }
+    let tower = learner.model().valid().tower.unwrap();
+    (parameters(&tower), tower.latent(&inputs).unwrap())
+}
+
+#[test]
+fn a_residual_tower_learns_the_same_whatever_the_embeddings_are_multiplied_with() {
+    // A gradient of the decision's reward in h falls as h grows.
+    let settings = residual(&[9, 7]);
+    let (expected, mut h) = trained(&settings, 1.0, 5);
+    let (found, larger) = trained(&settings, 64.0, 5);
+    assert_eq!(bits(&found), bits(&expected));
+    h.as_mut_slice().iter_mut().for_each(|value| *value *= 64.0);
+    assert_eq!(bits(&[larger]), bits(&[h]));
+    assert_ne!(bits(&found), bits(&trained(&settings, 1.0, 0).0));
+}
+
+#[test]
+fn a_dropped_unit_is_decided_by_step_and_row_and_leaves_the_mean() {
+    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
+    let inputs = normals(10, B, D);
+    let settings = TowerSettings { dropout: 0.3, ..residual(&[9]) };
+    let tower = settings.init(&inputs, L, Seed(4), &device).unwrap();
+    let Tower::ResidualMlp(mut tower) = tower else { panic!("another tower") };
+    tower.output = Param::from_tensor(to_device(&normals(1, 9, L), &device));
+    let training = |inputs: &Matrix, step| {
+        to_host(tower.forward_in_training(to_device(inputs, &device), step)).unwrap()
+    };
+    assert_eq!(training(&inputs, 3), training(&inputs, 3));
+    assert_ne!(training(&inputs, 3), training(&inputs, 4));
+    let first = training(&inputs.select(&[0]), 3);
+    let close = |a: &[f32], b: &[f32], by: f32| a.iter().zip(b).all(|(a, b)| (a - b).abs() < by);
+    assert!(close(first.as_slice(), training(&inputs, 3).row(0), 1e-5));
+
+    let whole = to_host(tower.forward(to_device(&inputs, &device))).unwrap();
+    let mut mean = Matrix::zeros(B, L);
+    let steps = 4000;
+    for step in 0..steps {
+        let dropped = training(&inputs, step);
+        let sums = mean.as_mut_slice().iter_mut().zip(dropped.as_slice());
+        sums.for_each(|(sum, value)| *sum += value / steps as f32);
+    }
+    assert!(!close(training(&inputs, 3).as_slice(), whole.as_slice(), 0.5));
+    assert!(close(mean.as_slice(), whole.as_slice(), 0.2), "{mean:?} {whole:?}");
+}
+
+#[test]
+fn clipping_shortens_the_gradient_of_all_parameters_together() {
+    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
+    let theta = [normals(0, D, L), normals(1, L, L)];
+    let step = |clipping: f32| -> Vec<f32> {
+        let tower = Tower::SigmoidMlp(SigmoidMlp::new(&theta[0], &theta[1], &device));
+        let learner = Learner::new(tower.into(), Fixed(normals(11, B, L)).into());
+        let learner = learner.with_clipping(clipping);
+        let batch = Batch { step: 0, contexts: vec![0; B], inputs: normals(10, B, D) };
+        let grads = learner.step(batch).grads;
+        let stepped = learner.optimize(&mut SgdConfig::new().init(), 1.0.into(), grads);
+        let after = parameters(&stepped.model().valid().tower.unwrap());
+        let pairs = theta.iter().zip(&after);
+        pairs
+            .flat_map(|(before, after)| before.as_slice().iter().zip(after.as_slice()))
+            .map(|(before, after)| before - after)
+            .collect()
+    };
+    let whole = step(0.0);
+    let length = norm(&whole);
+    assert_eq!(step(2.0 * length), whole);
+    let clipped = step(length / 4.0);
+    let expected = whole.iter().map(|value| value / 4.0);
+    assert!(clipped.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-5));
+}
+
+#[test]
+fn decay_takes_its_share_of_theta_and_leaves_sigma() {
+    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
+    let theta = normals(0, D, L);
+    let step = |weight_decay| {
+        let mut settings = Preset::Default.settings().optimizer;
+        settings.weight_decay = weight_decay;
+        let tower = Tower::Linear(LinearTower::new(&theta, &device));
+        let model = Model { sigma: Some(SigmaFactor::new(0.1, &device)), ..tower.into() };
+        // A gradient of 0 in h: only decay moves θ.
+        let mut learner = Learner::new(model, Fixed(Matrix::zeros(B, L)).into());
+        let mut adam = adam(&settings);
+        for step in 0..2 {
+            let batch = Batch { step, contexts: vec![0; B], inputs: normals(10, B, D) };
+            let grads = learner.step(batch).grads;
+            learner = learner.optimize(&mut adam, 0.5.into(), grads);
+        }
+        let model = learner.model().valid();
+        (parameters(model.tower.as_ref().unwrap()).remove(0), model.sigma_factor().unwrap())
+    };
+    let (kept, factor) = step(0.0);
+    assert_eq!(kept, theta);
+    let (decayed, same) = step(0.2);
+    assert!(factor > 1.1 && factor.to_bits() == same.to_bits(), "{factor} {same}");
+    let pairs = decayed.as_slice().iter().zip(theta.as_slice());
+    let mut off = pairs.map(|(after, before)| (after - 0.9 * 0.9 * before).abs());
+    assert!(off.all(|off| off < 1e-6));
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod gradient;
 mod layering;
 mod learned_actions;
 mod learner;
+mod likelihood;
 mod methods;
 mod plackett_luce;
 mod preparation;

@@ -31,7 +31,7 @@ batch_size = 16
 ";
 
 /// `--policy`, `--estimator`, and what else makes the method.
-const METHODS: [(&str, &str, &[&str]); 17] = [
+const METHODS: [(&str, &str, &[&str]); 20] = [
     ("lgp", "score-function", &[]),
     ("lgp", "score-function", &["policy.coupling=orthogonal"]),
     ("lgp", "score-function", &["retrieval.candidates=0"]),
@@ -43,6 +43,13 @@ const METHODS: [(&str, &str, &[&str]); 17] = [
         "score-function",
         &["policy.coupling=quasi-random", "estimator.baseline=none", "reward.kind=diverse"],
     ),
+    (
+        "lgp",
+        "score-function",
+        &["tower.kind=residual-mlp", "tower.hidden=[20, 9]", "tower.dropout=0.2"],
+    ),
+    ("lgp", "likelihood", &[]),
+    ("lgp", "likelihood", &["tower.kind=residual-mlp", "reward.kind=cascade"]),
     ("lrp", "score-function", &["policy.noise=laplace", "reward.kind=cascade"]),
     (
         "lrp",

@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use fast_slate::dataset::Split;
 use fast_slate::device;
 use fast_slate::prepared::Prepared;
-use fast_slate::run::{RunFolder, Which};
+use fast_slate::run::{RunFolder, WarmStart, Which};
 use fast_slate::training::Row;
 use tempfile::TempDir;
 
@@ -86,7 +87,10 @@ fn resume(run: &Path) -> assert_cmd::Command {
 
 /// Kills a training twice, and compares what comes of it with one that was left alone.
 fn killed_twice(args: &[&str]) {
-    let place = Place::new();
+    killed_twice_at(&Place::new(), args);
+}
+
+fn killed_twice_at(place: &Place, args: &[&str]) {
     let whole = place.trained("whole", args);
     let steps: Vec<u64> = record(&whole)
         .iter()
@@ -134,6 +138,80 @@ fn a_killed_mlp_run_comes_to_the_same_end_in_steps() {
 #[test]
 fn a_killed_mlp_run_comes_to_the_same_end_in_epochs() {
     killed_twice_on_cpus(&[&EPOCHS[..], &["--set", "tower.kind=sigmoid-mlp"]].concat());
+}
+
+#[test]
+fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
+    let sets = [
+        "tower.kind=residual-mlp",
+        "tower.hidden=[24, 8]",
+        "tower.activation=gelu",
+        "tower.dropout=0.3",
+        "optimizer.weight_decay=0.1",
+        "optimizer.gradient_clipping=0.01",
+        "policy.learn_sigma=true",
+        "policy.radial=keep",
+    ];
+    let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();
+    killed_twice_on_cpus(&[&STEPS[..], &sets].concat());
+}
+
+#[test]
+fn a_run_that_began_with_another_ones_model_stands_by_itself() {
+    let place = Place::new();
+    let first = place.trained("first", &["--steps", "24", "--estimator", "likelihood"]);
+    let init = ["--init", first.to_str().unwrap()];
+    killed_twice_at(&place, &[&STEPS[..], &init].concat());
+
+    let best = RunFolder::new(&first).checkpoint(Which::Last).unwrap().state.best.unwrap();
+    let run = place.run("whole");
+    let start = record(&run).into_iter().find_map(|row| match row {
+        Row::Evaluation { step: 0, reward, split: Split::Validation, .. } => Some(reward),
+        _ => None,
+    });
+    assert_eq!(start, Some(best.reward));
+    let origin = RunFolder::new(&run).read_settings().unwrap().1;
+    assert_eq!(origin.init, Some(WarmStart { run: first.clone(), step: best.step }));
+    assert_says(&stdout(slate().arg("info").arg(&run)), &["began with", "first"]);
+
+    // Gains are over the other run's model, which is kept.
+    let evaluate = || stdout(slate().args(["evaluate", "--checkpoint", "last"]).arg(&run));
+    let before = evaluate();
+    fs_err::remove_dir_all(&first).unwrap();
+    assert_eq!(evaluate(), before);
+    fs_err::write(run.join("initial/model.bpk"), "nothing").unwrap();
+    let error = refused(slate().arg("evaluate").arg(&run));
+    assert_says(&error, &["initial: damaged checkpoint", "model.bpk", "--init"]);
+}
+
+#[test]
+fn another_model_is_no_beginning() {
+    let place = Place::new();
+    let first = place.trained("first", &["--steps", "12"]);
+    let start = |args: &[&str]| {
+        let mut command = slate();
+        let own = ["--init", first.to_str().unwrap()];
+        command.args(["train", "--out"]).arg(place.run("second"));
+        command.args(place.args(&own)).args(args);
+        command
+    };
+    for (set, difference) in [
+        ("tower.kind=sigmoid-mlp", "tower.kind: \"linear\" → \"sigmoid-mlp\""),
+        ("embedding.power=1", "embedding.power: 0.5 → 1"),
+        ("policy.learn_sigma=true", "policy.learn_sigma: false → true"),
+    ] {
+        let error = refused(&mut start(&["--set", set]));
+        assert_says(&error, &["first: its model is another one", difference]);
+    }
+    let other = crate::common::small_of(&place.run("other"), 12);
+    let mut elsewhere = slate();
+    elsewhere.args(["train", "--init"]).arg(&first).arg("--out").arg(place.run("second"));
+    let error = refused(elsewhere.arg("--data").arg(other.folder()));
+    assert_says(&error, &["first: was trained on", "which holds other data"]);
+    assert!(!place.run("second").join("run.toml").exists());
+    // How it is trained is free.
+    stdout(&mut start(&["--samples", "3", "--seed", "5", "--steps", "12"]));
+    assert_says(&refused(&mut start(&[])), &["second: there is a run here already"]);
 }
 
 #[test]

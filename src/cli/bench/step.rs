@@ -57,7 +57,8 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
     let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
     let model = problem.initial_model(&settings, &chosen.device)?;
-    let mut learner = Learner::new(model, problem.estimator(&settings)?);
+    let mut learner = Learner::new(model, problem.estimator(&settings)?)
+        .with_clipping(settings.optimizer.gradient_clipping);
     let mut adam = adam(&settings.optimizer);
     let rate = settings.optimizer.learning_rate;
     let steps = args.settings.steps.unwrap_or(STEPS);

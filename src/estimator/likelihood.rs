@@ -1,0 +1,171 @@
+//! The reward-weighted likelihood, which looks at what was interacted with and at no slate:
+//! `L(h) = 1/|Y| Σ_{a∈Y} w_a log p_a` with p the softmax of `hᵀβ_b / τ` over the actions that may be
+//! shown and w_a the reward of a slate of a alone. Its gradient is
+//! `g = 1/|Y| Σ_{a∈Y} w_a (β_a − Σ_b p_b β_b) / τ`. One softmax stands for all of Y, as in a
+//! multinomial likelihood: for a hidden action the other hidden ones are negatives too, and what
+//! they take from each other they get back as positives.
+//!
+//! A decision does not depend on the scale of h, and neither must τ: it is σ of the latent policy
+//! times B, the mean norm of β, times a temperature. So the temperature compares the scores to what
+//! the policy's noise would add to that of an average action; and where σ is relative and the radial
+//! part is projected out, g is the gradient of `L` with τ moving along with ‖h‖.
+//!
+//! The softmax needs no pass over all actions. The M best of them by one search, and Y, are summed
+//! exactly; the T others are represented by S uniform draws that weigh T/S each, or by themselves
+//! where they are no more than S. Numerator and normalising constant are unbiased, their ratio has a
+//! bias that falls as 1/S.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use tracing::trace_span;
+
+use super::covariance::{RowEstimate, WeightedSum};
+use super::{BatchRows, Estimator, Gradient, Samples};
+use crate::dataset::Sessions;
+use crate::embedding::ActionEmbeddings;
+use crate::error::{Error, Result};
+use crate::matrix::dot;
+use crate::policy::rejection::Heads;
+use crate::policy::{LatentPerturbation, SlatePolicy as _};
+use crate::retrieval::{is_excluded, nth_included};
+use crate::reward::SlateReward;
+use crate::seed::{Purpose, Stream};
+
+/// The gradient of the reward-weighted likelihood of what contexts hide. Biased for every finite S,
+/// and not a gradient of the reward of slates.
+#[derive(Clone, Debug)]
+pub struct Likelihood {
+    policy: LatentPerturbation,
+    actions: Arc<ActionEmbeddings>,
+    heads: Heads,
+    sessions: Arc<Sessions>,
+    reward: Arc<dyn SlateReward>,
+    temperature: f32,
+}
+
+impl Likelihood {
+    /// The likelihood of what `sessions` hide, weighted by `reward`. `policy` over `actions` gives
+    /// σ, S, K and what is not shown; its search finds the `head` best actions, fewer where
+    /// exclusion leaves fewer.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a temperature that is not positive, or a head that does not hold a
+    /// slate.
+    pub fn new(
+        policy: LatentPerturbation,
+        actions: Arc<ActionEmbeddings>,
+        sessions: Arc<Sessions>,
+        reward: Arc<dyn SlateReward>,
+        head: usize,
+        temperature: f32,
+    ) -> Result<Self> {
+        if !(temperature > 0.0 && temperature.is_finite()) {
+            let problem = format!("expected a number above 0, found {temperature}");
+            return Err(Error::setting("estimator.temperature", problem));
+        }
+        let retriever = Arc::clone(policy.retriever());
+        let heads = Heads::new(retriever, head, policy.sampling(), actions.num_actions())?;
+        Ok(Self { policy, actions, heads, sessions, reward, temperature })
+    }
+
+    /// τ/σ.
+    fn temperature(&self) -> f32 {
+        self.temperature * self.actions.mean_norm().max(f32::MIN_POSITIVE)
+    }
+
+    fn estimate(&self, rows: BatchRows<'_>, row: usize, head: &[u32]) -> RowEstimate {
+        let sampling = self.policy.sampling();
+        let context = rows.contexts[row];
+        let excluded = sampling.excluded_of(context);
+        let hidden = self.sessions.hidden.of(context).iter().copied();
+        let positive: Vec<(u32, f64)> = hidden
+            .filter(|action| !is_excluded(excluded, *action))
+            .map(|action| (action, f64::from(self.reward.reward(context, &[action]))))
+            .collect();
+        let total: f64 = positive.iter().map(|(_, weight)| weight).sum();
+        let mut g = WeightedSum::new(&self.actions);
+        if total != 0.0 {
+            let count = positive.len() as f64;
+            for (action, weight) in &positive {
+                g.add(weight / count, *action);
+            }
+            let mut stream = rows.stream(sampling.seed, Purpose::Slates, row);
+            let hidden = positive.iter().map(|(action, _)| *action);
+            let softmax = self.softmax(rows, row, head.iter().copied().chain(hidden), &mut stream);
+            for (action, probability) in softmax {
+                g.add(-total / count * probability, action);
+            }
+        }
+        let mut g = g.rounded();
+        let temperature = self.temperature();
+        for g in &mut g {
+            *g /= temperature;
+        }
+        self.policy.to_gradient(rows, row, &mut g);
+        let shown = self.reward.reward(context, &head[..sampling.slate_size]);
+        RowEstimate { rewards: vec![shown; sampling.num_samples], g }
+    }
+
+    /// Actions and their estimated probabilities, which sum to 1: those `known`, and what stands for
+    /// all others.
+    fn softmax(
+        &self,
+        rows: BatchRows<'_>,
+        row: usize,
+        known: impl Iterator<Item = u32>,
+        stream: &mut Stream,
+    ) -> Vec<(u32, f64)> {
+        let mut known: Vec<u32> = known.collect();
+        known.sort_unstable();
+        known.dedup();
+        let sampling = self.policy.sampling();
+        let mut apart = [sampling.excluded_of(rows.contexts[row]), &known].concat();
+        apart.sort_unstable();
+        let others = self.actions.num_actions() - apart.len();
+        // Every one of them where there are no more than S.
+        let samples = sampling.num_samples.min(others);
+        let weight = others as f64 / samples.max(1) as f64;
+        #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
+        let place =
+            |at: usize| if samples == others { at as u32 } else { stream.below(others as u32) };
+        let apart = &apart;
+        let drawn = (0..samples).map(place).map(|place| (nth_included(apart, place), weight));
+
+        let h = rows.h.row(row);
+        let tau = f64::from(self.temperature()) * f64::from(self.policy.sigma(rows, row));
+        let score = |action: u32| f64::from(dot(h, self.actions.row(action))) / tau;
+        let mut softmax: Vec<(u32, f64)> = known
+            .into_iter()
+            .map(|action| (action, 1.0))
+            .chain(drawn)
+            .map(|(action, weight)| (action, score(action) + weight.ln()))
+            .collect();
+        let largest = softmax.iter().map(|entry| entry.1).fold(f64::NEG_INFINITY, f64::max);
+        let mut total = 0.0;
+        for (_, log) in &mut softmax {
+            *log = (*log - largest).exp();
+            total += *log;
+        }
+        softmax.into_iter().map(|(action, share)| (action, share / total)).collect()
+    }
+}
+
+impl Estimator for Likelihood {
+    /// No slate is drawn: every sample's reward is that of the decision, the top K of the search.
+    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+        let span = trace_span!("retrieval").entered();
+        let heads = self.heads.search(rows, self.policy.sampling())?; // [rows, M]
+        drop(span);
+        let _span = trace_span!("estimator").entered();
+        let estimates = (0..heads.len())
+            .into_par_iter()
+            .map(|row| self.estimate(rows, row, heads.slate(row)))
+            .collect();
+        RowEstimate::gather(estimates, self.actions.latent_dim())
+    }
+
+    fn finish(&self, samples: Samples) -> Gradient {
+        Gradient { h: samples.terms, log_sigma: None }
+    }
+}

@@ -1,0 +1,156 @@
+//! A residual tower, `h = M_L + s · MLP(M / s)`: the query that the embeddings give, and what an
+//! MLP adds to it.
+
+use burn::module::{Module, Param};
+use burn::tensor::activation::{gelu, relu, sigmoid};
+use burn::tensor::{Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::{TowerSettings, to_device};
+use crate::matrix::{Matrix, dot};
+use crate::seed::{Purpose, Seed, Stream};
+
+/// What follows each hidden layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activation {
+    /// `max(0, z)`.
+    Relu,
+    /// `z Φ(z)`.
+    Gelu,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `1 / (1 + e^{−z})`. Alone among these it is not 0 at 0, so that with it a context that says
+    /// nothing need not keep the query 0 that stands for what is popular.
+    Sigmoid,
+}
+
+impl Activation {
+    fn of(self, z: Tensor<2>) -> Tensor<2> {
+        match self {
+            Self::Relu => relu(z),
+            Self::Gelu => gelu(z),
+            Self::Tanh => z.tanh(),
+            Self::Sigmoid => sigmoid(z),
+        }
+    }
+
+    /// What an initial weight's variance times the inputs of its layer is: 2 where half of the
+    /// inputs are cut off (He et al., "Delving Deep into Rectifiers", ICCV 2015), otherwise 1
+    /// (`LeCun` et al., "Efficient `BackProp`", 1998).
+    fn gain(self) -> f32 {
+        match self {
+            Self::Relu | Self::Gelu => 2.0,
+            Self::Tanh | Self::Sigmoid => 1.0,
+        }
+    }
+}
+
+/// `h = M_L + s · a(… a(M/s W₁) …) W_n`: the first L columns of M `[D]`, D ≥ L, plus an MLP without
+/// biases whose last layer starts at 0. Step 0 is θ = I of [`LinearTower`](super::LinearTower), bit
+/// for bit, and so is where weight decay pulls.
+///
+/// s is the root mean square of the training contexts' numbers. With it the MLP sees inputs of
+/// length 1 a number and answers in the same unit, so that multiplying β by anything multiplies h by
+/// it, and leaves decisions and training as they are.
+#[derive(Module, Debug)]
+pub struct ResidualMlp {
+    /// W₁ `[D, H₁]`, W₂ `[H₁, H₂]`, …
+    pub hidden: Vec<Param<Tensor<2>>>,
+    /// W_n, `[H, L]`; without hidden layers `[D, L]`.
+    pub output: Param<Tensor<2>>,
+    #[module(skip)]
+    activation: Activation,
+    #[module(skip)]
+    scale: f32,
+    #[module(skip)]
+    dropout: f64,
+    #[module(skip)]
+    seed: Seed,
+}
+
+impl ResidualMlp {
+    /// The tower that `settings` start with on the training `contexts` `[U, D]`.
+    pub(super) fn init(
+        settings: &TowerSettings,
+        contexts: &Matrix,
+        latent_dim: usize,
+        seed: Seed,
+        device: &Device,
+    ) -> Self {
+        let on_device = |matrix: &Matrix| Param::from_tensor(to_device(matrix, device));
+        let mut inputs = contexts.cols();
+        let hidden = (0..).zip(&settings.hidden).map(|(layer, &units)| {
+            let mut weights = Matrix::zeros(inputs, units);
+            seed.stream(Purpose::Initial, 0, layer).fill_normals(weights.as_mut_slice());
+            let deviation = (settings.activation.gain() / inputs as f32).sqrt();
+            weights.as_mut_slice().iter_mut().for_each(|weight| *weight *= deviation);
+            inputs = units;
+            on_device(&weights)
+        });
+        Self {
+            hidden: hidden.collect(),
+            output: on_device(&Matrix::zeros(inputs, latent_dim)),
+            activation: settings.activation,
+            scale: root_mean_square(contexts),
+            dropout: settings.dropout,
+            seed,
+        }
+    }
+
+    /// `[B, D]` → `[B, L]`.
+    #[must_use]
+    pub fn forward(&self, contexts: Tensor<2>) -> Tensor<2> {
+        self.pass(contexts, |hidden| hidden)
+    }
+
+    /// The same for training step `step`: each hidden unit of each row is dropped with the
+    /// probability of the dropout, and the others make up for it.
+    #[must_use]
+    pub fn forward_in_training(&self, contexts: Tensor<2>, step: u64) -> Tensor<2> {
+        if self.dropout == 0.0 {
+            return self.forward(contexts);
+        }
+        // A row's units are drawn layer after layer from a stream of its own, where Burn's own
+        // dropout would draw from its global generator.
+        let rows = contexts.dims()[0] as u64;
+        let stream = |row| self.seed.stream(Purpose::Dropout, step, row);
+        let mut streams: Vec<Stream> = (0..rows).map(stream).collect();
+        self.pass(contexts, |hidden| {
+            let mask = self.mask(&mut streams, hidden.dims()[1]);
+            let mask = to_device(&mask, &hidden.device().inner());
+            hidden * Tensor::from_inner(mask)
+        })
+    }
+
+    fn pass(&self, contexts: Tensor<2>, mut drop: impl FnMut(Tensor<2>) -> Tensor<2>) -> Tensor<2> {
+        let latent_dim = self.output.dims()[1];
+        let identity = contexts.clone().narrow(1, 0, latent_dim); // [B, L]
+        let hidden = self.hidden.iter().fold(contexts.div_scalar(self.scale), |x, weights| {
+            drop(self.activation.of(x.matmul(weights.val())))
+        }); // [B, H]
+        identity + hidden.matmul(self.output.val()).mul_scalar(self.scale)
+    }
+
+    /// 0 for a dropped unit and `1 / (1 − dropout)` for any other, `[B, units]`.
+    fn mask(&self, streams: &mut [Stream], units: usize) -> Matrix {
+        let mut mask = Matrix::zeros(streams.len(), units);
+        #[allow(clippy::cast_possible_truncation, reason = "activations are f32")]
+        let kept = (1.0 / (1.0 - self.dropout)) as f32;
+        for (row, stream) in streams.iter_mut().enumerate() {
+            for unit in mask.row_mut(row) {
+                *unit = if stream.uniform() < self.dropout { 0.0 } else { kept };
+            }
+        }
+        mask
+    }
+}
+
+/// Of all numbers of `contexts`; 1 where they are all 0.
+fn root_mean_square(contexts: &Matrix) -> f32 {
+    let squares: f64 = contexts.iter_rows().map(|context| f64::from(dot(context, context))).sum();
+    let mean = squares / contexts.as_slice().len().max(1) as f64;
+    #[allow(clippy::cast_possible_truncation, reason = "contexts are f32")]
+    let root = mean.sqrt() as f32;
+    if root > 0.0 && root.is_finite() { root } else { 1.0 }
+}

@@ -1,0 +1,86 @@
+//! Adam as a run's settings have it: with what decay of which parameters, on gradients of which
+//! length.
+
+use burn::module::{Module, ModuleVisitor, Param, ParamGroup};
+use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer};
+use burn::tensor::Tensor;
+
+use crate::error::{Error, Result};
+use crate::settings::OptimizerSettings;
+
+/// Adam as the settings have it, at its first step. The factor of a learned σ does not decay: it has
+/// a floor of its own.
+#[must_use]
+pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
+    let adam = AdamConfig::new()
+        .with_beta_1(settings.beta_1)
+        .with_beta_2(settings.beta_2)
+        .with_epsilon(settings.epsilon);
+    // AdamW rounds otherwise even without decay.
+    if settings.weight_decay == 0.0 {
+        return adam.init();
+    }
+    AdamWConfig::new()
+        .with_beta_1(settings.beta_1)
+        .with_beta_2(settings.beta_2)
+        .with_epsilon(settings.epsilon)
+        .with_weight_decay(settings.weight_decay)
+        .init()
+        .with_group(ParamGroup::from_predicate("sigma.rho"), adam.build(), None)
+}
+
+/// Shortens the gradient of all parameters of `module` taken together to the length `longest`, if it
+/// is longer: its direction stays, unlike under Burn's clipping, which looks at each tensor alone.
+///
+/// # Errors
+/// [`Error::Library`] when the device fails.
+pub(super) fn clip<M: Module>(
+    gradients: &mut GradientsParams,
+    module: &M,
+    longest: f32,
+) -> Result<()> {
+    let mut squares = Squares { gradients, sum: None };
+    module.visit(&mut squares);
+    let Some(sum) = squares.sum else { return Ok(()) };
+    let sum: f32 = sum // waits for the device
+        .try_into_scalar()
+        .map_err(|error| Error::library("reading from the device", format!("{error:?}")))?;
+    let norm = sum.sqrt();
+    // What is not finite stays as it is, and the next step's query says so.
+    if norm.is_finite() && norm > longest {
+        module.visit(&mut Scaled { gradients, factor: longest / norm });
+    }
+    Ok(())
+}
+
+/// Adds up the squares of all gradients, on their device.
+struct Squares<'a> {
+    gradients: &'a GradientsParams,
+    sum: Option<Tensor<1>>,
+}
+
+impl ModuleVisitor for Squares<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = self.gradients.get::<D>(param.id) {
+            let squares = gradient.square().sum();
+            self.sum = Some(match self.sum.take() {
+                Some(sum) => sum + squares,
+                None => squares,
+            });
+        }
+    }
+}
+
+/// Multiplies all gradients by a factor.
+struct Scaled<'a> {
+    gradients: &'a mut GradientsParams,
+    factor: f32,
+}
+
+impl ModuleVisitor for Scaled<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(gradient) = self.gradients.remove::<D>(param.id) {
+            self.gradients.register(param.id, gradient.mul_scalar(self.factor));
+        }
+    }
+}
