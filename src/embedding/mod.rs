@@ -20,6 +20,7 @@ use crate::matrix::{Matrix, norm};
 
 pub use import::import;
 pub use mean::{mean, mean_contexts};
+pub(crate) use svd::transpose;
 pub use svd::{Interactions, SvdOptions, training_matrix, truncated_svd};
 
 /// β `[P, L]`: one row per action, fixed. Its digest ties indexes and checkpoints to it.

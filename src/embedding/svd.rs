@@ -128,7 +128,8 @@ pub fn truncated_svd(
     Ok(StoredEmbeddings { v, singular_values: Some(singular_values) })
 }
 
-fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
+/// The contexts of each action.
+pub(crate) fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
     let pairs = matrix
         .contexts()
         .flat_map(|context| matrix.of(context).iter().map(move |&action| (action, context)));

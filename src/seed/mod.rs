@@ -35,6 +35,8 @@ pub enum Purpose {
     Report = 9,
     /// Slates drawn action by action.
     Slates = 10,
+    /// Slates drawn uniformly.
+    Uniform = 12,
 }
 
 /// A run's seed.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "error",
     "files",
     "seed",
@@ -22,6 +22,7 @@ const ORDER: [&str; 21] = [
     "run",
     "problem",
     "evaluation",
+    "baseline",
     "recommend",
     "training",
     "cli",
