@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     let out = Path::new("artifacts/burn_trainer");
     let input = Input::Synthetic(SyntheticSettings::default());
     let prepared = Prepared::create(&input, &PrepareSettings::default(), &out.join("data"), true)?;
-    let settings = Preset::Default.settings();
+    let settings = prepared.preset(Preset::Default);
     let problem = Arc::new(Problem::load(&prepared, &settings)?);
     let device = device::choose(None)?.device;
 

@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     let out = Path::new("artifacts/custom_noise");
     let input = Input::Synthetic(SyntheticSettings::default());
     let prepared = Prepared::create(&input, &PrepareSettings::default(), &out.join("data"), true)?;
-    let mut settings = Preset::Default.settings();
+    let mut settings = prepared.preset(Preset::Default);
     settings.budget.amount = 1000;
 
     let problem = Problem::load(&prepared, &settings)?.with_noise(Arc::new(HyperbolicSecant));

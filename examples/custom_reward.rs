@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     let out = Path::new("artifacts/custom_reward");
     let input = Input::Synthetic(SyntheticSettings::default());
     let prepared = Prepared::create(&input, &PrepareSettings::default(), &out.join("data"), true)?;
-    let mut settings = Preset::Default.settings();
+    let mut settings = prepared.preset(Preset::Default);
     settings.budget.amount = 1000;
 
     let reward = RarestHit { sessions: Arc::clone(&prepared.sessions) };

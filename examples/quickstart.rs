@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     println!("{}", prepared.manifest.statistics);
 
     // What the policy is trained on, and how.
-    let mut settings = Preset::Default.settings();
+    let mut settings = prepared.preset(Preset::Default);
     settings.budget.amount = 1000;
     let problem = Problem::load(&prepared, &settings)?;
     let chosen = device::choose(None)?;

@@ -46,8 +46,8 @@
 //! | [`tower`], [`model`] | M(X) → h; all that is trained |
 //! | [`policy`] | h → distributions over slates |
 //! | [`estimator`] | samples and rewards → g |
-//! | [`prepared`] | the folder that holds sessions, embeddings and indexes |
 //! | [`settings`] | presets, files and keys → one validated whole |
+//! | [`prepared`] | the folder that holds sessions, embeddings and indexes |
 //! | [`problem`] | a prepared folder and settings → what a policy is trained on and judged by |
 //! | [`run`] | a run's folder: settings, record, checkpoints |
 //! | [`evaluation`] | the decision's reward on held-out contexts |
@@ -61,7 +61,7 @@
 //! |---|---|
 //! | context x, action a, slate A_K, K, P, L, S | `context`, `action: u32`, `slate`, `slate_size`, `num_actions`, `latent_dim`, `num_samples` |
 //! | X, Y, U users | [`Sessions::observed`](dataset::Sessions), `hidden`, `num_contexts` |
-//! | β (SVD of the interactions) | [`embedding::ActionEmbeddings`], [`embedding::svd`] |
+//! | β (SVD of the interactions) | [`embedding::ActionEmbeddings`], [`embedding::svd`]; beside it [`embedding::als`] |
 //! | M(X), mean embedding | [`embedding::mean_contexts`] |
 //! | `argsort^K`, equation 2 | [`retrieval::Retriever`]; for all samples at once [`retrieval::Candidates`] |
 //! | `h_θ(X) = M(X)θ`, equation 10 | [`tower::LinearTower`] |

@@ -54,7 +54,7 @@ fn run(args: Args) -> Result<()> {
     let prepared = Prepared::create(&input, &PrepareSettings::default(), &folder, true)?;
     println!("{}", prepared.manifest.statistics);
 
-    let mut settings = Preset::Default.settings();
+    let mut settings = prepared.preset(Preset::Default);
     settings.budget.amount = args.steps;
     let problem = Problem::load(&prepared, &settings)?;
     let chosen = device::choose(args.device.as_deref())?;

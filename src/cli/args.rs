@@ -9,6 +9,8 @@ use clap_complete::Shell;
 use crate::dataset::Split;
 #[cfg(feature = "prepare")]
 use crate::dataset::{PAPER_SHAPES, RowFilter, Shape};
+#[cfg(feature = "prepare")]
+use crate::embedding::Missing;
 use crate::run::Which;
 #[cfg(feature = "train")]
 use crate::settings::Method;
@@ -108,16 +110,36 @@ pub(crate) struct PrepareArgs {
     /// Share of the users kept for the final test [default: 0.1; 0 with --preset paper].
     #[arg(long)]
     pub(crate) test_share: Option<f64>,
-    /// L, the length of an embedding.
-    #[arg(long, default_value_t = 100)]
-    pub(crate) latent_dim: usize,
+    /// Where embeddings come from: svd, als (implicit alternating least squares), or a file: a
+    /// .parquet with a column of item ids and one of lists of floats or several of floats, or a
+    /// .npy or .safetensors (`beta`) with rows in the order of actions.parquet or --embedding-ids.
+    #[arg(long, value_name = "svd|als|FILE", value_hint = ValueHint::FilePath,
+        default_value = "svd")]
+    pub(crate) embeddings: Embeddings,
+    /// L, the length of an embedding [default: 100; a file has its own].
+    #[arg(long)]
+    pub(crate) latent_dim: Option<usize>,
     /// Compute embeddings from the training users' observed interactions alone.
     #[arg(long)]
     pub(crate) observed_only: bool,
-    /// Take embeddings from a .safetensors (`beta`) or .npy file, rows in the order of
-    /// actions.parquet, instead of computing them.
+    /// ALS: α, where an interaction weighs 1 + α and what is none 1 [default: 10].
+    #[arg(long, value_name = "ALPHA", allow_negative_numbers = true)]
+    pub(crate) confidence: Option<f64>,
+    /// ALS: λ, the weight of the squared norms [default: 1].
+    #[arg(long, value_name = "LAMBDA", allow_negative_numbers = true)]
+    pub(crate) regularization: Option<f64>,
+    /// ALS: sweeps over users and items [default: 15].
+    #[arg(long)]
+    pub(crate) iterations: Option<usize>,
+    /// Column of item ids in a Parquet file of embeddings [default: item_id].
+    #[arg(long)]
+    pub(crate) id_column: Option<String>,
+    /// Text file of item ids, one a line: those of the rows of a .npy or .safetensors.
     #[arg(long, value_hint = ValueHint::FilePath)]
-    pub(crate) embeddings: Option<PathBuf>,
+    pub(crate) embedding_ids: Option<PathBuf>,
+    /// What becomes of items that a file with ids does not have: error or zero [default: error].
+    #[arg(long, value_name = "error|zero", value_parser = missing)]
+    pub(crate) missing_embeddings: Option<Missing>,
     /// Also find the least retrieval.hnsw.ef_search that has this recall, such as 0.98.
     #[arg(long, value_parser = share)]
     pub(crate) recall: Option<f64>,
@@ -126,6 +148,27 @@ pub(crate) struct PrepareArgs {
     pub(crate) no_index: bool,
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
+}
+
+/// Where embeddings come from.
+#[cfg(feature = "prepare")]
+#[derive(Clone, Debug)]
+pub(crate) enum Embeddings {
+    Svd,
+    Als,
+    File(PathBuf),
+}
+
+/// What is no known name is a path.
+#[cfg(feature = "prepare")]
+impl From<&str> for Embeddings {
+    fn from(text: &str) -> Self {
+        match text {
+            "svd" => Self::Svd,
+            "als" => Self::Als,
+            path => Self::File(path.into()),
+        }
+    }
 }
 
 #[cfg(feature = "prepare")]
@@ -388,6 +431,15 @@ fn share(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         _ => Err("expected a share from 0 to 1".into()),
+    }
+}
+
+#[cfg(feature = "prepare")]
+fn missing(text: &str) -> Result<Missing, String> {
+    match text {
+        "error" => Ok(Missing::Error),
+        "zero" => Ok(Missing::Zero),
+        _ => Err("expected error or zero".into()),
     }
 }
 

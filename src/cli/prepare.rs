@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 
-use super::args::PrepareArgs;
+use super::args::{Embeddings, PrepareArgs};
 use super::{Report, recall, watched};
-use crate::dataset::{Filters, Source, SplitSettings};
+use crate::dataset::{Filters, ITEM_ID, Source, SplitSettings};
 use crate::device;
-use crate::embedding::{Interactions, Power, SvdOptions};
+use crate::embedding::{AlsOptions, Import, Interactions, SvdOptions};
 use crate::error::Error;
 use crate::prepared::{
     EmbeddingSource, Input, Manifest, Phase, Phases, PrepareSettings, Prepared, prepare,
@@ -44,13 +44,13 @@ struct Seconds {
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let input = Input::File(args.source(), args.filters());
-    let (prepared, phases) = prepare(&input, &args.settings(), &args.out, args.force)?;
+    let (prepared, phases) = prepare(&input, &args.settings()?, &args.out, args.force)?;
     let prepared = watched(prepared);
     let started = Instant::now();
     let (recall, tuning) = if args.no_index {
         (None, None)
     } else {
-        index(&prepared, &args.preset.settings(), args.recall).with_context(|| {
+        index(&prepared, &prepared.preset(args.preset), args.recall).with_context(|| {
             format!(
                 "{} is prepared, but has no index, which training builds when it needs one",
                 args.out.display()
@@ -102,25 +102,21 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
 /// such a run's first step; with a target, also says what width has that recall.
 fn index(
     prepared: &Prepared,
-    preset: &Settings,
+    settings: &Settings,
     target: Option<f64>,
 ) -> Result<(Option<Audit>, Option<Tuning>)> {
-    let mut settings = preset.clone();
-    if !prepared.embeddings.has_singular_values() {
-        settings.embedding.power = Power::Zero;
-    }
-    let problem = match Problem::load(prepared, &settings) {
+    let problem = match Problem::load(prepared, settings) {
         // A catalogue smaller than the preset's slate can be trained on with a smaller one.
         Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
         problem => problem?,
     };
     let chosen = device::choose(None)?;
-    let model = problem.initial_model(&settings, &chosen.device)?;
-    let audit = problem.audit(&settings, &model)?;
-    if let Some(warning) = audit.and_then(|audit| audit.warning(&settings)) {
+    let model = problem.initial_model(settings, &chosen.device)?;
+    let audit = problem.audit(settings, &model)?;
+    if let Some(warning) = audit.and_then(|audit| audit.warning(settings)) {
         tracing::warn!("{warning}");
     }
-    let tune = |target| problem.tune_ef_search(prepared, &settings, &model, target);
+    let tune = |target| problem.tune_ef_search(prepared, settings, &model, target);
     Ok((audit, target.map(tune).transpose()?))
 }
 
@@ -144,12 +140,12 @@ impl PrepareArgs {
         }
     }
 
-    fn settings(&self) -> PrepareSettings {
+    fn settings(&self) -> Result<PrepareSettings> {
         let preset_test_share = match self.preset {
             Preset::Paper => 0.0,
             Preset::Default => SplitSettings::default().test_share,
         };
-        PrepareSettings {
+        Ok(PrepareSettings {
             split: SplitSettings {
                 observed_share: self.observed_share,
                 validation_share: self
@@ -158,17 +154,73 @@ impl PrepareArgs {
                 test_share: self.test_share.unwrap_or(preset_test_share),
                 seed: Seed(self.seed),
             },
-            embedding: match &self.embeddings {
-                Some(path) => EmbeddingSource::Import(path.clone()),
-                None => EmbeddingSource::Svd {
-                    interactions: if self.observed_only {
-                        Interactions::Observed
-                    } else {
-                        Interactions::All
-                    },
-                    options: SvdOptions { latent_dim: self.latent_dim, ..SvdOptions::default() },
-                },
-            },
+            embedding: self.embedding()?,
+        })
+    }
+
+    fn embedding(&self) -> Result<EmbeddingSource> {
+        self.require_fitting_flags()?;
+        let interactions =
+            if self.observed_only { Interactions::Observed } else { Interactions::All };
+        Ok(match &self.embeddings {
+            Embeddings::Svd => {
+                let default = SvdOptions::default();
+                let latent_dim = self.latent_dim.unwrap_or(default.latent_dim);
+                let options = SvdOptions { latent_dim, ..default };
+                EmbeddingSource::Svd { interactions, options }
+            }
+            Embeddings::Als => {
+                let default = AlsOptions::default();
+                let options = AlsOptions {
+                    latent_dim: self.latent_dim.unwrap_or(default.latent_dim),
+                    iterations: self.iterations.unwrap_or(default.iterations),
+                    regularization: self.regularization.unwrap_or(default.regularization),
+                    confidence: self.confidence.unwrap_or(default.confidence),
+                };
+                EmbeddingSource::Als { interactions, options }
+            }
+            Embeddings::File(path) => EmbeddingSource::Import(Import {
+                path: path.clone(),
+                id_column: self.id_column.clone().unwrap_or_else(|| ITEM_ID.into()),
+                ids: self.embedding_ids.clone(),
+                missing: self.missing_embeddings.unwrap_or_default(),
+            }),
+        })
+    }
+
+    /// Fails on a flag that the embeddings have no use for.
+    fn require_fitting_flags(&self) -> Result<()> {
+        let als = [
+            ("--confidence", self.confidence.is_some()),
+            ("--regularization", self.regularization.is_some()),
+            ("--iterations", self.iterations.is_some()),
+        ];
+        let computed =
+            [("--latent-dim", self.latent_dim.is_some()), ("--observed-only", self.observed_only)];
+        let file = [
+            ("--id-column", self.id_column.is_some()),
+            ("--embedding-ids", self.embedding_ids.is_some()),
+            ("--missing-embeddings", self.missing_embeddings.is_some()),
+        ];
+        let (is_als, is_file) = match &self.embeddings {
+            Embeddings::Svd => (false, false),
+            Embeddings::Als => (true, false),
+            Embeddings::File(_) => (false, true),
+        };
+        for (flags, fit, of) in [
+            (&als[..], is_als, "als"),
+            (&computed, !is_file, "svd or als: those of a file are as long as its rows"),
+            (&file, is_file, "FILE"),
+        ] {
+            if let Some((flag, _)) = flags.iter().find(|(_, given)| *given && !fit) {
+                bail!("{flag} goes with --embeddings {of}");
+            }
+        }
+        match &self.embeddings {
+            Embeddings::File(path) if !path.exists() => {
+                bail!("{}: no such file; --embeddings is svd, als or a file", path.display())
+            }
+            _ => Ok(()),
         }
     }
 }

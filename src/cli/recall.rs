@@ -19,9 +19,10 @@ use crate::problem::Tuning;
 
 #[cfg(feature = "train")]
 pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
-    let settings = resolve(&args.settings.preset.unwrap_or_default().settings(), &args.settings)?;
     let chosen = device::choose(args.settings.device.device.as_deref())?;
     let prepared = watched(Prepared::open(&args.data)?);
+    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
+    let settings = resolve(&preset, &args.settings)?;
     let problem = Problem::load(&prepared, &settings)?;
     let model = problem.initial_model(&settings, &chosen.device)?;
     let tuning = problem.tune_ef_search(&prepared, &settings, &model, args.recall)?;

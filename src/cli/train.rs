@@ -45,10 +45,10 @@ pub(super) fn run(args: &TrainArgs) -> Result<Report> {
 
 /// Starts a run in an empty folder.
 pub(super) fn start(run: &RunFolder, data: &Path, args: &SettingsArgs) -> Result<Trained> {
-    let settings = resolve(&args.preset.unwrap_or_default().settings(), args)?;
     let chosen = device::choose(args.device.device.as_deref())?;
     tracing::info!("{}", chosen.note);
     let prepared = watched(Prepared::open(data)?);
+    let settings = resolve(&prepared.preset(args.preset.unwrap_or_default()), args)?;
     let problem = Problem::load(&prepared, &settings)?;
     let _lock = run.lock()?;
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;

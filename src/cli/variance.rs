@@ -36,10 +36,11 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
     if args.settings.samples.is_some() || args.settings.slate_size.is_some() {
         bail!("the table is over several S and K: give --sample-sizes and --slate-sizes");
     }
-    let base = resolve(&args.settings.preset.unwrap_or_default().settings(), &args.settings)?;
     let chosen = device::choose(args.settings.device.device.as_deref())?;
     tracing::info!("{}", chosen.note);
     let prepared = watched(Prepared::open(&args.data)?);
+    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
+    let base = resolve(&preset, &args.settings)?;
     let checkpoint =
         args.run.as_ref().map(|run| RunFolder::new(run).checkpoint(args.checkpoint)).transpose()?;
 

@@ -5,9 +5,13 @@ use std::path::{Path, PathBuf};
 
 use polars::prelude::*;
 
+use super::Dataset;
 use super::parquet::{column_names, read_columns};
 use super::tables::{ACTIONS, CONTEXTS, numbers, wrong_type};
 use crate::error::{Error, Result};
+
+/// The column of an item's id, in `actions.parquet` and, unless said otherwise, elsewhere.
+pub const ITEM_ID: &str = "item_id";
 
 /// Ids and titles of a data set's users and actions.
 #[derive(Clone, Debug)]
@@ -30,7 +34,7 @@ impl Catalogue {
     pub fn read(folder: &Path) -> Result<Self> {
         let (contexts_path, actions_path) = (folder.join(CONTEXTS), folder.join(ACTIONS));
         let (_, user_ids) = ids(&contexts_path, "context", "user_id")?;
-        let (with_titles, item_ids) = ids(&actions_path, "action", "item_id")?;
+        let (with_titles, item_ids) = ids(&actions_path, "action", ITEM_ID)?;
         let titles = if with_titles {
             let table = read_columns(&actions_path, &["title"])?;
             let column = &table.columns()[0];
@@ -43,7 +47,7 @@ impl Catalogue {
         };
         Ok(Self {
             contexts: by_id(&user_ids, &contexts_path, "user_id")?,
-            actions: by_id(&item_ids, &actions_path, "item_id")?,
+            actions: by_id(&item_ids, &actions_path, ITEM_ID)?,
             contexts_path,
             actions_path,
             user_ids,
@@ -119,13 +123,40 @@ fn ids(path: &Path, number: &str, id: &str) -> Result<(bool, Vec<String>)> {
     if numbers(&table, number, path)?.into_iter().ne((0..).take(table.height())) {
         return Err(Error::file(path, format!("column `{number}` does not count its rows from 0")));
     }
-    let column = table.column(id).and_then(|column| column.cast(&DataType::String));
-    let column = column.map_err(|error| Error::library(path.display().to_string(), error))?;
-    let texts = column.str().map_err(|error| Error::library(path.display().to_string(), error))?;
+    Ok((has_titles, id_texts(&table, id, path)?))
+}
+
+/// The ids in column `id` of `table`, which was read from `path`, as text.
+pub(super) fn id_texts(table: &DataFrame, id: &str, path: &Path) -> Result<Vec<String>> {
+    let wrap = |error| Error::library(path.display().to_string(), error);
+    let column = table.column(id).map_err(wrap)?;
+    if !(column.dtype().is_integer() || *column.dtype() == DataType::String) {
+        return Err(wrong_type(path, column.as_materialized_series(), "integers or text"));
+    }
+    let texts = column.cast(&DataType::String).map_err(wrap)?;
+    let texts = texts.str().map_err(wrap)?;
     if texts.null_count() > 0 {
         return Err(Error::file(path, format!("column `{id}` has empty cells")));
     }
-    Ok((has_titles, texts.iter().flatten().map(ToOwned::to_owned).collect()))
+    Ok(texts.iter().flatten().map(ToOwned::to_owned).collect())
+}
+
+/// The ids of the items in `folder`, in the order of their actions, as text.
+///
+/// # Errors
+/// An error naming `actions.parquet` where it is missing or damaged.
+pub fn read_item_ids(folder: &Path) -> Result<Vec<String>> {
+    Ok(ids(&folder.join(ACTIONS), "action", ITEM_ID)?.1)
+}
+
+impl Dataset {
+    /// The ids of the items, in the order of their actions, as text.
+    ///
+    /// # Errors
+    /// Never on what [`assemble`](super::assemble) made; the columns of others may differ.
+    pub fn item_ids(&self) -> Result<Vec<String>> {
+        id_texts(&self.actions, ITEM_ID, Path::new(ACTIONS))
+    }
 }
 
 #[cfg(test)]

@@ -17,12 +17,13 @@ mod prepare;
 pub mod registry;
 mod statistics;
 pub mod tables;
+mod vectors;
 
 use polars::prelude::DataFrame;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-pub use catalogue::Catalogue;
+pub use catalogue::{Catalogue, ITEM_ID, read_item_ids};
 #[cfg(feature = "prepare")]
 pub use prepare::{
     Estimate, Filters, Interactions, PAPER_SHAPES, Rewards, RowFilter, Shape, Source,
@@ -30,6 +31,7 @@ pub use prepare::{
     synthesize, synthetic,
 };
 pub use statistics::{Count, Statistics};
+pub(crate) use vectors::read_vectors;
 
 /// Which part of the users a session belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

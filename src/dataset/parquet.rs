@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 use fs_err as fs;
 use polars::prelude::*;
@@ -28,7 +29,16 @@ pub(super) fn row_groups<'a>(
     path: &'a Path,
     columns: &'a [&str],
 ) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
-    let metadata = checked(path, columns)?.get_metadata().map_err(|e| wrap(path, &e))?.clone();
+    groups_of(checked(path, columns)?, path, columns)
+}
+
+/// The same of a `reader` of the file, whose `columns` are known to be of types that can be read.
+pub(super) fn groups_of<'a>(
+    mut reader: ParquetReader<std::fs::File>,
+    path: &'a Path,
+    columns: &'a [&str],
+) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
+    let metadata = reader.get_metadata().map_err(|e| wrap(path, &e))?.clone();
     let (mut slices, mut end) = (Vec::new(), 0);
     for group in &metadata.row_groups {
         let start = end;
@@ -87,8 +97,15 @@ fn wrap(path: &Path, error: &PolarsError) -> Error {
 /// # Errors
 /// A file that is missing or damaged.
 pub(super) fn column_names(path: &Path) -> Result<Vec<String>> {
-    let schema = open(path)?.schema().map_err(|error| wrap(path, &error))?;
-    Ok(schema.iter_names().map(ToString::to_string).collect())
+    Ok(schema(path)?.iter_names().map(ToString::to_string).collect())
+}
+
+/// The columns and their types.
+///
+/// # Errors
+/// A file that is missing or damaged.
+pub(super) fn schema(path: &Path) -> Result<Arc<ArrowSchema>> {
+    open(path)?.schema().map_err(|error| wrap(path, &error))
 }
 
 /// [`Error::MissingColumn`].
@@ -100,7 +117,7 @@ pub(super) fn missing_column(path: &Path, column: &str, available: &[String]) ->
     }
 }
 
-fn open(path: &Path) -> Result<ParquetReader<std::fs::File>> {
+pub(super) fn open(path: &Path) -> Result<ParquetReader<std::fs::File>> {
     // polars maps the file, which it can do with the standard library's handle only.
     Ok(ParquetReader::new(fs::File::open(path)?.into_parts().0))
 }
@@ -125,4 +142,9 @@ fn is_readable(dtype: &ArrowDataType) -> bool {
             | A::LargeUtf8
             | A::Utf8View
     )
+}
+
+/// Whether numbers of this type are read as floats.
+pub(super) fn of_floats(dtype: &ArrowDataType) -> bool {
+    matches!(dtype, ArrowDataType::Float32 | ArrowDataType::Float64)
 }

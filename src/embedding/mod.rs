@@ -1,7 +1,11 @@
 //! Sessions → action embeddings β and contexts M(X). β comes from a truncated SVD of the training
-//! interactions ([`svd`]) or from a file ([`mod@import`]), and stays fixed while the policy learns
-//! (section 3); the context of a user is the mean embedding of what was observed ([`mod@mean`]).
+//! interactions ([`svd`]), from alternating least squares on them ([`als`]) or from a file
+//! ([`mod@import`]), and stays fixed while the policy learns (section 3); the context of a user is
+//! the mean embedding of what was observed ([`mod@mean`]), beside which there is the vector that ALS
+//! gives to it ([`fold_in`]).
 
+pub mod als;
+pub mod fold_in;
 pub mod import;
 mod krylov;
 pub mod mean;
@@ -18,7 +22,9 @@ use crate::embedding::tensors::TensorFile;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, norm};
 
-pub use import::import;
+pub use als::{AlsOptions, implicit_als};
+pub use fold_in::{FoldIn, FoldInOptions};
+pub use import::{Import, Missing, import};
 pub use mean::{mean, mean_contexts};
 pub(crate) use svd::transpose;
 pub use svd::{Interactions, SvdOptions, training_matrix, truncated_svd};
@@ -122,7 +128,7 @@ impl From<Power> for f64 {
 pub struct StoredEmbeddings {
     /// V `[P, L]`; orthonormal columns when it comes from the SVD, anything when imported.
     pub v: Matrix,
-    /// s `[L]`, descending; none for imported embeddings.
+    /// s `[L]`, descending; none unless V comes from the SVD.
     pub singular_values: Option<Vec<f32>>,
 }
 
@@ -133,14 +139,14 @@ impl StoredEmbeddings {
     /// β = V·sᵖ, in the memory of V.
     ///
     /// # Errors
-    /// [`Error::Setting`] for imported embeddings when p is not 0, [`Error::NotFinite`].
+    /// [`Error::Setting`] when there is no s and p is not 0, [`Error::NotFinite`].
     pub fn into_actions(self, power: Power) -> Result<ActionEmbeddings> {
         let Self { v: mut beta, singular_values } = self;
         match (singular_values, power) {
             (_, Power::Zero) => {}
             (None, _) => {
                 let problem = format!(
-                    "is {}, but imported embeddings have no singular values; set it to 0",
+                    "is {}, but these embeddings have no singular values; set it to 0",
                     f64::from(power)
                 );
                 return Err(Error::setting("embedding.power", problem));
@@ -218,7 +224,7 @@ impl EmbeddingFile {
         self.shape[1]
     }
 
-    /// Whether there is an s: imported embeddings have none.
+    /// Whether there is an s: only those of the SVD have one.
     #[must_use]
     pub fn has_singular_values(&self) -> bool {
         self.tensors.shape(SINGULAR_VALUES).is_some()
@@ -274,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn imported_embeddings_have_no_power_but_zero() {
+    fn without_singular_values_there_is_no_power_but_zero() {
         let imported = StoredEmbeddings { singular_values: None, ..stored() };
         assert!(imported.clone().into_actions(Power::Zero).is_ok());
         let error = imported.into_actions(Power::Half).unwrap_err().to_string();

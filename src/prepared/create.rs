@@ -1,7 +1,7 @@
 //! A log → a prepared folder.
 
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::phase::{Phase, Work, write_manifest};
 use super::{EMBEDDINGS, MANIFEST, Manifest, Prepared};
 use crate::dataset::{
-    self, Filters, Sessions, Source, SplitSettings, Statistics, SyntheticSettings, assemble, tables,
+    self, Filters, Sessions, Source, SplitSettings, Statistics, SyntheticSettings, assemble,
+    read_item_ids, tables,
 };
 use crate::embedding::{
-    Interactions, StoredEmbeddings, SvdOptions, import, training_matrix, truncated_svd,
+    AlsOptions, Import, Interactions, StoredEmbeddings, SvdOptions, implicit_als, import,
+    training_matrix, truncated_svd,
 };
 use crate::error::{Error, Result};
 use crate::files::{StagedFolder, digest_bytes, digest_file};
@@ -40,14 +42,21 @@ pub enum EmbeddingSource {
         /// How.
         options: SvdOptions,
     },
-    /// A file with one row per action, in the order of `actions.parquet`.
-    Import(PathBuf),
+    /// Alternating least squares on the training interactions.
+    Als {
+        /// Which of them.
+        interactions: Interactions,
+        /// How.
+        options: AlsOptions,
+    },
+    /// A file.
+    Import(Import),
 }
 
 /// How a folder is prepared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareSettings {
-    /// How sessions are cut; its seed is also that of the SVD's start.
+    /// How sessions are cut; its seed is also that of the embeddings' start.
     pub split: SplitSettings,
     /// Where V comes from.
     pub embedding: EmbeddingSource,
@@ -71,7 +80,7 @@ impl Default for PrepareSettings {
 pub struct Phases {
     /// Reading, filtering and splitting the log.
     pub sessions: f64,
-    /// The SVD, or reading the file of embeddings, and meanwhile writing the sessions.
+    /// The SVD, ALS, or reading the file of embeddings, and meanwhile writing the sessions.
     pub embeddings: f64,
     /// Writing the rest of the folder.
     pub written: f64,
@@ -139,7 +148,7 @@ pub fn prepare(
                 tables::write(&dataset, staged.path())?;
                 work.finish(Phase::Sessions, &key)
             });
-            let embeddings = embed(&dataset.sessions, settings);
+            let embeddings = embed(&dataset.sessions, || dataset.item_ids(), settings);
             written.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             embeddings
         })?;
@@ -154,7 +163,7 @@ pub fn prepare(
     } else {
         let embeddings = match embeddings {
             Some(embeddings) => embeddings,
-            None => embed(&sessions, settings)?,
+            None => embed(&sessions, || read_item_ids(staged.path()), settings)?,
         };
         phases.embeddings += started.elapsed().as_secs_f64();
         let started = Instant::now();
@@ -190,12 +199,20 @@ fn require_free(out: &Path, replace: bool) -> Result<()> {
     }
 }
 
-fn embed(sessions: &Sessions, settings: &PrepareSettings) -> Result<StoredEmbeddings> {
+fn embed(
+    sessions: &Sessions,
+    item_ids: impl FnOnce() -> Result<Vec<String>>,
+    settings: &PrepareSettings,
+) -> Result<StoredEmbeddings> {
     match &settings.embedding {
-        EmbeddingSource::Import(path) => import(path, sessions.num_actions),
+        EmbeddingSource::Import(file) => import(file, &item_ids()?),
         EmbeddingSource::Svd { interactions, options } => {
             let matrix = training_matrix(sessions, *interactions);
             truncated_svd(&matrix, sessions.num_actions, *options, settings.split.seed)
+        }
+        EmbeddingSource::Als { interactions, options } => {
+            let matrix = training_matrix(sessions, *interactions);
+            implicit_als(&matrix, sessions.num_actions, *options, settings.split.seed)
         }
     }
 }
@@ -215,8 +232,11 @@ fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> Str
 /// Of everything that decides what the embeddings of the sessions in `work` are.
 fn embeddings_key(work: &Work, settings: &PrepareSettings) -> Result<String> {
     let source = match &settings.embedding {
-        EmbeddingSource::Import(path) => digest_file(path)?,
-        svd @ EmbeddingSource::Svd { .. } => format!("{svd:?}"),
+        EmbeddingSource::Import(Import { path, id_column, ids, missing }) => {
+            let ids = ids.as_deref().map(digest_file).transpose()?;
+            format!("{:?}", (digest_file(path)?, id_column, ids, missing))
+        }
+        computed => format!("{computed:?}"),
     };
     let sessions = work.digests(Phase::Sessions);
     let all = format!("{:?}", (VERSION, sessions, source, settings.split.seed));

@@ -9,10 +9,11 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{Sessions, Statistics, tables};
-use crate::embedding::{ActionEmbeddings, EmbeddingFile};
+use crate::embedding::{ActionEmbeddings, EmbeddingFile, Power};
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{digest_bytes, digest_file};
 use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
+use crate::settings::{Preset, Settings};
 
 #[cfg(feature = "prepare")]
 mod create;
@@ -73,7 +74,7 @@ pub struct Prepared {
     pub manifest: Manifest,
     /// Who has seen and hidden what.
     pub sessions: Arc<Sessions>,
-    /// V and s, on disk.
+    /// V and, where there is one, s, on disk.
     pub embeddings: EmbeddingFile,
     observer: Arc<dyn BuildObserver>,
 }
@@ -135,6 +136,17 @@ impl Prepared {
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// The settings of `preset` as far as this folder allows them: embeddings without singular
+    /// values are taken as they are.
+    #[must_use]
+    pub fn preset(&self, preset: Preset) -> Settings {
+        let mut settings = preset.settings();
+        if !self.embeddings.has_singular_values() {
+            settings.embedding.power = Power::Zero;
+        }
+        settings
     }
 
     /// The index of `actions` with `options`, built if no run has needed it before.

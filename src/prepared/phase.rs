@@ -21,7 +21,7 @@ use crate::files::{digest_file, write_atomic};
 pub enum Phase {
     /// Reading, filtering and splitting the log.
     Sessions,
-    /// The SVD, or the import.
+    /// The SVD, ALS, or the import.
     Embeddings,
 }
 

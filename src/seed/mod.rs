@@ -35,6 +35,8 @@ pub enum Purpose {
     Report = 9,
     /// Slates drawn action by action.
     Slates = 10,
+    /// The items that alternating least squares starts from.
+    Factors = 11,
     /// Slates drawn uniformly.
     Uniform = 12,
 }

@@ -23,7 +23,7 @@ fn the_default_index_recalls_and_the_mlp_starts_where_the_linear_tower_does() {
     let out = folder.path().join("data");
     let prepared = Prepared::create(&input, &PrepareSettings::default(), &out, false).unwrap();
 
-    let mut settings = Preset::Default.settings();
+    let mut settings = prepared.preset(Preset::Default);
     let device = device::choose(None).unwrap().device;
     let problem = Problem::load(&prepared, &settings).unwrap();
     let linear = problem.initial_model(&settings, &device).unwrap();

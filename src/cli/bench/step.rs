@@ -47,10 +47,12 @@ struct Part {
 }
 
 pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
-    let settings = resolve(&args.settings.preset.unwrap_or_default().settings(), &args.settings)?;
     let chosen = device::choose(args.settings.device.device.as_deref())?;
     tracing::info!("{}", chosen.note);
-    let problem = Problem::load(&watched(Prepared::open(&args.data)?), &settings)?;
+    let prepared = watched(Prepared::open(&args.data)?);
+    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
+    let settings = resolve(&preset, &args.settings)?;
+    let problem = Problem::load(&prepared, &settings)?;
     let contexts = problem.sessions.contexts(Split::Train);
     anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
     let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);

@@ -1,0 +1,423 @@
+//! Implicit-feedback alternating least squares (Hu, Koren & Volinsky, *Collaborative Filtering for
+//! Implicit Feedback Datasets*, 2008) on the binary training matrix A: user vectors x and item
+//! vectors β that minimise
+//!
+//! ```text
+//! Σ_{u,a} c_{ua} (A_ua − x_uᵀβ_a)² + λ (Σ_u ‖x_u‖² + Σ_a ‖β_a‖²),   c_ua = 1 + α A_ua
+//! ```
+//!
+//! A sweep solves for all users with the items fixed, then the other way around, by three steps of
+//! conjugate gradients from where the last sweep ended (Takács, Pilászy & Tikk, *Applications of the
+//! Conjugate Gradient Method for Implicit Feedback Collaborative Filtering*, 2011): O(nnz L + (U + P)
+//! L²). Such steps lower what is minimised, however far they are from the solution. One thread solves
+//! a row, and rows are put into blocks, in one order, so the numbers do not depend on how many there
+//! are.
+//!
+//! The Python library `implicit` weighs an interaction by its `alpha` itself, so that its `alpha` is
+//! 1 + α; `factors`, `regularization` and `iterations` are the same.
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, MatRef, Par};
+use pulp::Arch;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::ActionSets;
+use crate::embedding::StoredEmbeddings;
+use crate::embedding::fold_in::{FoldInOptions, gram};
+use crate::embedding::svd::transpose;
+use crate::error::{Error, Result};
+use crate::matrix::{Matrix, dot};
+use crate::seed::{Purpose, Seed};
+
+/// How the factors are found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AlsOptions {
+    /// L.
+    pub latent_dim: usize,
+    /// Sweeps over users and items.
+    pub iterations: usize,
+    /// λ, more than 0.
+    pub regularization: f64,
+    /// α: an interaction weighs 1 + α, what is none 1.
+    pub confidence: f64,
+}
+
+impl Default for AlsOptions {
+    fn default() -> Self {
+        Self { latent_dim: 100, iterations: 15, regularization: 1.0, confidence: 10.0 }
+    }
+}
+
+impl AlsOptions {
+    /// What gives a user the vector that these options mean.
+    #[must_use]
+    pub fn fold_in(self) -> FoldInOptions {
+        FoldInOptions { regularization: self.regularization, confidence: self.confidence }
+    }
+
+    fn validate(self) -> Result<()> {
+        for (name, flag, value) in [
+            ("latent_dim", "--latent-dim", self.latent_dim),
+            ("iterations", "--iterations", self.iterations),
+        ] {
+            if value == 0 {
+                let problem = format!("is 0, but must be at least 1 ({flag})");
+                return Err(Error::setting(format!("embedding.{name}"), problem));
+            }
+        }
+        self.fold_in().validate("embedding")
+    }
+}
+
+/// The item vectors β `[P, L]` of `matrix`, whose actions are below `num_actions`; 0 for an action
+/// that nobody interacted with.
+///
+/// # Errors
+/// [`Error::Setting`] unless L and the number of sweeps are at least 1, λ > 0 and α ≥ 0.
+pub fn implicit_als(
+    matrix: &ActionSets,
+    num_actions: usize,
+    options: AlsOptions,
+    seed: Seed,
+) -> Result<StoredEmbeddings> {
+    options.validate()?;
+    let mut factors = Factors::new(matrix, num_actions, options, seed);
+    for _ in 0..options.iterations {
+        factors.sweep();
+    }
+    Ok(StoredEmbeddings { v: narrow(factors.items, options.latent_dim)?, singular_values: None })
+}
+
+/// Numbers in a vector register; rows of factors are padded with zeros to whole ones.
+const LANES: usize = 8;
+/// Rows whose products with the Gram matrix are one matrix product.
+const BLOCK: usize = 32;
+/// Steps of conjugate gradients in a sweep.
+const STEPS: usize = 3;
+
+struct Factors<'a> {
+    by_user: &'a ActionSets,
+    by_item: ActionSets,
+    users: Matrix,
+    items: Matrix,
+    options: FoldInOptions,
+}
+
+impl<'a> Factors<'a> {
+    /// Items at small random numbers, to which the first sweep finds users.
+    fn new(matrix: &'a ActionSets, num_actions: usize, options: AlsOptions, seed: Seed) -> Self {
+        let width = options.latent_dim.next_multiple_of(LANES);
+        let mut items = Matrix::zeros(num_actions, width);
+        let scale = 0.1 / (options.latent_dim as f32).sqrt();
+        items.par_rows_mut().enumerate().for_each(|(position, row)| {
+            let row = &mut row[..options.latent_dim];
+            seed.stream(Purpose::Factors, 0, position as u64).fill_normals(row);
+            for value in row {
+                *value *= scale;
+            }
+        });
+        Self {
+            by_user: matrix,
+            by_item: transpose(matrix, num_actions),
+            users: Matrix::zeros(matrix.len(), width),
+            items,
+            options: options.fold_in(),
+        }
+    }
+
+    fn sweep(&mut self) {
+        improve(self.by_user, &mut self.users, &self.items, self.options);
+        improve(&self.by_item, &mut self.items, &self.users, self.options);
+    }
+}
+
+/// Brings each row of `near` closer to what the rows of `far` in its set determine.
+#[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of the factors")]
+fn improve(sets: &ActionSets, near: &mut Matrix, far: &Matrix, options: FoldInOptions) {
+    let width = far.cols();
+    let lower = gram(far);
+    let mut normal = Matrix::zeros(width, width); // FᵀF + λI
+    for i in 0..width {
+        for (j, value) in normal.row_mut(i).iter_mut().enumerate() {
+            *value = lower[(i.max(j), i.min(j))] as f32;
+        }
+        normal.row_mut(i)[i] += options.regularization as f32;
+    }
+    let descent = Descent { sets, far, normal, confidence: options.confidence as f32 };
+    let arch = Arch::new();
+    let blocks = near.as_mut_slice().par_chunks_mut(BLOCK * width).zip(0_u32..u32::MAX);
+    blocks.for_each(|(rows, block)| {
+        arch.dispatch(|| descent.improve(rows, block * BLOCK as u32));
+    });
+}
+
+/// Conjugate gradients on `(FᵀF + λI + α Σ f fᵀ) x = (1 + α) Σ f`, the sums over the rows f of a set.
+struct Descent<'a> {
+    sets: &'a ActionSets,
+    far: &'a Matrix,
+    normal: Matrix,
+    confidence: f32,
+}
+
+impl Descent<'_> {
+    /// Improves `rows`, of the sets from `first` on.
+    #[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
+    #[inline(always)]
+    fn improve(&self, rows: &mut [f32], first: u32) {
+        let width = self.far.cols();
+        let sets = || (first..).map(|row| self.sets.of(row));
+        let mut image = vec![0.0; rows.len()];
+        self.times_normal(rows, &mut image);
+        let mut residuals = vec![0.0; rows.len()];
+        let mut energies = vec![0.0; rows.len() / width];
+        let each = rows.chunks_exact_mut(width).zip(image.chunks_exact(width));
+        let each = each.zip(residuals.chunks_exact_mut(width)).zip(&mut energies);
+        for ((((row, image), residual), energy), set) in each.zip(sets()) {
+            if set.is_empty() {
+                // The solution; the residual stays 0.
+                row.fill(0.0);
+                continue;
+            }
+            residual.iter_mut().zip(image).for_each(|(residual, image)| *residual = -image);
+            add_weighted(set, self.far, row, [1.0 + self.confidence, -self.confidence], residual);
+            *energy = dot(residual, residual);
+        }
+        let mut directions = residuals.clone();
+        for _ in 0..STEPS {
+            self.times_normal(&directions, &mut image);
+            let each = rows.chunks_exact_mut(width).zip(image.chunks_exact_mut(width));
+            let each = each.zip(residuals.chunks_exact_mut(width));
+            let each = each.zip(directions.chunks_exact_mut(width)).zip(&mut energies);
+            for (((((row, image), residual), direction), energy), set) in each.zip(sets()) {
+                add_weighted(set, self.far, direction, [0.0, self.confidence], image);
+                let curvature = dot(direction, image);
+                // At the solution, or so close that the squares are no numbers any more.
+                if *energy < f32::MIN_POSITIVE || curvature < f32::MIN_POSITIVE {
+                    direction.fill(0.0);
+                    continue;
+                }
+                let step = *energy / curvature;
+                add_scaled(row, step, direction);
+                add_scaled(residual, -step, image);
+                let left = dot(residual, residual);
+                let keep = left / *energy;
+                *energy = left;
+                direction.iter_mut().zip(&*residual).for_each(|(direction, residual)| {
+                    *direction = keep * *direction + residual;
+                });
+            }
+        }
+    }
+
+    /// `image = rows · (FᵀF + λI)`.
+    fn times_normal(&self, rows: &[f32], image: &mut [f32]) {
+        let width = self.far.cols();
+        let rows = MatRef::from_row_major_slice(rows, rows.len() / width, width);
+        let image = MatMut::from_row_major_slice_mut(image, rows.nrows(), width);
+        matmul(image, Accum::Replace, rows, self.normal.view(0, width), 1.0, Par::Seq);
+    }
+}
+
+/// Adds `Σ (constant + slope · fᵀx) f` over the rows f of `factors` in `set` to `sum`.
+#[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
+#[inline(always)]
+fn add_weighted(set: &[u32], factors: &Matrix, x: &[f32], weight: [f32; 2], sum: &mut [f32]) {
+    // Several rows at a time: their products do not wait for each other, and x and the sum are
+    // loaded once for all of them.
+    let (groups, rest) = set.as_chunks::<4>();
+    for group in groups {
+        add_group(group.map(|at| factors.row(at as usize)), x, weight, sum);
+    }
+    for &at in rest {
+        add_group([factors.row(at as usize)], x, weight, sum);
+    }
+}
+
+#[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
+#[inline(always)]
+fn add_group<const N: usize>(
+    rows: [&[f32]; N],
+    x: &[f32],
+    [constant, slope]: [f32; 2],
+    sum: &mut [f32],
+) {
+    let rows = rows.map(|row| row.as_chunks::<LANES>().0);
+    let mut products = [[0.0; LANES]; N];
+    for (at, x) in x.as_chunks::<LANES>().0.iter().enumerate() {
+        for (product, row) in products.iter_mut().zip(rows) {
+            for lane in 0..LANES {
+                product[lane] += x[lane] * row[at][lane];
+            }
+        }
+    }
+    let weights = products.map(|product| constant + slope * product.iter().sum::<f32>());
+    for (at, sum) in sum.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+        for (weight, row) in weights.into_iter().zip(rows) {
+            for lane in 0..LANES {
+                sum[lane] += weight * row[at][lane];
+            }
+        }
+    }
+}
+
+#[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
+#[inline(always)]
+fn add_scaled(sum: &mut [f32], scale: f32, row: &[f32]) {
+    sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += scale * value);
+}
+
+/// The first `width` columns, in the same memory.
+fn narrow(matrix: Matrix, width: usize) -> Result<Matrix> {
+    let (rows, padded) = (matrix.rows(), matrix.cols());
+    let mut numbers = matrix.into_vec();
+    for row in 1..rows {
+        numbers.copy_within(row * padded..row * padded + width, row * width);
+    }
+    numbers.truncate(rows * width);
+    Matrix::new(numbers, width)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use faer::Mat;
+    use faer::linalg::solvers::{FullPivLu, Solve as _};
+
+    use super::*;
+
+    const USERS: usize = 70;
+    const ITEMS: usize = 50;
+
+    /// Users of five tastes; one did nothing, and nobody wants the last item.
+    fn tastes() -> ActionSets {
+        let pairs = (1..70_u32).flat_map(|user| {
+            let mut stream = Seed(4).stream(Purpose::Synthetic, 0, user.into());
+            let draws: Vec<_> = (0..9).map(|_| 5 * stream.below(9) + user % 5).collect();
+            draws.into_iter().map(move |item| (user, item))
+        });
+        ActionSets::from_pairs(USERS, pairs)
+    }
+
+    fn options(latent_dim: usize) -> AlsOptions {
+        AlsOptions { latent_dim, iterations: 4, regularization: 0.7, confidence: 6.0 }
+    }
+
+    fn wide(matrix: &Matrix) -> Mat<f64> {
+        Mat::from_fn(matrix.rows(), matrix.cols(), |i, j| f64::from(matrix.row(i)[j]))
+    }
+
+    fn weight(matrix: &ActionSets, user: usize, item: usize) -> (f64, f64) {
+        let did = matrix.contains(user.try_into().unwrap(), item.try_into().unwrap());
+        if did { (7.0, 1.0) } else { (1.0, 0.0) }
+    }
+
+    /// Every user's and item's normal equations, written out.
+    fn dense_sweep(matrix: &ActionSets, items: &mut Mat<f64>) -> Mat<f64> {
+        let solve = |far: &Mat<f64>, weight: &dyn Fn(usize) -> (f64, f64)| {
+            let mut normal = Mat::<f64>::identity(far.ncols(), far.ncols()) * faer::Scale(0.7);
+            let mut right = Mat::zeros(far.ncols(), 1);
+            for i in 0..far.nrows() {
+                let (confidence, preference) = weight(i);
+                normal += far.row(i).transpose() * far.row(i) * faer::Scale(confidence);
+                right += far.row(i).transpose().as_mat() * faer::Scale(confidence * preference);
+            }
+            FullPivLu::new(normal.as_ref()).solve(right)
+        };
+        let dim = items.ncols();
+        let mut users = Mat::zeros(USERS, dim);
+        for user in 0..USERS {
+            let x = solve(items, &|item| weight(matrix, user, item));
+            (0..dim).for_each(|j| users[(user, j)] = x[(j, 0)]);
+        }
+        for item in 0..ITEMS {
+            let x = solve(&users, &|user| weight(matrix, user, item));
+            (0..dim).for_each(|j| items[(item, j)] = x[(j, 0)]);
+        }
+        users
+    }
+
+    fn objective(matrix: &ActionSets, users: &Mat<f64>, items: &Mat<f64>) -> f64 {
+        let scores = users * items.transpose();
+        let mut sum = 0.7 * (users.squared_norm_l2() + items.squared_norm_l2());
+        for user in 0..USERS {
+            for item in 0..ITEMS {
+                let (confidence, preference) = weight(matrix, user, item);
+                sum += confidence * (preference - scores[(user, item)]).powi(2);
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn in_as_many_dimensions_as_steps_it_is_the_dense_solution() {
+        let matrix = tastes();
+        let mut factors = Factors::new(&matrix, ITEMS, options(STEPS), Seed(1));
+        let mut items = wide(&factors.items).subcols(0, STEPS).to_owned();
+        for _ in 0..4 {
+            factors.sweep();
+            let users = dense_sweep(&matrix, &mut items);
+            for (found, expected) in [(&factors.users, &users), (&factors.items, &items)] {
+                let error = wide(found).subcols(0, STEPS) - expected;
+                assert!(error.norm_max() < 1e-4 * expected.norm_max());
+            }
+        }
+        let found = implicit_als(&matrix, ITEMS, options(STEPS), Seed(1)).unwrap();
+        assert_eq!(found.v.as_slice(), narrow(factors.items, STEPS).unwrap().as_slice());
+        assert_eq!(found.v.row(ITEMS - 1), [0.0; STEPS]);
+    }
+
+    #[test]
+    fn every_half_sweep_lowers_the_objective_towards_that_of_exact_solutions() {
+        let matrix = tastes();
+        let mut factors = Factors::new(&matrix, ITEMS, options(12), Seed(1));
+        let mut items = wide(&factors.items);
+        let mut last = f64::INFINITY;
+        let mut lowers = |factors: &Factors<'_>| {
+            let now = objective(&matrix, &wide(&factors.users), &wide(&factors.items));
+            assert!(now <= last * (1.0 + 1e-6), "{now} after {last}");
+            last = now;
+        };
+        let mut users = Mat::zeros(USERS, items.ncols());
+        for _ in 0..20 {
+            improve(&matrix, &mut factors.users, &factors.items, factors.options);
+            lowers(&factors);
+            improve(&factors.by_item, &mut factors.items, &factors.users, factors.options);
+            lowers(&factors);
+            users = dense_sweep(&matrix, &mut items);
+        }
+        let exact = objective(&matrix, &users, &items);
+        assert!((last / exact - 1.0).abs() < 0.01, "{last}, and exactly {exact}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers_on_any_number_of_threads() {
+        let pairs = (0..3000_u32).flat_map(|user| {
+            let mut stream = Seed(4).stream(Purpose::Synthetic, 0, user.into());
+            let draws: Vec<_> = (0..20).map(|_| 10 * stream.below(250) + user % 10).collect();
+            draws.into_iter().map(move |item| (user, item))
+        });
+        let matrix = ActionSets::from_pairs(3000, pairs);
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| implicit_als(&matrix, 2500, options(12), Seed(5)).unwrap())
+        };
+        let one = run(1);
+        assert_eq!(one, run(2));
+        assert_eq!(one, run(3));
+    }
+
+    #[test]
+    fn impossible_options_name_the_flag() {
+        for (options, flag) in [
+            (AlsOptions { latent_dim: 0, ..options(3) }, "--latent-dim"),
+            (AlsOptions { iterations: 0, ..options(3) }, "--iterations"),
+            (AlsOptions { regularization: 0.0, ..options(3) }, "--regularization"),
+            (AlsOptions { confidence: -1.0, ..options(3) }, "--confidence"),
+        ] {
+            let error = implicit_als(&tastes(), ITEMS, options, Seed(1)).unwrap_err().to_string();
+            assert!(error.contains("`embedding.") && error.contains(flag), "{error}");
+        }
+    }
+}

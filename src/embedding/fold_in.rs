@@ -1,0 +1,273 @@
+//! Fold-in: the user vector that implicit-feedback ALS (Hu, Koren & Volinsky, *Collaborative
+//! Filtering for Implicit Feedback Datasets*, 2008) gives to a set of items, whoever the user is.
+//! It minimises, over x and with β fixed,
+//!
+//! ```text
+//! Σ_{a ∈ X} (1 + α) (1 − xᵀβ_a)² + Σ_{a ∉ X} (xᵀβ_a)² + λ‖x‖²
+//! ```
+//!
+//! and so solves `(βᵀβ + α Σ_{a ∈ X} β_a β_aᵀ + λI) x = (1 + α) Σ_{a ∈ X} β_a`: with βᵀβ at hand,
+//! O(n L² + L³) for n items, whatever P.
+
+use std::sync::Arc;
+
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor::{
+    LltRegularization, cholesky_in_place, cholesky_in_place_scratch,
+};
+use faer::linalg::cholesky::llt::solve::solve_in_place;
+use faer::linalg::matmul::triangular::{BlockStructure, matmul};
+use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::ActionSets;
+use crate::embedding::ActionEmbeddings;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+
+/// λ and α.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FoldInOptions {
+    /// λ, the weight of `‖x‖²`; more than 0, in units of βᵀβ.
+    pub regularization: f64,
+    /// α: what a user did weighs 1 + α, what the user did not do 1.
+    pub confidence: f64,
+}
+
+impl FoldInOptions {
+    /// # Errors
+    /// [`Error::Setting`], named under `prefix`, unless λ > 0 and α ≥ 0.
+    pub(super) fn validate(self, prefix: &str) -> Result<()> {
+        let Self { regularization, confidence } = self;
+        let refused = |name: &str, expected: &str, value: f64| {
+            let problem = format!("is {value}, but must be {expected} (--{name})");
+            Err(Error::setting(format!("{prefix}.{name}"), problem))
+        };
+        if !(regularization > 0.0 && regularization.is_finite()) {
+            return refused("regularization", "more than 0", regularization);
+        }
+        if !(confidence >= 0.0 && confidence.is_finite()) {
+            return refused("confidence", "at least 0", confidence);
+        }
+        Ok(())
+    }
+}
+
+/// Solves for the vectors of users by what they did.
+#[derive(Clone, Debug)]
+pub struct FoldIn {
+    actions: Arc<ActionEmbeddings>,
+    /// βᵀβ `[L, L]`, its lower triangle.
+    gram: Mat<f64>,
+    options: FoldInOptions,
+}
+
+impl FoldIn {
+    /// For the users of `actions`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] unless λ > 0 and α ≥ 0.
+    pub fn new(actions: Arc<ActionEmbeddings>, options: FoldInOptions) -> Result<Self> {
+        options.validate("fold_in")?;
+        let gram = gram(actions.beta());
+        Ok(Self { actions, gram, options })
+    }
+
+    /// Puts the vector of a user of `items`, each below P and there once, into `out` `[L]`; 0 for no
+    /// items.
+    ///
+    /// # Panics
+    /// When `out` is not L numbers long or an item is not below P.
+    pub fn encode(&self, items: &[u32], out: &mut [f32]) {
+        assert_eq!(out.len(), self.actions.latent_dim(), "a user's vector has L numbers");
+        solve(self.gram.as_ref(), self.actions.beta(), items, self.options, out);
+    }
+
+    /// The vectors of `contexts`, in the order given, `[contexts, L]`.
+    #[must_use]
+    pub fn encode_contexts(&self, observed: &ActionSets, contexts: &[u32]) -> Matrix {
+        let mut users = Matrix::zeros(contexts.len(), self.actions.latent_dim());
+        let rows = users.par_rows_mut().zip(contexts);
+        rows.for_each(|(row, &context)| self.encode(observed.of(context), row));
+        users
+    }
+}
+
+/// Puts into `out` the x that the factors of `set` determine; `gram` is the lower triangle of
+/// `FᵀF`, F being all `factors`.
+fn solve(
+    gram: MatRef<'_, f64>,
+    factors: &Matrix,
+    set: &[u32],
+    options: FoldInOptions,
+    out: &mut [f32],
+) {
+    out.fill(0.0);
+    if set.is_empty() {
+        return;
+    }
+    let FoldInOptions { regularization, confidence } = options;
+    let dim = out.len();
+    let own: Vec<f64> = set
+        .iter()
+        .flat_map(|&at| factors.row(at as usize).iter().map(|value| f64::from(*value)))
+        .collect();
+    let mut normal = gram.to_owned();
+    let own = MatRef::from_row_major_slice(&own, set.len(), dim);
+    add_gram(normal.as_mut(), own, confidence);
+    let trace: f64 = (0..dim).map(|i| normal[(i, i)]).sum();
+    // A λ below the rounding of the rest would leave a singular matrix singular.
+    let ridge = regularization.max(1e-13 * trace);
+    let mut x = Mat::zeros(dim, 1);
+    for i in 0..dim {
+        normal[(i, i)] += ridge;
+        x[(i, 0)] = (1.0 + confidence) * own.col(i).iter().sum::<f64>();
+    }
+    let scratch = cholesky_in_place_scratch::<f64>(dim, Par::Seq, Spec::default());
+    let mut memory = MemBuffer::new(scratch);
+    let stack = MemStack::new(&mut memory);
+    let factored = cholesky_in_place(
+        normal.as_mut(),
+        LltRegularization::default(),
+        Par::Seq,
+        stack,
+        Spec::default(),
+    );
+    debug_assert!(factored.is_ok(), "a ridge above rounding makes a matrix positive definite");
+    if factored.is_ok() {
+        solve_in_place(normal.as_ref(), x.as_mut(), Par::Seq, stack);
+        #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of contexts")]
+        out.iter_mut().enumerate().for_each(|(i, out)| *out = x[(i, 0)] as f32);
+    }
+}
+
+/// The most parts that a Gram matrix is summed from: of few rows, so that threads share them, and
+/// not so many that they take the memory of the factors again.
+const PARTS: usize = 64;
+/// Rows that are in a core's second-level cache as f64.
+const PIECE: usize = 512;
+
+/// The lower triangle of `FᵀF` `[L, L]`; its parts and the order of their sum do not depend on the
+/// number of threads.
+pub(super) fn gram(factors: &Matrix) -> Mat<f64> {
+    let dim = factors.cols();
+    let rows = factors.rows().div_ceil(PARTS).max(PIECE);
+    let parts = factors.as_slice().par_chunks(rows * dim).map(|part| {
+        let mut sum = Mat::zeros(dim, dim);
+        let mut wide = Vec::with_capacity(PIECE * dim);
+        for piece in part.chunks(PIECE * dim) {
+            wide.clear();
+            wide.extend(piece.iter().map(|value| f64::from(*value)));
+            let piece = MatRef::from_row_major_slice(&wide, piece.len() / dim, dim);
+            add_gram(sum.as_mut(), piece, 1.0);
+        }
+        sum
+    });
+    let parts: Vec<Mat<f64>> = parts.collect();
+    parts.into_iter().fold(Mat::zeros(dim, dim), |sum, part| sum + part)
+}
+
+/// Adds `scale · BᵀB` to the lower triangle of `sum`.
+fn add_gram(sum: MatMut<'_, f64>, block: MatRef<'_, f64>, scale: f64) {
+    let (lower, whole) = (BlockStructure::TriangularLower, BlockStructure::Rectangular);
+    let transposed = block.transpose();
+    matmul(sum, lower, Accum::Add, transposed, whole, block, whole, scale, Par::Seq);
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use faer::linalg::solvers::{FullPivLu, Solve as _};
+
+    use super::*;
+    use crate::seed::{Purpose, Seed};
+
+    const L: usize = 12;
+
+    fn actions(rows: usize) -> Arc<ActionEmbeddings> {
+        let mut beta = Matrix::zeros(rows, L);
+        Seed(1).stream(Purpose::Synthetic, 0, 0).fill_normals(beta.as_mut_slice());
+        Arc::new(ActionEmbeddings::new(beta).unwrap())
+    }
+
+    fn options(regularization: f64, confidence: f64) -> FoldInOptions {
+        FoldInOptions { regularization, confidence }
+    }
+
+    /// By the definition: every action has its own weight and target.
+    fn dense(actions: &ActionEmbeddings, items: &[u32], options: FoldInOptions) -> Mat<f64> {
+        let rows = actions.num_actions();
+        let mine = |i: usize| items.contains(&u32::try_from(i).unwrap());
+        let beta = Mat::from_fn(rows, L, |i, j| f64::from(actions.beta().row(i)[j]));
+        let weight = |i| if mine(i) { 1.0 + options.confidence } else { 1.0 };
+        let weighted = Mat::from_fn(rows, L, |i, j| weight(i) * beta[(i, j)]);
+        let target = Mat::from_fn(rows, 1, |i, _| f64::from(u8::from(mine(i))));
+        let ridge = Mat::<f64>::identity(L, L) * faer::Scale(options.regularization);
+        let normal = weighted.transpose() * &beta + ridge;
+        FullPivLu::new(normal.as_ref()).solve(weighted.transpose() * target)
+    }
+
+    #[test]
+    fn a_user_is_the_dense_weighted_ridge_regression() {
+        // A Gram matrix of one part, of several pieces, of several parts.
+        for rows in [40, 600, 40_000] {
+            let actions = actions(rows);
+            for options in [options(0.1, 0.0), options(5.0, 40.0), options(1e-6, 1.0)] {
+                let fold_in = FoldIn::new(Arc::clone(&actions), options).unwrap();
+                for items in [&[3][..], &[0, 7, 39], &(0..30).collect::<Vec<u32>>()] {
+                    let mut user = [f32::NAN; L];
+                    fold_in.encode(items, &mut user);
+                    let expected = dense(&actions, items, options);
+                    let scale = expected.norm_l2();
+                    for (j, value) in user.iter().enumerate() {
+                        let error = (f64::from(*value) - expected[(j, 0)]).abs();
+                        assert!(error < 1e-6 * scale, "{rows} rows, {options:?}, {items:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_did_nothing_is_zero_and_what_says_nothing_moves_nobody() {
+        let fold_in = FoldIn::new(actions(40), options(0.1, 1.0)).unwrap();
+        let mut user = [f32::NAN; L];
+        fold_in.encode(&[], &mut user);
+        assert_eq!(user, [0.0; L]);
+        // λ far below the rounding of a singular βᵀβ.
+        let beta = Matrix::new([1e10, 0.0, 0.0, 0.0].repeat(6), 4).unwrap();
+        let actions = Arc::new(ActionEmbeddings::new(beta).unwrap());
+        let fold_in = FoldIn::new(actions, options(1e-300, 1.0)).unwrap();
+        let mut user = [f32::NAN; 4];
+        fold_in.encode(&[2], &mut user);
+        assert!((user[0] / (2.0 / 7.0 * 1e-10) - 1.0).abs() < 1e-5, "{user:?}");
+        assert_eq!(user[1..], [0.0; 3]);
+    }
+
+    #[test]
+    fn contexts_come_in_the_order_asked_for() {
+        let fold_in = FoldIn::new(actions(40), options(0.1, 1.0)).unwrap();
+        let observed = ActionSets::from_pairs(3, [(0, 1), (0, 5), (2, 7)].into_iter());
+        let users = fold_in.encode_contexts(&observed, &[2, 1, 0]);
+        for (row, items) in [&[7][..], &[], &[1, 5]].into_iter().enumerate() {
+            let mut user = [0.0; L];
+            fold_in.encode(items, &mut user);
+            assert_eq!(users.row(row), user);
+        }
+    }
+
+    #[test]
+    fn impossible_weights_are_refused() {
+        for (options, said) in [
+            (options(0.0, 1.0), "regularization"),
+            (options(f64::NAN, 1.0), "regularization"),
+            (options(1.0, -0.5), "confidence"),
+            (options(1.0, f64::INFINITY), "confidence"),
+        ] {
+            let error = FoldIn::new(actions(5), options).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}
