@@ -44,7 +44,7 @@ impl Fitter {
                         let norms = (size(action) * size(other)).sqrt();
                         (other != action).then(|| (other, shared / (norms + shrinkage)))
                     });
-                    most_similar(similar.collect(), neighbours)
+                    most_similar(&similar.collect::<Vec<_>>(), neighbours)
                 },
             )
             .collect();
@@ -57,7 +57,7 @@ impl Fitter {
 }
 
 /// The first `count` of `similar`, which is by ascending action, by falling similarity.
-fn most_similar(similar: Vec<(u32, f32)>, count: usize) -> Vec<(u32, f32)> {
+fn most_similar(similar: &[(u32, f32)], count: usize) -> Vec<(u32, f32)> {
     let count = count.min(similar.len());
     let similarities: Vec<f32> = similar.iter().map(|(_, similarity)| *similarity).collect();
     let (mut places, mut best) = (vec![0; count], vec![0.0; count]);

@@ -39,7 +39,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::dataset::{ActionSets, Sessions};
-use crate::embedding::{Interactions, training_matrix, transpose};
+use crate::embedding::{AlsOptions, Interactions, training_matrix, transpose};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::problem::Problem;
@@ -59,9 +59,12 @@ pub enum Baseline {
     /// PureSVD: scores `x V Vᵀ`, x being the indicator of X (Cremonesi, Koren & Turrin,
     /// *Performance of recommender algorithms on top-N recommendation tasks*, 2010).
     Svd {
-        /// L; as much of it as the training matrix allows.
+        /// L; below the number of actions and of training users ([`Fitter::limited`]).
         latent_dim: usize,
     },
+    /// Implicit-feedback ALS, whose user vectors are folded in (Hu, Koren & Volinsky,
+    /// *Collaborative filtering for implicit feedback datasets*, 2008).
+    Als(AlsOptions),
     /// The linear autoencoder without self-similarity, in closed form (Steck, *Embarrassingly
     /// shallow autoencoders for sparse data*, 2019). Inverts a dense matrix of as many rows as
     /// there are actions or training users, whichever are fewer, at most [`Baseline::LARGEST_EASE`].
@@ -81,13 +84,17 @@ pub enum Baseline {
 
 impl Baseline {
     /// Each with the hyperparameters that are tried first.
-    pub const ALL: [Self; 5] = [
-        Self::Popularity,
-        Self::Uniform,
-        Self::Svd { latent_dim: 100 },
-        Self::Ease { ridge: 200.0 },
-        Self::ItemKnn { neighbours: 100, shrinkage: 10.0 },
-    ];
+    #[must_use]
+    pub fn all() -> [Self; 6] {
+        [
+            Self::Popularity,
+            Self::Uniform,
+            Self::Svd { latent_dim: 100 },
+            Self::Als(AlsOptions::default()),
+            Self::Ease { ridge: 200.0 },
+            Self::ItemKnn { neighbours: 100, shrinkage: 10.0 },
+        ]
+    }
 
     /// The most rows of the matrix that EASE inverts: beyond, it would take minutes and more than
     /// 6 GB.
@@ -96,7 +103,7 @@ impl Baseline {
     /// The one of this [`name`](Self::name), with the hyperparameters that are tried first.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|baseline| baseline.name() == name)
+        Self::all().into_iter().find(|baseline| baseline.name() == name)
     }
 
     /// What it is called on the command line.
@@ -106,6 +113,7 @@ impl Baseline {
             Self::Popularity => "popularity",
             Self::Uniform => "uniform",
             Self::Svd { .. } => "svd",
+            Self::Als(_) => "als",
             Self::Ease { .. } => "ease",
             Self::ItemKnn { .. } => "item-knn",
         }
@@ -118,6 +126,10 @@ impl Display for Baseline {
         match self {
             Self::Popularity | Self::Uniform => Ok(()),
             Self::Svd { latent_dim } => write!(f, "L = {latent_dim}"),
+            Self::Als(AlsOptions { latent_dim, iterations, regularization, confidence }) => write!(
+                f,
+                "L = {latent_dim}, α = {confidence}, λ = {regularization}, {iterations} sweeps"
+            ),
             Self::Ease { ridge } => write!(f, "λ = {ridge}"),
             Self::ItemKnn { neighbours, shrinkage } => {
                 write!(f, "{neighbours} neighbours, shrinkage {shrinkage}")
@@ -167,12 +179,12 @@ impl<'a> Asked<'a> {
         Err(Error::SlateTooLarge { slate_size: self.slate_size, available, why })
     }
 
-    /// The slates of greatest score. `scorer` is handed a few contexts and writes the scores of all
+    /// The slates of greatest score. `score_among` is handed a few contexts and writes the scores of all
     /// actions, `[P]`, for the one at a place among them.
     fn ranked<S: FnMut(usize, &mut [f32])>(
         &self,
         num_actions: usize,
-        scorer: impl Fn(&'a [u32]) -> S + Sync,
+        score_among: impl Fn(&'a [u32]) -> S + Sync,
     ) -> Result<Slates> {
         self.check(num_actions)?;
         let slate_size = self.slate_size;
@@ -185,7 +197,7 @@ impl<'a> Asked<'a> {
             .for_each_init(
                 || vec![0.0; num_actions],
                 |all, ((contexts, actions), scores)| {
-                    let mut score = scorer(contexts);
+                    let mut score = score_among(contexts);
                     let slates = actions.chunks_mut(slate_size).zip(scores.chunks_mut(slate_size));
                     for (at, (actions, scores)) in slates.enumerate() {
                         score(at, all);
@@ -231,6 +243,18 @@ impl Fitter {
         Self { training, contexts_of, seed, gram: None }
     }
 
+    /// `baseline` with no more dimensions than the training matrix allows.
+    #[must_use]
+    pub fn limited(&self, baseline: Baseline) -> Baseline {
+        match baseline {
+            Baseline::Svd { latent_dim } => {
+                let most = self.training.len().min(self.num_actions()).saturating_sub(1);
+                Baseline::Svd { latent_dim: latent_dim.min(most) }
+            }
+            other => other,
+        }
+    }
+
     /// Fits `baseline`.
     ///
     /// # Errors
@@ -241,6 +265,7 @@ impl Fitter {
             Baseline::Popularity => Box::new(popularity::Popularity::new(&self.contexts_of)),
             Baseline::Uniform => Box::new(uniform::Uniform::new(self.num_actions(), self.seed)),
             Baseline::Svd { latent_dim } => Box::new(self.svd(latent_dim)?),
+            Baseline::Als(options) => Box::new(self.als(options)?),
             Baseline::Ease { ridge } => Box::new(self.ease(ridge)?),
             Baseline::ItemKnn { neighbours, shrinkage } => {
                 Box::new(self.item_knn(neighbours, shrinkage)?)

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{Asked, Baseline, Fitted, Fitter};
 use crate::dataset::Split;
+use crate::embedding::AlsOptions;
 use crate::error::Result;
 use crate::evaluation::Evaluation;
 use crate::problem::Problem;
@@ -48,11 +49,14 @@ impl Tuned {
         seed: Seed,
     ) -> Result<Self> {
         let started = Instant::now();
-        let mut fitter = Fitter::new(&problem.sessions, seed);
-        let mut fitted = fitter.fit(baseline)?;
+        let mut algorithms = Fitter::new(&problem.sessions, seed);
+        let baseline = algorithms.limited(baseline);
+        let mut fitted = algorithms.fit(baseline)?;
         let mut best = (baseline, f64::NEG_INFINITY);
         let mut tried = Vec::new();
         let mut grid = Grid::around(baseline);
+        // What is beyond a limit would be the same again.
+        grid.left.retain(|settings| algorithms.limited(*settings) == *settings);
         if !grid.is_empty() && !budget.is_zero() {
             let contexts = problem.sessions.contexts(Split::Validation);
             let reward = |fitted: &dyn Fitted| {
@@ -64,7 +68,8 @@ impl Tuned {
             while started.elapsed() < budget
                 && let Some(settings) = grid.next()
             {
-                let Ok(other) = fitter.fit(settings) else {
+                // Rounding may make a matrix singular that a greater λ does not.
+                let Ok(other) = algorithms.fit(settings) else {
                     tried.push(Trial { settings, reward: None });
                     continue;
                 };
@@ -82,6 +87,9 @@ impl Tuned {
 
 /// The values worth trying, by axis.
 const LATENT_DIMS: [usize; 6] = [25, 50, 100, 200, 400, 800];
+const ITERATIONS: [usize; 4] = [5, 10, 15, 30];
+const REGULARIZATIONS: [f64; 6] = [0.1, 1.0, 10.0, 30.0, 100.0, 300.0];
+const CONFIDENCES: [f64; 6] = [1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
 const RIDGES: [f32; 9] = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
 const NEIGHBOURS: [usize; 6] = [20, 50, 100, 200, 500, 1000];
 const SHRINKAGES: [f32; 6] = [0.0, 3.0, 10.0, 30.0, 100.0, 300.0];
@@ -93,7 +101,7 @@ struct Grid {
 }
 
 /// A place on every axis there is.
-type Place = [usize; 2];
+type Place = [usize; 4];
 
 impl Grid {
     fn around(baseline: Baseline) -> Self {
@@ -102,6 +110,7 @@ impl Grid {
             Baseline::Svd { .. } => {
                 LATENT_DIMS.map(|latent_dim| Baseline::Svd { latent_dim }).to_vec()
             }
+            Baseline::Als(_) => als(),
             Baseline::Ease { .. } => RIDGES.map(|ridge| Baseline::Ease { ridge }).to_vec(),
             Baseline::ItemKnn { .. } => NEIGHBOURS
                 .into_iter()
@@ -132,14 +141,39 @@ impl Grid {
     }
 }
 
+fn als() -> Vec<Baseline> {
+    let mut all = Vec::new();
+    for latent_dim in LATENT_DIMS {
+        for confidence in CONFIDENCES {
+            for regularization in REGULARIZATIONS {
+                all.extend(ITERATIONS.map(|iterations| {
+                    let options = AlsOptions { latent_dim, iterations, regularization, confidence };
+                    Baseline::Als(options)
+                }));
+            }
+        }
+    }
+    all
+}
+
 fn place(baseline: Baseline) -> Place {
     match baseline {
-        Baseline::Popularity | Baseline::Uniform => [0, 0],
-        Baseline::Svd { latent_dim } => [LATENT_DIMS.partition_point(|it| *it < latent_dim), 0],
-        Baseline::Ease { ridge } => [RIDGES.partition_point(|it| *it < ridge), 0],
-        Baseline::ItemKnn { neighbours, shrinkage } => [
-            NEIGHBOURS.partition_point(|it| *it < neighbours),
-            SHRINKAGES.partition_point(|it| *it < shrinkage),
+        Baseline::Popularity | Baseline::Uniform => [0; 4],
+        Baseline::Svd { latent_dim } => [below(&LATENT_DIMS, latent_dim), 0, 0, 0],
+        Baseline::Als(AlsOptions { latent_dim, iterations, regularization, confidence }) => [
+            below(&LATENT_DIMS, latent_dim),
+            below(&CONFIDENCES, confidence),
+            below(&REGULARIZATIONS, regularization),
+            below(&ITERATIONS, iterations),
         ],
+        Baseline::Ease { ridge } => [below(&RIDGES, ridge), 0, 0, 0],
+        Baseline::ItemKnn { neighbours, shrinkage } => {
+            [below(&NEIGHBOURS, neighbours), below(&SHRINKAGES, shrinkage), 0, 0]
+        }
     }
+}
+
+/// How many of the ascending `values` are below `value`.
+fn below<T: PartialOrd + Copy>(values: &[T], value: T) -> usize {
+    values.partition_point(|it| *it < value)
 }

@@ -274,8 +274,8 @@ pub(crate) struct EvaluateArgs {
     /// train, validation or test.
     #[arg(long, value_parser = split, default_value = "validation")]
     pub(crate) split: Split,
-    /// What to compare with on the same users, by commas: popularity, uniform, svd, ease, item-knn,
-    /// or the folder of another run on the same sessions (./svd is a folder).
+    /// What to compare with on the same users, by commas: popularity, uniform, svd, als, ease,
+    /// item-knn, or the folder of another run on the same sessions (./svd is a folder).
     #[arg(long, value_name = "BASELINE|RUN", value_delimiter = ',', value_hint = ValueHint::DirPath)]
     pub(crate) against: Vec<PathBuf>,
     /// Tune each baseline for so many seconds on the reward of the validation users.

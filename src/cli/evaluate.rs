@@ -161,7 +161,7 @@ impl Judge<'_> {
     /// Another run, at this one's slate size and by its reward.
     fn run(&self, run: &Path) -> Result<Row> {
         if !run.exists() {
-            let names = Baseline::ALL.map(Baseline::name).join(", ");
+            let names = Baseline::all().map(Baseline::name).join(", ");
             bail!("--against {}: neither a run's folder nor one of {names}", run.display());
         }
         let device = self.args.device.device.as_deref();
@@ -184,7 +184,7 @@ impl Judge<'_> {
 }
 
 /// The widest name of a row, in characters.
-const WIDEST: usize = 23;
+const WIDEST: usize = 20;
 
 impl Evaluated {
     fn text(&self) -> String {
