@@ -52,6 +52,7 @@
 //! | [`problem`] | a prepared folder and settings → what a policy is trained on and judged by |
 //! | [`run`] | a run's folder: settings, record, checkpoints |
 //! | [`evaluation`] | the decision's reward on held-out contexts |
+//! | [`baseline`] | training sessions → the recommenders that a policy is compared with |
 //! | [`recommend`] | a trained policy → slates for people |
 //! | `training` | the learner step, the loop, checkpoints |
 //! | `tuning` | settings tried against each other |
@@ -101,6 +102,7 @@
 
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
+pub mod baseline;
 pub mod cli;
 pub mod dataset;
 pub mod device;

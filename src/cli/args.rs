@@ -327,9 +327,13 @@ pub(crate) struct EvaluateArgs {
     /// train, validation or test.
     #[arg(long, value_parser = split, default_value = "validation")]
     pub(crate) split: Split,
-    /// Another run on the same data, to report the difference to on the same users.
-    #[arg(long, value_name = "RUN", value_hint = ValueHint::DirPath)]
-    pub(crate) against: Option<PathBuf>,
+    /// What to compare with on the same users, by commas: popularity, uniform, svd, als, ease,
+    /// item-knn, or the folder of another run on the same sessions (./svd is a folder).
+    #[arg(long, value_name = "BASELINE|RUN", value_delimiter = ',', value_hint = ValueHint::DirPath)]
+    pub(crate) against: Vec<PathBuf>,
+    /// Tune each baseline for so many seconds on the reward of the validation users.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "against")]
+    pub(crate) tune: u64,
     /// Retrieve through the index instead of exactly.
     #[arg(long)]
     pub(crate) index: bool,

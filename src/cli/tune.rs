@@ -86,7 +86,7 @@ fn usual(prepared: &Prepared, settings: &Settings) -> Result<Vec<Dimension>> {
         over.push("embedding.power=0|0.5|1");
     }
     if !settings.embedding.learn {
-        over.push("tower.kind=linear|sigmoid-mlp");
+        over.push("tower.kind=linear|residual-mlp");
     }
     Ok(over.into_iter().map(str::parse).collect::<Result<_, _>>()?)
 }

@@ -21,7 +21,6 @@ use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::ActionSets;
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -89,15 +88,6 @@ impl FoldIn {
     pub fn encode(&self, items: &[u32], out: &mut [f32]) {
         assert_eq!(out.len(), self.actions.latent_dim(), "a user's vector has L numbers");
         solve(self.gram.as_ref(), self.actions.beta(), items, self.options, out);
-    }
-
-    /// The vectors of `contexts`, in the order given, `[contexts, L]`.
-    #[must_use]
-    pub fn encode_contexts(&self, observed: &ActionSets, contexts: &[u32]) -> Matrix {
-        let mut users = Matrix::zeros(contexts.len(), self.actions.latent_dim());
-        let rows = users.par_rows_mut().zip(contexts);
-        rows.for_each(|(row, &context)| self.encode(observed.of(context), row));
-        users
     }
 }
 
@@ -250,18 +240,6 @@ mod tests {
         fold_in.encode(&[2], &mut user);
         assert!((user[0] / (2.0 / 7.0 * 1e-10) - 1.0).abs() < 1e-5, "{user:?}");
         assert_eq!(user[1..], [0.0; 3]);
-    }
-
-    #[test]
-    fn contexts_come_in_the_order_asked_for() {
-        let fold_in = FoldIn::new(actions(40), options(0.1, 1.0)).unwrap();
-        let observed = ActionSets::from_pairs(3, [(0, 1), (0, 5), (2, 7)].into_iter());
-        let users = fold_in.encode_contexts(&observed, &[2, 1, 0]);
-        for (row, items) in [&[7][..], &[], &[1, 5]].into_iter().enumerate() {
-            let mut user = [0.0; L];
-            fold_in.encode(items, &mut user);
-            assert_eq!(users.row(row), user);
-        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
-//! How good a policy's decision is: its reward on held-out contexts, `R̂(d_θ)` of section 4.1,
-//! with standard errors and paired intervals.
+//! How good decisions are: their reward on held-out contexts, `R̂(d_θ)` of section 4.1, with
+//! standard errors and paired intervals, and the metrics that other recommenders are compared by.
+
+mod metrics;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -7,11 +9,16 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::model::Model;
 use crate::problem::{Problem, Search};
+use crate::retrieval::Slates;
 
-/// Rewards of the decision, one per context.
+pub use metrics::Metrics;
+use metrics::Tally;
+
+/// Rewards of the decisions, one per context, and the metrics over all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     rewards: Vec<f32>,
+    metrics: Metrics,
 }
 
 /// A mean and its 95 % interval (normal approximation).
@@ -35,13 +42,35 @@ impl Evaluation {
     /// Those of the retriever and the device.
     pub fn of(problem: &Problem, model: &Model, contexts: &[u32], search: Search) -> Result<Self> {
         let retriever = problem.retriever(model, search)?;
+        Self::by(problem, contexts, |block| problem.decide(model, block, retriever.as_ref()))
+    }
+
+    /// The same of any recommender: `decide` gives a slate for each context of a block.
+    ///
+    /// # Errors
+    /// Those of `decide`.
+    pub fn by(
+        problem: &Problem,
+        contexts: &[u32],
+        decide: impl Fn(&[u32]) -> Result<Slates>,
+    ) -> Result<Self> {
         let mut rewards = Vec::with_capacity(contexts.len());
+        let mut tally = Tally::new(problem.sessions.num_actions);
         for block in contexts.chunks(BLOCK) {
-            let slates = problem.decide(model, block, retriever.as_ref())?; // [block, K]
+            let slates = decide(block)?; // [block, K]
             let reward = |at: usize| problem.reward.reward(block[at], slates.slate(at));
             rewards.par_extend((0..block.len()).into_par_iter().map(reward));
+            for (at, &context) in block.iter().enumerate() {
+                tally.add(problem.sessions.hidden.of(context), slates.slate(at));
+            }
         }
-        Ok(Self { rewards })
+        Ok(Self { rewards, metrics: tally.metrics() })
+    }
+
+    /// What does not depend on the reward.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        self.metrics
     }
 
     /// Mean reward; 0 without contexts.
@@ -90,9 +119,12 @@ mod tests {
 
     #[test]
     fn a_paired_interval_is_tighter_than_the_spread_of_the_rewards() {
-        let start = Evaluation { rewards: (0..100).map(|i| i as f32).collect() };
-        let shifted = |i: i32| i as f32 + 1.0 + 0.1 * (i % 2) as f32;
-        let now = Evaluation { rewards: (0..100).map(shifted).collect() };
+        let of = |reward: &dyn Fn(i32) -> f32| Evaluation {
+            rewards: (0..100).map(reward).collect(),
+            metrics: Metrics::default(),
+        };
+        let start = of(&|i| i as f32);
+        let now = of(&|i| i as f32 + 1.0 + 0.1 * (i % 2) as f32);
         let gain = now.gain_over(&start);
         assert!((gain.mean - 1.05).abs() < 1e-5);
         assert!(gain.low > 1.0 && gain.high < 1.1);

@@ -116,6 +116,12 @@ impl Problem {
         Self { noise: Some(noise), ..self }
     }
 
+    /// The same problem with slates of another length; a reward keeps the weights it has.
+    #[must_use]
+    pub fn with_slate_size(self, slate_size: usize) -> Self {
+        Self { slate_size, ..self }
+    }
+
     /// K.
     #[must_use]
     pub fn slate_size(&self) -> usize {

@@ -253,6 +253,30 @@ pub(super) fn rank(
     }
 }
 
+/// The K best of `scores`, one for each of the P actions, that are not `excluded`, which is
+/// ascending; best first, equal scores to the lower action. K is the length of `actions`.
+pub(crate) fn best_of_scores(
+    scores: &[f32],
+    excluded: &[u32],
+    actions: &mut [u32],
+    best_scores: &mut [f32],
+) {
+    let mut best = Best::new(actions.len(), 0.0);
+    let mut threshold = f32::NAN;
+    for (action, &score) in (0_u32..).zip(scores) {
+        if is_above(score, threshold)
+            && !is_excluded(excluded, action)
+            && let Some(higher) = best.offer(score, action)
+        {
+            threshold = higher;
+        }
+    }
+    best.keys.sort_unstable();
+    for (key, (action, score)) in best.keys.into_iter().zip(actions.iter_mut().zip(best_scores)) {
+        (*score, *action) = unpack(key);
+    }
+}
+
 /// The K best seen so far and what is within `rounding` of them, among others that are not dropped
 /// yet, in any order; as [`key`]s.
 struct Best {

@@ -14,6 +14,7 @@ use crate::matrix::Matrix;
 pub use audit::{overlap, recall};
 pub use candidates::Candidates;
 pub use exact::Exact;
+pub(crate) use exact::best_of_scores;
 pub use hnsw::{BuildObserver, Hnsw};
 pub use options::{HnswOptions, RetrievalKind, Scalar};
 

@@ -41,6 +41,8 @@ pub enum Purpose {
     Search = 12,
     /// Hidden units that a training step drops.
     Dropout = 13,
+    /// Slates drawn uniformly.
+    Uniform = 14,
 }
 
 /// A run's seed.

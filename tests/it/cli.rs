@@ -122,23 +122,78 @@ fn a_run_is_compared_with_another_on_the_same_users() {
     };
     let report = against(&other);
     let reward = |of: &serde_json::Value| of["reward"].as_f64().unwrap();
-    let difference = &report["against"]["difference"];
+    let row = &report["against"][0];
+    let difference = &row["difference"];
     let mean = difference["mean"].as_f64().unwrap();
-    assert!((mean - (reward(&report) - reward(&report["against"]))).abs() < 1e-6, "{report}");
+    assert!((mean - (reward(&report) - reward(row))).abs() < 1e-6, "{report}");
     assert!(difference["low"].as_f64() < difference["high"].as_f64(), "{report}");
-    let itself = &against(&run)["against"]["difference"];
+    let itself = &against(&run)["against"][0]["difference"];
     assert_eq!((&itself["low"], &itself["high"]), (&0.0.into(), &0.0.into()));
 
-    let (elsewhere, foreign) = (folder.path().join("elsewhere"), folder.path().join("foreign"));
-    let mut prepare = slate();
-    prepare.args(["prepare", "--user-column", "who", "--item-column", "what", "--latent-dim", "6"]);
-    stdout(prepare.arg(data.with_file_name("log.csv")).arg("--out").arg(&elsewhere));
-    let mut train = slate();
-    stdout(
-        train.args(["train", "--steps", "1", "--data"]).arg(elsewhere).arg("--out").arg(&foreign),
-    );
+    // Other embeddings of the same sessions can be compared with, other sessions cannot.
+    let prepared = |name: &str, args: &[&str]| {
+        let (data, run) = (folder.path().join(name), folder.path().join(format!("run-{name}")));
+        let mut prepare = slate();
+        prepare.args(["prepare", "--user-column", "who", "--item-column", "what"]).args(args);
+        stdout(prepare.arg(folder.path().join("log.csv")).arg("--out").arg(&data));
+        let mut train = slate();
+        train.args(["train", "--steps", "1", "--slate-size", "7", "--data"]).arg(data);
+        stdout(train.arg("--out").arg(&run));
+        run
+    };
+    let shorter = prepared("shorter", &["--latent-dim", "6"]);
+    assert!(reward(&against(&shorter)["against"][0]) > 0.0);
+    let foreign = prepared("elsewhere", &["--latent-dim", "6", "--seed", "1"]);
     let error = refused(slate().arg("evaluate").arg(&run).arg("--against").arg(&foreign));
-    assert_says(&error, &["foreign: was trained on", "elsewhere", "holds other data than"]);
+    assert_says(&error, &["run-elsewhere: was trained on", "whose sessions are not those of"]);
+}
+
+#[test]
+fn baselines_have_a_row_each() {
+    let (_folder, _data, run) = trained();
+    let all = "popularity,uniform,svd,als,ease,item-knn";
+    let against = |names: &str, args: &[&str]| {
+        let mut evaluate = slate();
+        evaluate.arg("evaluate").arg(&run).args(["--split", "test", "--against", names]).args(args);
+        evaluate
+    };
+    let text = stdout(&mut against(&format!("{all},{}", run.display()), &[]));
+    let table: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+    assert_eq!(table.len(), 2 + 2 + 7, "{text}");
+    assert_says(table[1], &["reward", "nDCG", "recall", "hits", "coverage", "95 % interval"]);
+    assert!(table[2].starts_with("policy, step"), "{text}");
+    assert!(table[3].starts_with("its step 0"), "{text}");
+    for (line, name) in table[4..].iter().zip(all.split(',')) {
+        assert!(line.starts_with(name) && line.contains('±') && line.ends_with(']'), "{text}");
+    }
+    assert!(table[10].contains("run, step") && table[10].ends_with("+0.0000 [+0.0000, +0.0000]"));
+    assert!(table[1..].iter().all(|line| line.chars().count() <= 100), "{text}");
+    // 48 training users and 40 items allow an L of 39.
+    assert_says(&text, &["ease: λ = 200 (not tuned: --tune SECONDS)", "svd: L = 39 (not"]);
+
+    let report = json(&mut against(all, &["--tune", "1"]));
+    for row in report["against"].as_array().unwrap() {
+        let number = |of: &Value, name: &str| of[name].as_f64().unwrap();
+        let difference = number(&report, "reward") - number(row, "reward");
+        assert!((number(&row["difference"], "mean") - difference).abs() < 1e-6, "{row}");
+        for metric in ["ndcg", "recall", "hit_rate", "coverage"] {
+            assert!((0.0..=1.0).contains(&number(row, metric)), "{row}");
+        }
+        let tried = row["tried"].as_array().unwrap();
+        let nothing_to_tune = row["settings"].is_null();
+        assert_eq!(tried.is_empty(), nothing_to_tune, "{row}");
+        if !nothing_to_tune {
+            let best = tried.iter().map(|trial| number(trial, "reward")).fold(0.0, f64::max);
+            let is_chosen = |trial: &&Value| trial["settings"] == row["settings"];
+            let chosen = number(tried.iter().find(is_chosen).unwrap(), "reward");
+            assert!((chosen - best).abs() < 1e-12, "{row}");
+        }
+    }
+
+    let error = refused(&mut against("esea", &[]));
+    assert_says(&error, &["--against esea", "popularity, uniform, svd, als, ease, item-knn"]);
+    // A path is no name.
+    assert_says(&refused(&mut against("./ease", &[])), &["--against ./ease", "neither"]);
 }
 
 #[test]

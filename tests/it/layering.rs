@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "error",
     "files",
     "seed",
@@ -23,6 +23,7 @@ const ORDER: [&str; 23] = [
     "run",
     "problem",
     "evaluation",
+    "baseline",
     "recommend",
     "training",
     "tuning",

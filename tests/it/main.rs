@@ -8,6 +8,7 @@ mod common;
 
 mod backends;
 mod bad_input;
+mod baselines;
 mod by_hand;
 mod cli;
 mod conformance;

@@ -95,7 +95,7 @@ fn a_search_that_was_killed_goes_on_to_the_same_end() {
         .unwrap();
     let began = Instant::now();
     while !run(&at("killed"), 0, 2).join("metrics.jsonl").exists() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the third trial does not begin");
+        assert!(began.elapsed() < Duration::from_mins(1), "the third trial does not begin");
         std::thread::sleep(Duration::from_millis(2));
     }
     child.kill().unwrap();

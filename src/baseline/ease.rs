@@ -1,0 +1,155 @@
+//! EASE: the weights B with a zero diagonal that best restore the training matrix A from itself,
+//! `B_ij = −P_ij / P_jj` off the diagonal with `P = (AᵀA + λI)⁻¹`; an action scores `(x B)_a`.
+//!
+//! Where there are fewer training contexts than actions, P is had from the smaller inverse
+//! `N = (AAᵀ + λI)⁻¹` by Woodbury's identity, `λP = I − AᵀNA`: with `q = x AᵀNA` and d the diagonal
+//! of AᵀNA, an action scores `(q_a − [a ∈ X] d_a) / (1 − d_a)`.
+
+use std::sync::Arc;
+
+use faer::linalg::matmul::matmul;
+use faer::{Accum, MatMut, Par};
+use rayon::prelude::*;
+
+use super::inverse::inverse;
+use super::{Asked, Baseline, Fitted, Fitter, count_shared};
+use crate::dataset::ActionSets;
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::retrieval::Slates;
+
+/// EASE by one of its two inverses.
+#[derive(Debug)]
+pub(super) enum Ease {
+    /// P itself, `[P, P]`.
+    OfActions(Matrix),
+    /// By the training contexts.
+    OfContexts {
+        /// N, `[U, U]`.
+        inverse: Matrix,
+        /// The training contexts of each action.
+        contexts_of: Arc<ActionSets>,
+        /// d, `[P]`.
+        diagonal: Vec<f32>,
+    },
+}
+
+impl Fitter {
+    pub(super) fn ease(&mut self, ridge: f32) -> Result<Ease> {
+        if !(ridge > 0.0 && ridge.is_finite()) {
+            return Err(Error::setting("ease.ridge", format!("is {ridge}, expected more than 0")));
+        }
+        let (contexts, actions) = (self.training.len(), self.num_actions());
+        let (size, most) = (contexts.min(actions), Baseline::LARGEST_EASE);
+        if size > most {
+            let problem = format!(
+                "takes the inverse of a dense matrix, of {actions} actions or {contexts} training \
+                 users, and at most {most}"
+            );
+            return Err(Error::setting("ease", problem));
+        }
+        let of_actions = actions <= contexts;
+        let (near, far) = if of_actions {
+            (self.contexts_of.as_ref(), &self.training)
+        } else {
+            (&self.training, self.contexts_of.as_ref())
+        };
+        let mut regularized = self.gram.get_or_insert_with(|| gram(near, far)).clone();
+        for i in 0..size {
+            regularized.row_mut(i)[i] += ridge;
+        }
+        let inverse = inverse(regularized)?;
+        if of_actions {
+            return Ok(Ease::OfActions(inverse));
+        }
+        let contexts_of = Arc::clone(&self.contexts_of);
+        let diagonal = contexts_of.contexts().into_par_iter();
+        let diagonal = diagonal.map(|action| sum_within(&inverse, contexts_of.of(action)));
+        let diagonal = diagonal.collect();
+        Ok(Ease::OfContexts { inverse, contexts_of, diagonal })
+    }
+}
+
+/// How many members any two of the sets `near` share, `[N, N]`; `far` has the sets of each member.
+fn gram(near: &ActionSets, far: &ActionSets) -> Matrix {
+    let mut gram = Matrix::zeros(near.len(), near.len());
+    gram.par_rows_mut().zip(near.contexts()).for_each(|(row, set)| {
+        count_shared(near.of(set), far, |other| row[other as usize] += 1.0);
+    });
+    gram
+}
+
+/// The sum of what a symmetric matrix has at pairs of `set`.
+#[allow(clippy::cast_possible_truncation, reason = "what is summed is f32")]
+fn sum_within(matrix: &Matrix, set: &[u32]) -> f32 {
+    let among = |row: &[f32]| set.iter().map(|&at| f64::from(row[at as usize])).sum::<f64>();
+    set.iter().map(|&at| among(matrix.row(at as usize))).sum::<f64>() as f32
+}
+
+impl Fitted for Ease {
+    fn slates(&self, asked: Asked<'_>) -> Result<Slates> {
+        match self {
+            Self::OfActions(inverse) => asked.ranked(inverse.rows(), |contexts| {
+                move |at, scores| of_actions(inverse, asked.observed.of(contexts[at]), scores)
+            }),
+            Self::OfContexts { inverse, contexts_of, diagonal } => {
+                asked.ranked(diagonal.len(), |contexts| {
+                    let observed = |at: usize| asked.observed.of(contexts[at]);
+                    let weights = weights(inverse, contexts_of, contexts.len(), observed);
+                    move |at, scores| {
+                        for ((score, action), own) in scores.iter_mut().zip(0..).zip(diagonal) {
+                            let users = contexts_of.of(action).iter();
+                            let sum: f32 = users.map(|&user| weights.row(at)[user as usize]).sum();
+                            *score = sum / free(*own);
+                        }
+                        for &action in observed(at) {
+                            let own = diagonal[action as usize];
+                            scores[action as usize] -= own / free(own);
+                        }
+                    }
+                })
+            }
+        }
+    }
+}
+
+/// `1 − d`, which is λ P_aa, kept from zero by rounding.
+fn free(own: f32) -> f32 {
+    (1.0 - own).max(f32::EPSILON)
+}
+
+/// `−(x P)_a / P_aa`, and 1 more for what is in X: `B_aa = 0`.
+fn of_actions(inverse: &Matrix, observed: &[u32], scores: &mut [f32]) {
+    scores.fill(0.0);
+    for &action in observed {
+        let row = inverse.row(action as usize);
+        scores.iter_mut().zip(row).for_each(|(score, value)| *score -= value);
+    }
+    for (action, score) in scores.iter_mut().enumerate() {
+        *score /= inverse.row(action)[action];
+    }
+    for &action in observed {
+        scores[action as usize] += 1.0;
+    }
+}
+
+/// `x AᵀN` of `count` contexts, `[count, U]`.
+fn weights<'a>(
+    inverse: &Matrix,
+    contexts_of: &ActionSets,
+    count: usize,
+    observed: impl Fn(usize) -> &'a [u32],
+) -> Matrix {
+    let users = inverse.rows();
+    let mut shared = Matrix::zeros(count, users); // x Aᵀ
+    for at in 0..count {
+        let row = shared.row_mut(at);
+        count_shared(observed(at), contexts_of, |user| row[user as usize] += 1.0);
+    }
+    let mut weights = Matrix::zeros(count, users);
+    let out = MatMut::from_row_major_slice_mut(weights.as_mut_slice(), count, users);
+    // One thread: the chunks of contexts are what runs in parallel.
+    let (shared, inverse) = (shared.view(0, count), inverse.view(0, users));
+    matmul(out, Accum::Replace, shared, inverse, 1.0, Par::Seq);
+    weights
+}

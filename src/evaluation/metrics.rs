@@ -1,0 +1,86 @@
+//! What slates are compared by beside the reward: how many of the hidden actions Y they show and how
+//! high up, and how much of the catalogue.
+
+use serde::Serialize;
+
+/// Means over contexts, each in `[0, 1]`; a context that hides nothing counts as 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Metrics {
+    /// nDCG@K: `Σ_k 1[a_k ∈ Y] / log₂(k + 1)`, over what `min(K, |Y|)` hits at the top would give.
+    pub ndcg: f64,
+    /// Recall@K: the share of Y that is on the slate.
+    pub recall: f64,
+    /// The share of the contexts that have any hit.
+    pub hit_rate: f64,
+    /// The share of the P actions that is on any slate.
+    pub coverage: f64,
+}
+
+/// Metrics in the making.
+#[derive(Debug)]
+pub(super) struct Tally {
+    sums: Metrics,
+    contexts: usize,
+    shown: Vec<bool>, // [P]
+}
+
+impl Tally {
+    pub(super) fn new(num_actions: usize) -> Self {
+        Self { sums: Metrics::default(), contexts: 0, shown: vec![false; num_actions] }
+    }
+
+    /// Takes in the slate of a context with these `hidden` actions, ascending.
+    pub(super) fn add(&mut self, hidden: &[u32], slate: &[u32]) {
+        let gain = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
+        let (mut hits, mut gained) = (0, 0.0);
+        for (rank, action) in slate.iter().enumerate() {
+            self.shown[*action as usize] = true;
+            if hidden.binary_search(action).is_ok() {
+                hits += 1;
+                gained += gain(rank);
+            }
+        }
+        self.contexts += 1;
+        if hits > 0 {
+            let ideal: f64 = (0..slate.len().min(hidden.len())).map(gain).sum();
+            self.sums.ndcg += gained / ideal;
+            self.sums.recall += f64::from(hits) / hidden.len() as f64;
+            self.sums.hit_rate += 1.0;
+        }
+    }
+
+    pub(super) fn metrics(&self) -> Metrics {
+        let contexts = self.contexts.max(1) as f64;
+        let shown = self.shown.iter().filter(|shown| **shown).count();
+        Metrics {
+            ndcg: self.sums.ndcg / contexts,
+            recall: self.sums.recall / contexts,
+            hit_rate: self.sums.hit_rate / contexts,
+            coverage: shown as f64 / self.shown.len().max(1) as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_by_hand() {
+        let mut tally = Tally::new(10);
+        tally.add(&[1, 4, 7, 9], &[4, 0, 9]); // hits at ranks 1 and 3, of three possible
+        tally.add(&[5], &[0, 5, 2]); // a hit at rank 2, of one possible
+        tally.add(&[8], &[0, 1, 2]);
+        tally.add(&[], &[0, 1, 2]);
+        let Metrics { ndcg, recall, hit_rate, coverage } = tally.metrics();
+        let third = 1.0 / 3.0_f64.log2();
+        let expected = ((1.0 + 0.5) / (1.0 + third + 0.5) + third) / 4.0;
+        assert!((ndcg - expected).abs() < 1e-12, "{ndcg} instead of {expected}");
+        assert_eq!((recall, hit_rate, coverage), ((0.5 + 1.0) / 4.0, 0.5, 0.6));
+    }
+
+    #[test]
+    fn without_contexts_there_is_nothing() {
+        assert_eq!(Tally::new(3).metrics(), Metrics::default());
+    }
+}
