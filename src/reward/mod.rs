@@ -47,6 +47,13 @@ impl LinearReward {
         Self::new(weights.take(slate_size).collect(), sessions)
     }
 
+    /// The number of hits, `Σ_k 1[a_k ∈ Y]`, wherever on the slate they are: what precision and
+    /// recall count.
+    #[must_use]
+    pub fn hits(slate_size: usize, sessions: Arc<Sessions>) -> Self {
+        Self::new(vec![1.0; slate_size], sessions)
+    }
+
     /// Discounted cumulative gain, `Σ_k 1[a_k ∈ Y] / log₂(k + 1)`.
     #[must_use]
     pub fn dcg(slate_size: usize, sessions: Arc<Sessions>) -> Self {
@@ -89,21 +96,25 @@ pub enum RewardKind {
     Discounted,
     /// [`LinearReward::dcg`].
     Dcg,
+    /// [`LinearReward::hits`].
+    Hits,
     /// [`AnyHit`].
     AnyHit,
     /// [`ReciprocalRank`].
     ReciprocalRank,
     /// [`Cascade`].
     Cascade,
-    /// [`Diverse`].
+    /// [`Diverse`], of discounted hits.
     Diverse,
+    /// [`Diverse`], of any hit.
+    DiverseAnyHit,
 }
 
 impl RewardKind {
     /// Whether it is a sum over ranks of weight times relevance, as PL-Rank needs.
     #[must_use]
     pub fn is_linear(self) -> bool {
-        matches!(self, Self::Discounted | Self::Dcg)
+        matches!(self, Self::Discounted | Self::Dcg | Self::Hits)
     }
 
     /// The reward for slates of `slate_size` on `sessions`; `actions` is β `[P, L]`.
@@ -114,13 +125,16 @@ impl RewardKind {
         sessions: Arc<Sessions>,
         actions: &Arc<ActionEmbeddings>,
     ) -> Arc<dyn SlateReward> {
+        let diverse = |hits| Arc::new(Diverse::new(hits, Arc::clone(actions)));
         match self {
             Self::Discounted => Arc::new(LinearReward::discounted(slate_size, sessions)),
             Self::Dcg => Arc::new(LinearReward::dcg(slate_size, sessions)),
+            Self::Hits => Arc::new(LinearReward::hits(slate_size, sessions)),
             Self::AnyHit => Arc::new(AnyHit::new(sessions)),
             Self::ReciprocalRank => Arc::new(ReciprocalRank::new(sessions)),
             Self::Cascade => Arc::new(Cascade::new(sessions)),
-            Self::Diverse => Arc::new(Diverse::new(slate_size, sessions, Arc::clone(actions))),
+            Self::Diverse => diverse(Arc::new(LinearReward::discounted(slate_size, sessions))),
+            Self::DiverseAnyHit => diverse(Arc::new(AnyHit::new(sessions))),
         }
     }
 }

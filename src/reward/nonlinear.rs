@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{LinearReward, SlateReward};
+use super::SlateReward;
 use crate::dataset::Sessions;
 use crate::embedding::ActionEmbeddings;
 use crate::matrix::{dot, norm};
@@ -95,12 +95,12 @@ impl SlateReward for Cascade {
     }
 }
 
-/// [`LinearReward::discounted`] less λ times the mean of `max(0, cos(β_a, β_b))` over the pairs of
+/// The reward of hits less λ times the mean of `max(0, cos(β_a, β_b))` over the pairs of
 /// the slate: of near-duplicates, one is enough. Not linear: the penalty is on pairs. λ is
 /// [`PENALTY`](Self::PENALTY); an action whose β is zero or unknown resembles none.
 #[derive(Clone, Debug)]
 pub struct Diverse {
-    hits: LinearReward,
+    hits: Arc<dyn SlateReward>,
     actions: Arc<ActionEmbeddings>,
 }
 
@@ -108,10 +108,10 @@ impl Diverse {
     /// λ: a slate of copies loses half a hit at the top.
     pub const PENALTY: f32 = 0.5;
 
-    /// The discounted hits of slates of `slate_size`, less what their `actions` have in common.
+    /// What `hits` gives to a slate, less what its `actions` have in common.
     #[must_use]
-    pub fn new(slate_size: usize, sessions: Arc<Sessions>, actions: Arc<ActionEmbeddings>) -> Self {
-        Self { hits: LinearReward::discounted(slate_size, sessions), actions }
+    pub fn new(hits: Arc<dyn SlateReward>, actions: Arc<ActionEmbeddings>) -> Self {
+        Self { hits, actions }
     }
 
     /// `max(0, cos(β_a, β_b))`.
@@ -222,10 +222,18 @@ mod tests {
     }
 
     #[test]
+    fn a_second_hit_is_worth_nothing_beside_any_hit_but_its_likeness_costs() {
+        let reward = reward(RewardKind::DiverseAnyHit, 2);
+        assert_eq!(reward.reward(0, &[1, 2]), 1.0 - 0.5);
+        assert_eq!(reward.reward(0, &[1, 4]), 1.0);
+        assert_eq!(reward.reward(0, &[0, 3]), 0.0);
+    }
+
+    #[test]
     fn embeddings_beyond_the_range_of_their_squares_leave_the_reward_finite() {
         let beta = Matrix::new(vec![1e30, 1e30, 1e30, -1e30, 1e-30, 1e-30, 0.0, 1.0], 2).unwrap();
         let actions = Arc::new(ActionEmbeddings::new(beta).unwrap());
-        let reward = Diverse::new(5, sessions(), actions);
+        let reward = RewardKind::Diverse.init(5, sessions(), &actions);
         assert!(reward.reward(0, &[0, 1, 2, 3, 99]).is_finite());
     }
 
@@ -239,7 +247,7 @@ mod tests {
             let kept = reward.reward(0, &[a, b]) + reward.reward(0, &[c, d]);
             kept - reward.reward(0, &[a, d]) - reward.reward(0, &[c, b])
         };
-        for linear in [RewardKind::Discounted, RewardKind::Dcg] {
+        for linear in [RewardKind::Discounted, RewardKind::Dcg, RewardKind::Hits] {
             assert!(exchange(linear).abs() < 1e-6, "{linear:?}");
         }
         for kind in [
@@ -247,6 +255,7 @@ mod tests {
             RewardKind::ReciprocalRank,
             RewardKind::Cascade,
             RewardKind::Diverse,
+            RewardKind::DiverseAnyHit,
         ] {
             assert!(exchange(kind).abs() > 0.1, "{kind:?}: {}", exchange(kind));
         }
