@@ -128,7 +128,8 @@ pub(crate) struct PrepareArgs {
     /// L, the length of an embedding [default: 100; a file has its own].
     #[arg(long)]
     pub(crate) latent_dim: Option<usize>,
-    /// η of SVD, from 0 to 1: it is of (n_u n_a)^−η A_{ua}, n the interactions of a user and an item.
+    /// η of SVD, from 0 to 1: it is of (n_u n_a)^−η A_{ua}, n the interactions of a user and an item
+    /// [default: 0.25; 0 with --preset paper].
     #[arg(long)]
     pub(crate) normalization: Option<f32>,
     /// Compute embeddings from the training users' observed interactions alone.

@@ -193,7 +193,11 @@ impl PrepareArgs {
             Embeddings::Svd => {
                 let default = SvdOptions::default();
                 let latent_dim = self.latent_dim.unwrap_or(default.latent_dim);
-                let normalization = self.normalization.unwrap_or(default.normalization);
+                let preset = match self.preset {
+                    Preset::Paper => 0.0,
+                    Preset::Default => default.normalization,
+                };
+                let normalization = self.normalization.unwrap_or(preset);
                 let options = SvdOptions { latent_dim, normalization, ..default };
                 EmbeddingSource::Svd { interactions, options }
             }

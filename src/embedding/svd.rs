@@ -49,7 +49,7 @@ pub struct SvdOptions {
 
 impl Default for SvdOptions {
     fn default() -> Self {
-        Self { latent_dim: 100, images: 24, normalization: 0.0, tolerance: 1.5e-3 }
+        Self { latent_dim: 100, images: 24, normalization: 0.25, tolerance: 1.5e-3 }
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
     }
 
     fn options(latent_dim: usize) -> SvdOptions {
-        SvdOptions { latent_dim, tolerance: 0.0, ..SvdOptions::default() }
+        SvdOptions { latent_dim, tolerance: 0.0, normalization: 0.0, ..SvdOptions::default() }
     }
 
     fn as_f64(v: &Matrix) -> Mat<f64> {

@@ -242,7 +242,7 @@ mod tests {
             (&["estimator.kind=likelihood", "policy.learn_sigma=true"], "no gradient for σ"),
             (&["estimator.kind=likelihood", "policy.coupling=orthogonal"], "perturbs no query"),
             (&["estimator.temperature=0"], "above 0"),
-            (&["tower.hidden=[4]"], "residual-mlp"),
+            (&["tower.kind=linear", "tower.hidden=[4]"], "residual-mlp"),
             (&["tower.kind=sigmoid-mlp", "tower.dropout=0.1"], "residual-mlp"),
             (&["tower.kind=residual-mlp", "tower.hidden=[4, 0]"], "from 1 to"),
             (&["tower.kind=residual-mlp", "tower.dropout=1"], "less than 1"),
@@ -279,6 +279,6 @@ mod tests {
         let other =
             default().assignment("policy.samples=3").and_then(SettingsBuilder::build).unwrap();
         let differences = Preset::Default.settings().differences(&other);
-        assert_eq!(differences[0].1, "policy.samples: 10 → 3");
+        assert_eq!(differences[0].1, "policy.samples: 30 → 3");
     }
 }

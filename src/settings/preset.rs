@@ -14,7 +14,7 @@ use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
 use crate::retrieval::{HnswOptions, RetrievalKind, Scalar};
 use crate::reward::RewardKind;
 use crate::seed::Seed;
-use crate::tower::{Initial, TowerSettings};
+use crate::tower::{Initial, TowerKind, TowerSettings};
 
 /// A named set of defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,21 +101,33 @@ impl Preset {
         match self {
             Self::Paper => paper,
             Self::Default => Settings {
-                embedding: EmbeddingSettings { power: Power::Half, learn: false },
+                embedding: EmbeddingSettings { power: Power::Quarter, learn: false },
+                context: ContextSettings {
+                    encoders: vec![EncoderKind::WeightedMean],
+                    popularity_power: 0.25,
+                    ..paper.context
+                },
                 retrieval: RetrievalSettings {
                     candidates: 40,
                     exclude_observed: true,
                     hnsw: HnswOptions::default(),
                     ..paper.retrieval
                 },
-                tower: TowerSettings::default(),
+                // Linear too, but what decays is what has been learned, not θ = I.
+                tower: TowerSettings { kind: TowerKind::ResidualMlp, ..TowerSettings::default() },
                 policy: PolicySettings {
-                    sigma: Sigma::Relative(0.3),
+                    samples: 30,
+                    sigma: Sigma::Relative(0.15),
                     radial: Radial::Project,
                     ..paper.policy
                 },
                 estimator: EstimatorSettings { baseline: Baseline::LeaveOneOut, ..paper.estimator },
-                optimizer: OptimizerSettings { schedule: Schedule::Linear, ..paper.optimizer },
+                optimizer: OptimizerSettings {
+                    learning_rate: 3e-3,
+                    schedule: Schedule::Linear,
+                    weight_decay: 3.0,
+                    ..paper.optimizer
+                },
                 budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 3000 },
                 ..paper
             },

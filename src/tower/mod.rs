@@ -55,12 +55,12 @@ pub struct TowerSettings {
 }
 
 impl Default for TowerSettings {
-    /// The linear tower at θ = I.
+    /// The linear tower at θ = I; a residual MLP has no hidden layer unless told.
     fn default() -> Self {
         Self {
             kind: TowerKind::Linear,
             initial: Initial::Identity,
-            hidden: vec![256],
+            hidden: Vec::new(),
             activation: Activation::Relu,
             dropout: 0.0,
         }

@@ -122,6 +122,7 @@ mod tests {
         assert!(budget.evaluation_due(clock(1.9), clock(2.1)));
         assert!(!budget.evaluation_due(clock(2.1), clock(3.9)));
         assert!(budget.is_spent(clock(10.2)));
-        assert!((budget.learning_rate(clock(5.0)) - 0.5e-3).abs() < 1e-12);
+        let rate = Preset::Default.settings().optimizer.learning_rate;
+        assert!((budget.learning_rate(clock(5.0)) - rate / 2.0).abs() < 1e-12);
     }
 }

@@ -8,8 +8,8 @@ use burn::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::settings::OptimizerSettings;
 
-/// Adam as the settings have it, at its first step. The factor of a learned σ does not decay: it has
-/// a floor of its own.
+/// Adam as the settings have it, at its first step. Only towers decay: the factor of a learned σ
+/// has a floor of its own, and a learned β means nothing near 0.
 #[must_use]
 pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
     let adam = AdamConfig::new()
@@ -26,7 +26,7 @@ pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
         .with_epsilon(settings.epsilon)
         .with_weight_decay(settings.weight_decay)
         .init()
-        .with_group(ParamGroup::from_predicate("sigma.rho"), adam.build(), None)
+        .with_group(ParamGroup::from_predicates(vec!["actions", "sigma.rho"]), adam.build(), None)
 }
 
 /// Shortens the gradient of all parameters of `module` taken together to the length `longest`, if it
