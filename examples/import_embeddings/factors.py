@@ -22,7 +22,7 @@ users, items = train["context"].to_numpy(), train["action"].to_numpy()
 matrix = sp.csr_matrix((np.ones(len(train), np.float32), (users, items)))
 
 model = AlternatingLeastSquares(factors=64, regularization=1.0, alpha=11.0, random_state=0)
-model.fit(matrix)
+model.fit(matrix, show_progress=False)
 
 # Any order, and any items beside those of the log: the ids say whose each row is. Here only items
 # that a training user touched have one.

@@ -18,7 +18,7 @@
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -149,10 +149,7 @@ fn improve(sets: &ActionSets, near: &mut Matrix, far: &Matrix, options: FoldInOp
     let arch = Arch::new();
     let blocks = near.as_mut_slice().par_chunks_mut(BLOCK * width).zip(0_u32..u32::MAX);
     blocks.for_each(|(rows, block)| {
-        arch.dispatch(
-            #[inline(always)]
-            || descent.improve(rows, block * BLOCK as u32),
-        );
+        arch.dispatch(Block { descent: &descent, rows, first: block * BLOCK as u32 });
     });
 }
 
@@ -223,6 +220,24 @@ impl Descent<'_> {
     }
 }
 
+/// Rows to improve, of the sets from `first` on. No closure: one that borrows is called through a
+/// function of its own, which has not the dispatch's instructions.
+struct Block<'a> {
+    descent: &'a Descent<'a>,
+    rows: &'a mut [f32],
+    first: u32,
+}
+
+impl WithSimd for Block<'_> {
+    type Output = ();
+
+    #[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _simd: S) {
+        self.descent.improve(self.rows, self.first);
+    }
+}
+
 /// Adds `Σ (constant + slope · fᵀx) f` over the rows f of `factors` in `set` to `sum`.
 #[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
 #[inline(always)]
@@ -246,17 +261,22 @@ fn add_group<const N: usize>(
     [constant, slope]: [f32; 2],
     sum: &mut [f32],
 ) {
-    let rows = rows.map(|row| row.as_chunks::<LANES>().0);
+    // Slices that are known to be as long as x are not asked for their length in the loops.
+    let (x, _) = x.as_chunks::<LANES>();
+    let rows = rows.map(|row| &row.as_chunks::<LANES>().0[..x.len()]);
+    let sum = &mut sum.as_chunks_mut::<LANES>().0[..x.len()];
     let mut products = [[0.0; LANES]; N];
-    for (at, x) in x.as_chunks::<LANES>().0.iter().enumerate() {
+    for (at, x) in x.iter().enumerate() {
         for (product, row) in products.iter_mut().zip(rows) {
             for lane in 0..LANES {
                 product[lane] += x[lane] * row[at][lane];
             }
         }
     }
-    let weights = products.map(|product| constant + slope * product.iter().sum::<f32>());
-    for (at, sum) in sum.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+    let weights = products.map(|[a, b, c, d, e, f, g, h]| {
+        constant + slope * (((a + e) + (c + g)) + ((b + f) + (d + h)))
+    });
+    for (at, sum) in sum.iter_mut().enumerate() {
         for (weight, row) in weights.into_iter().zip(rows) {
             for lane in 0..LANES {
                 sum[lane] += weight * row[at][lane];
