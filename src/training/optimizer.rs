@@ -26,7 +26,8 @@ pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
         .with_epsilon(settings.epsilon)
         .with_weight_decay(settings.weight_decay)
         .init()
-        .with_group(ParamGroup::from_predicates(vec!["actions", "sigma.rho"]), adam.build(), None)
+        .with_group(ParamGroup::from_predicate("actions"), adam.build(), None)
+        .with_group(ParamGroup::from_predicate("sigma.rho"), adam.build(), None)
 }
 
 /// Shortens the gradient of all parameters of `module` taken together to the length `longest`, if it

@@ -14,7 +14,7 @@ const STEPS: u64 = 15;
 
 /// What both are given; ε of Adam is large so that it does not blow up what rounding leaves of a
 /// gradient that is zero.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 10] = [
     "policy.samples=4",
     "policy.slate_size=4",
     "optimizer.batch_size=16",
@@ -22,6 +22,9 @@ const SETTINGS: [&str; 7] = [
     "optimizer.learning_rate=0.01",
     "evaluation.count=1",
     "retrieval.kind=exact",
+    "tower.kind=linear",
+    "optimizer.weight_decay=0",
+    "policy.sigma=relative(0.3)",
 ];
 
 /// θ `[L, L]` after [`STEPS`] steps.

@@ -164,7 +164,8 @@ fn features_do_not_move_the_first_decision() {
         let slates = [slates(&policy.initial), slates(&policy.model)];
         slates.map(|slates| (0..contexts.len()).flat_map(|i| slates.slate(i).to_vec()).collect())
     };
-    let rate = ["--set", "optimizer.learning_rate=0.05"];
+    let mean = "context.encoders=[\"mean\"]";
+    let rate = ["--set", "optimizer.learning_rate=0.05", "--set", mean];
     let [start, end]: [Vec<u32>; 2] = decisions("without", &rate);
     let features = ["--set", "context.encoders=[\"mean\", \"features\"]"];
     let [start_with, end_with] = decisions("with", &[&rate[..], &features].concat());
@@ -246,7 +247,10 @@ fn what_a_folder_does_not_have_is_refused_with_the_way_to_get_it() {
             &["--set", "context.encoders=[\"features\", \"mean\"]"],
             &["`context.encoders`", "before"],
         ),
-        (&["--set", "context.half_life=3"], &["`context.half_life`", "weighted-mean"]),
+        (
+            &["--set", "context.half_life=3", "--set", "context.encoders=[\"mean\"]"],
+            &["`context.half_life`", "weighted-mean"],
+        ),
         (&["--set", "context.half_life=-1"], &["`context.half_life`", "found -1"]),
     ] {
         assert_says(&refused(&mut place.train("run", settings)), said);

@@ -196,8 +196,8 @@ fn another_model_is_no_beginning() {
         command
     };
     for (set, difference) in [
-        ("tower.kind=sigmoid-mlp", "tower.kind: \"linear\" → \"sigmoid-mlp\""),
-        ("embedding.power=1", "embedding.power: 0.5 → 1"),
+        ("tower.kind=sigmoid-mlp", "tower.kind: \"residual-mlp\" → \"sigmoid-mlp\""),
+        ("embedding.power=1", "embedding.power: 0.25 → 1"),
         ("policy.learn_sigma=true", "policy.learn_sigma: false → true"),
     ] {
         let error = refused(&mut start(&["--set", set]));
@@ -273,7 +273,7 @@ fn other_settings_are_refused_by_name() {
     let run = place.trained("run", &["--steps", "12"]);
     let settings = fs_err::read_to_string(run.join("run.toml")).unwrap();
     for (args, difference) in [
-        (&["--set", "policy.samples=3"][..], "policy.samples: 10 → 3"),
+        (&["--set", "policy.samples=3"][..], "policy.samples: 30 → 3"),
         (&["--samples", "3", "--seed", "7"], "seed: 0 → 7"),
         (&["--steps", "24"], "budget.amount: 12 → 24"),
         (&["--epochs", "12"], "budget.unit: \"steps\" → \"epochs\""),
