@@ -6,11 +6,11 @@ set -euo pipefail
 checkins=$1
 out=$(mktemp -d)
 read -ra slate <<<"${SLATE:-cargo run --quiet --release --}"   # or SLATE=path/to/slate
-"${slate[@]}" prepare "$checkins" --user-column user_id --item-column location_id --out "$out/default"
+"${slate[@]}" prepare "$checkins" --user-column user_id --item-column location_id --out "$out/default" --normalization 0
 "${slate[@]}" prepare "$checkins" --user-column user_id --item-column location_id --out "$out/paper" --preset paper
 "${slate[@]}" train --data "$out/paper" --out "$out/paper-run" --preset paper --samples 10 --slate-size 5 --steps 5000
 for radial in project keep; do
     for seed in 0 1 2; do
-        "${slate[@]}" train --data "$out/default" --out "$out/$radial-$seed" --seed "$seed" --steps 3000 --set "policy.radial=$radial" --set retrieval.candidates=0
+        "${slate[@]}" train --data "$out/default" --out "$out/$radial-$seed" --seed "$seed" --steps 3000 --config artifacts/former.toml --set "policy.radial=$radial" --set retrieval.candidates=0
     done
 done

@@ -41,6 +41,8 @@ def ours(data, preset, samples, seconds, sets, evaluations=2):
     folder = tempfile.mkdtemp()
     command = [arguments.slate, "train", "--data", data, "--out", f"{folder}/run", "--preset", preset, "--json",
                "--samples", str(samples), "--seconds", str(seconds), "--set", f"evaluation.count={evaluations}"]
+    if preset == "default":
+        command += ["--config", "artifacts/former.toml"]
     for key, value in sets.items():
         command += ["--set", f"{key}={value}"]
     _, memory = run(command, f"{folder}/log")

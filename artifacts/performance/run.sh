@@ -10,7 +10,7 @@ slate=${SLATE:-target/release/slate}   # built before: nothing may compile while
 work=$(mktemp -d)
 mkdir -p "$out"
 for preset in paper default; do
-    "$slate" prepare "$checkins" --user-column user_id --item-column location_id --out "$work/$preset" --preset "$preset"
+    "$slate" prepare "$checkins" --user-column user_id --item-column location_id --out "$work/$preset" --preset "$preset" --normalization 0
 done
 "$python" "$peers/from_prepared.py" "$work/paper" "$work/paper.npz"
 "$python" "$peers/from_prepared.py" "$work/default" "$work/default.npz" 0.5
@@ -18,7 +18,7 @@ done
 "$slate" bench search | tee "$out/search.txt"
 for seed in 0 1 2; do   # what shared candidates change, after the same steps
     for candidates in 0 32; do
-        "$slate" train --data "$work/default" --out "$work/run-$seed-$candidates" --seed "$seed" --steps 3000 --set "retrieval.candidates=$candidates" >/dev/null 2>&1
+        "$slate" train --data "$work/default" --out "$work/run-$seed-$candidates" --seed "$seed" --steps 3000 --config artifacts/former.toml --set "retrieval.candidates=$candidates" >/dev/null 2>&1
     done
     "$slate" evaluate "$work/run-$seed-40" --against "$work/run-$seed-0" --checkpoint last | tail -1
 done | tee "$out/candidates.txt"

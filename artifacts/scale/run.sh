@@ -19,7 +19,7 @@ shapes() {
     for name in "${names[@]}"; do
         watch synth --like "$name" --out "$out/$name.parquet" --force
         rm -rf "$out/$name"
-        watch prepare "$out/$name.parquet" "${ids[@]}" --out "$out/$name"
+        watch prepare "$out/$name.parquet" "${ids[@]}" --out "$out/$name" --normalization 0
     done
     echo "killed after 60 s, then again"
     "$slate" prepare "$out/goodreads.parquet" "${ids[@]}" --out "$out/killed" >/dev/null 2>&1 & local job=$!
@@ -89,7 +89,7 @@ train() {
             rate=1e-3
             [ "$samples" = 1 ] && rate=1e-4
             rm -rf "$out/$name-$samples"
-            watch train --data "$out/$name" --out "$out/$name-$samples" --slate-size 5 \
+            watch train --data "$out/$name" --out "$out/$name-$samples" --slate-size 5 --config artifacts/former.toml \
                 --samples "$samples" --set optimizer.learning_rate=$rate --seconds "${SECONDS_PER_CELL:-180}"
         done
     done

@@ -5,10 +5,10 @@ set -euo pipefail
 checkins=$1
 out=$(mktemp -d)
 read -ra slate <<<"${SLATE:-cargo run --quiet --release --}"   # or SLATE=path/to/slate
-"${slate[@]}" prepare "$checkins" --user-column user_id --item-column location_id --out "$out/data"
+"${slate[@]}" prepare "$checkins" --user-column user_id --item-column location_id --out "$out/data" --normalization 0
 
 # One sample, no baseline, exact search, σ = 1/B, everything from θ = I.
-study=(--samples 1 --set retrieval.kind=exact --set policy.sigma=inverse-norm
+study=(--config artifacts/former.toml --samples 1 --set retrieval.kind=exact --set policy.sigma=inverse-norm
     --set policy.radial=keep --set estimator.baseline=none)
 for power in 0.5 1; do
     "${slate[@]}" variance "$out/data" "${study[@]}" --set "embedding.power=$power" --draws 100 \
