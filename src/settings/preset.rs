@@ -108,7 +108,7 @@ impl Preset {
                     ..paper.context
                 },
                 retrieval: RetrievalSettings {
-                    candidates: 40,
+                    candidates: 100,
                     exclude_observed: true,
                     hnsw: HnswOptions::default(),
                     ..paper.retrieval
