@@ -84,7 +84,7 @@ pub struct HnswOptions {
 
 impl Default for HnswOptions {
     fn default() -> Self {
-        Self { connectivity: 8, ef_construction: 128, ef_search: 80, scalar: Scalar::F16 }
+        Self { connectivity: 12, ef_construction: 128, ef_search: 48, scalar: Scalar::F16 }
     }
 }
 
