@@ -21,6 +21,7 @@ for set in "${@:-gowalla movielens}"; do for size in 5 20; do for seed in 0 1 2;
     "${slate[@]}" tune --data "$out/$set-$seed" --out "$cell" --trials 9 --within "$each" --json \
         --seed "$seed" --slate-size "$size" \
         --set retrieval.kind=exact --set retrieval.candidates=100 \
+        --set optimizer.learning_rate=3e-3 --set 'policy.sigma=relative(0.15)' \
         --set evaluation.count=3 --set evaluation.train_contexts=500 \
         --over 'embedding.power=0.25|0.5' --over 'context.popularity_power=0|0.25|0.5' \
         --over 'optimizer.learning_rate=3e-4..1e-2' --over 'optimizer.weight_decay=1..30' \

@@ -21,6 +21,7 @@ rm -rf "$cell-als-data"
 "${slate[@]}" tune --data "$cell-als-data" --out "$cell-als" --trials 9 --within "$each" --json \
     --seed "$seed" --slate-size "$size" \
     --set retrieval.kind=exact --set retrieval.candidates=100 \
+        --set optimizer.learning_rate=3e-3 --set 'policy.sigma=relative(0.15)' \
     --set evaluation.count=3 --set evaluation.train_contexts=500 \
     --over 'optimizer.learning_rate=3e-4..1e-2' --over 'optimizer.weight_decay=1..30' \
     --over 'policy.sigma=relative(0.1..0.5)' >"$cell-als.tune.json"

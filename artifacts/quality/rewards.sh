@@ -13,7 +13,8 @@ for seed in 0 1 2; do
     for reward in "${rewards[@]}"; do
         [ -d "$out/$reward-$seed" ] || "${slate[@]}" train --data "$data" --out "$out/$reward-$seed" \
             --seed "$seed" --slate-size 20 --steps 3000 --set "reward.kind=$reward" --set evaluation.count=5 \
-            --set retrieval.kind=exact --set retrieval.candidates=120 --set policy.samples=30 ${TRAIN:-}
+            --set retrieval.kind=exact --set retrieval.candidates=120 --set policy.samples=30 \
+            --set optimizer.learning_rate=3e-3 --set 'policy.sigma=relative(0.15)'
     done
     for judge in "${rewards[@]}"; do
         others=()

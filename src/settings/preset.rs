@@ -117,13 +117,12 @@ impl Preset {
                 tower: TowerSettings { kind: TowerKind::ResidualMlp, ..TowerSettings::default() },
                 policy: PolicySettings {
                     samples: 30,
-                    sigma: Sigma::Relative(0.15),
+                    sigma: Sigma::Relative(0.3),
                     radial: Radial::Project,
                     ..paper.policy
                 },
                 estimator: EstimatorSettings { baseline: Baseline::LeaveOneOut, ..paper.estimator },
                 optimizer: OptimizerSettings {
-                    learning_rate: 3e-3,
                     schedule: Schedule::Linear,
                     weight_decay: 3.0,
                     ..paper.optimizer
