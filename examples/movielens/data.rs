@@ -1,14 +1,12 @@
 //! Where MovieLens is: in a folder, or at GroupLens.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 use fast_slate::dataset::{Filters, Source, SyntheticSettings};
-use fast_slate::files::write_atomic;
 use fast_slate::prepared::Input;
-use indicatif::{ProgressBar, ProgressStyle};
 
 /// A release of MovieLens.
 #[derive(Clone, Copy, ValueEnum)]
@@ -63,7 +61,7 @@ fn find() -> Option<PathBuf> {
     None
 }
 
-/// Downloads the release's archive into `folder`, unless it is there, and says where it is.
+/// Downloads the release's archive into `folder` with curl, unless it is there, and says where it is.
 fn fetch(release: Release, folder: &Path) -> Result<PathBuf> {
     let archive = folder.join(release.name()).with_extension("zip");
     if archive.exists() {
@@ -71,24 +69,17 @@ fn fetch(release: Release, folder: &Path) -> Result<PathBuf> {
     }
     fs_err::create_dir_all(folder)?;
     let url = format!("https://files.grouplens.org/datasets/movielens/{}.zip", release.name());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let bytes = runtime
-        .block_on(get(&url))
-        .with_context(|| format!("could not download {url}: is there a network?"))?;
-    write_atomic(&archive, |file| Ok(file.write_all(&bytes)?))?;
-    Ok(archive)
-}
-
-async fn get(url: &str) -> reqwest::Result<Vec<u8>> {
-    let mut response = reqwest::get(url).await?.error_for_status()?;
-    let style = ProgressStyle::with_template("{bar:24} {bytes}/{total_bytes}  ETA {eta}");
-    let bar = ProgressBar::new(response.content_length().unwrap_or(0))
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        bytes.extend_from_slice(&chunk);
-        bar.set_position(bytes.len() as u64);
+    // What an interrupted download has left is gone on with.
+    let partial = archive.with_extension("zip.partial");
+    let status = Command::new("curl")
+        .args(["--fail", "--location", "--progress-bar", "--continue-at", "-", "--output"])
+        .arg(&partial)
+        .arg(&url)
+        .status()
+        .with_context(|| format!("could not run curl; fetch {url} into {}", folder.display()))?;
+    if !status.success() {
+        bail!("curl could not fetch {url} ({status}): is there a network?");
     }
-    bar.finish_and_clear();
-    Ok(bytes)
+    fs_err::rename(&partial, &archive)?;
+    Ok(archive)
 }
