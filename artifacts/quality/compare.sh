@@ -9,7 +9,8 @@ shift 2
 read -ra slate <<<"${SLATE:-cargo run --quiet --release --}"   # or SLATE=path/to/slate
 each=${SECONDS_EACH:-60}
 mkdir -p "$out"
-for set in "${@:-gowalla movielens}"; do for size in 5 20; do for seed in 0 1 2; do
+[ $# -gt 0 ] || set -- gowalla movielens
+for set in "$@"; do for size in 5 20; do for seed in 0 1 2; do
     case $set in
     gowalla) log=("$data/gowalla/checkins.parquet" --user-column user_id --item-column location_id --latent-dim 512) ;;
     movielens) log=("$data/ml-latest-2k" --latent-dim 200) ;;
