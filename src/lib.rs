@@ -56,6 +56,8 @@
 //! | [`recommend`] | a trained policy → slates for people |
 //! | `training` | the learner step, the loop, checkpoints |
 //! | `tuning` | settings tried against each other |
+//! | `chart` | numbers → pictures |
+//! | `comparison` | a grid of methods → a report |
 //! | [`cli`] | what was typed → one file per verb |
 //!
 //! # Paper → code
@@ -103,7 +105,11 @@
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
 pub mod baseline;
+#[cfg(feature = "train")]
+pub mod chart;
 pub mod cli;
+#[cfg(feature = "train")]
+pub mod comparison;
 pub mod dataset;
 pub mod device;
 pub mod embedding;

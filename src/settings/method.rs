@@ -43,7 +43,7 @@ pub enum EstimatorKind {
 }
 
 /// The methods that the paper compares, by the names in its tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// LGP with exact search.
@@ -64,6 +64,19 @@ impl Method {
     /// Every method.
     pub const ALL: [Self; 6] =
         [Self::Lgp, Self::LgpMips, Self::PlPg, Self::PlRank, Self::Covariance, Self::Fopo];
+
+    /// Its name in the paper.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lgp => "LGP",
+            Self::LgpMips => "LGP-MIPS",
+            Self::PlPg => "PL-PG",
+            Self::PlRank => "PL-Rank",
+            Self::Covariance => "PL covariance",
+            Self::Fopo => "FOPO",
+        }
+    }
 
     /// `settings` with this method's policy, estimator and retrieval; all else stays.
     ///

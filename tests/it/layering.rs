@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 26] = [
     "error",
     "files",
     "seed",
@@ -27,6 +27,8 @@ const ORDER: [&str; 24] = [
     "recommend",
     "training",
     "tuning",
+    "chart",
+    "comparison",
     "cli",
 ];
 

@@ -1,0 +1,106 @@
+//! A cell of a grid: one training.
+
+use serde::{Deserialize, Serialize};
+
+use super::grid::{Grid, Row};
+use crate::error::Result;
+use crate::settings::{BudgetSettings, Settings, SettingsBuilder};
+
+/// A cell: a row of the grid on a data set, with one S, K and seed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Cell {
+    /// The data set's name.
+    pub data: String,
+    /// The row's name.
+    pub row: String,
+    /// S.
+    pub samples: usize,
+    /// K.
+    pub slate_size: usize,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// The cells that share a data set, S, K and seed: one for each row, trained one after the other.
+pub type Round = Vec<Cell>;
+
+impl Cell {
+    /// Where it stands below a comparison's folder: unique, and a name on any file system.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let Self { data, row, samples, slate_size, seed } = self;
+        format!("{}/{}-s{samples}-k{slate_size}-seed{seed}", file_name(data), file_name(row))
+    }
+
+    /// The cell's settings: the preset's, the grid's, the method's, the row's, its own.
+    ///
+    /// # Errors
+    /// Where they do not go together, which is a cell's reason not to be.
+    pub fn settings(
+        &self,
+        preset: &Settings,
+        grid: &Grid,
+        row: &Row,
+        budget: &BudgetSettings,
+        learning_rate: Option<f64>,
+    ) -> Result<Settings> {
+        let mut settings = overlaid(preset, &grid.set)?;
+        settings.policy.samples = self.samples;
+        settings.policy.slate_size = self.slate_size;
+        if let Some(method) = row.method {
+            settings = method.settings(settings)?;
+        }
+        settings.seed.0 = self.seed;
+        settings.budget = budget.clone();
+        settings.evaluation.count = grid.evaluations;
+        if let Some(rate) = learning_rate {
+            settings.optimizer.learning_rate = rate;
+        }
+        overlaid(&settings, &row.set)
+    }
+}
+
+fn overlaid(settings: &Settings, assignments: &[String]) -> Result<Settings> {
+    let builder = SettingsBuilder::new(settings)?;
+    let add = |builder: SettingsBuilder, text: &String| builder.assignment(text);
+    assignments.iter().try_fold(builder, add)?.build()
+}
+
+impl Grid {
+    /// All cells, in the order in which they are trained: seeds outermost, so that what the machine
+    /// does meanwhile falls on every row alike and a comparison cut short has whole seeds.
+    #[must_use]
+    pub fn rounds(&self) -> Vec<Round> {
+        let rows = self.rows();
+        let mut rounds = Vec::new();
+        for &seed in &self.seeds {
+            for data in &self.data {
+                for &slate_size in &self.slate_sizes {
+                    for &samples in &self.samples {
+                        let cell = |row: &Row| Cell {
+                            data: data.name.clone(),
+                            row: row.name.clone(),
+                            samples,
+                            slate_size,
+                            seed,
+                        };
+                        rounds.push(rows.iter().map(cell).collect());
+                    }
+                }
+            }
+        }
+        rounds
+    }
+}
+
+/// `name` without what a file system may not like; the digest of the rest keeps names apart.
+#[must_use]
+pub fn file_name(name: &str) -> String {
+    let kept = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let plain: String = name.chars().map(kept).collect();
+    if plain == name {
+        return plain;
+    }
+    let digest = crate::files::digest_bytes(name.as_bytes());
+    format!("{plain}-{}", &digest[..4])
+}
