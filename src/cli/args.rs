@@ -59,6 +59,9 @@ pub(crate) enum Verb {
     /// Compare how noisy the methods' gradients are.
     #[cfg(feature = "train")]
     Variance(VarianceArgs),
+    /// Train a grid of methods under equal time or equal iterations, and draw what came of it.
+    #[cfg(all(feature = "train", feature = "prepare"))]
+    Compare(CompareArgs),
     /// The whole path on built-in synthetic sessions; needs no files and no network.
     #[cfg(all(feature = "train", feature = "prepare"))]
     Demo(DemoArgs),
@@ -318,6 +321,25 @@ pub(crate) struct DeviceArgs {
     /// ndarray, flex, wgpu or cuda [default: a real GPU if there is one, otherwise the CPU].
     #[arg(long)]
     pub(crate) device: Option<String>,
+}
+
+#[cfg(all(feature = "train", feature = "prepare"))]
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// A grid, as in `examples/paper`.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) grid: PathBuf,
+    /// The comparison's folder. What has ended there is not done again.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+    /// Which of the grid's scales.
+    #[arg(long, value_name = "NAME", default_value = crate::comparison::SCALE)]
+    pub(crate) scale: String,
+    /// Where the grid's logs are [default: $FAST_SLATE_DATA, or the current folder].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) files: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,8 @@
 
 mod args;
 mod bench;
+#[cfg(all(feature = "train", feature = "prepare"))]
+mod compare;
 mod completions;
 #[cfg(feature = "prepare")]
 mod datasets;
@@ -76,6 +78,8 @@ pub fn main() -> Result<ExitCode> {
         Verb::Bench(verb) => bench::run(&verb)?,
         #[cfg(feature = "train")]
         Verb::Variance(args) => variance::run(&args)?,
+        #[cfg(all(feature = "train", feature = "prepare"))]
+        Verb::Compare(args) => compare::run(&args)?,
         Verb::Completions(args) => return completions::run(&args),
     };
     report.print(cli.json)?;

@@ -76,7 +76,11 @@ impl Grid {
         for &seed in &self.seeds {
             for data in &self.data {
                 for &slate_size in &self.slate_sizes {
-                    for &samples in &self.samples {
+                    let trained = |samples: &&usize| {
+                        let only = self.only.iter().find(|only| only.slate_size == slate_size);
+                        only.is_none_or(|o| o.samples.contains(samples) && o.seeds.contains(&seed))
+                    };
+                    for &samples in self.samples.iter().filter(trained) {
                         let cell = |row: &Row| Cell {
                             data: data.name.clone(),
                             row: row.name.clone(),

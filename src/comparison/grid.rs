@@ -39,6 +39,9 @@ pub struct Grid {
     pub slate_sizes: Vec<usize>,
     /// Of initialisation, batches and noise; the data stays.
     pub seeds: Vec<u64>,
+    /// K that fewer cells are trained with.
+    #[serde(default)]
+    pub only: Vec<Only>,
     /// The data sets.
     pub data: Vec<Data>,
     /// How long a cell trains.
@@ -64,6 +67,18 @@ pub struct Grid {
     /// What the paper reports in the same place.
     #[serde(default)]
     pub published: Option<Published>,
+}
+
+/// Of the cells with this K, those that are trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Only {
+    /// K.
+    pub slate_size: usize,
+    /// With these S.
+    pub samples: Vec<usize>,
+    /// With these seeds.
+    pub seeds: Vec<u64>,
 }
 
 /// A way to train: a method, and what else is set.

@@ -1,8 +1,12 @@
 //! What has come of a comparison: one entry a cell, whatever it came to.
 
+use std::env::consts::{ARCH, OS};
+use std::num::NonZero;
 use std::path::PathBuf;
+use std::thread::available_parallelism;
 
 use serde::{Deserialize, Serialize};
+use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 use super::cell::Cell;
 use super::grid::{Bytes, Grid};
@@ -27,7 +31,7 @@ pub struct Results {
 }
 
 /// A data set as it was prepared.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DataDescription {
     /// Its name in the grid.
     pub name: String,
@@ -137,6 +141,26 @@ pub struct Searched {
     pub tried: Vec<(f64, f64)>,
     /// The best of them.
     pub best: f64,
+}
+
+impl Machine {
+    /// This machine, training on the backend of that name.
+    #[must_use]
+    pub fn here(device: &str) -> Self {
+        let what = RefreshKind::nothing()
+            .with_cpu(CpuRefreshKind::nothing())
+            .with_memory(MemoryRefreshKind::nothing().with_ram());
+        let system = System::new_with_specifics(what);
+        let processor = system.cpus().first().map(|cpu| cpu.brand().trim().to_owned());
+        Self {
+            processor: processor.filter(|name| !name.is_empty()).unwrap_or_else(|| ARCH.to_owned()),
+            cores: available_parallelism().map_or(1, NonZero::get),
+            memory: system.total_memory(),
+            system: System::long_os_version().unwrap_or_else(|| OS.to_owned()),
+            device: device.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
 }
 
 impl Measurement {

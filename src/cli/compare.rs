@@ -1,0 +1,191 @@
+//! `slate compare`: prepares what a grid is on, trains its cells, writes the report.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::env;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Parser as _;
+use serde::Serialize;
+
+use super::args::{Cli, CompareArgs, Verb};
+use super::train::stop_on_interrupt;
+use super::{Report, prepare, synth};
+use crate::comparison::{
+    CellOutcome, CellResult, Comparison, Data, DataSet, Grid, Machine, Results, Searched, Watcher,
+    file_name, report,
+};
+use crate::device;
+use crate::files::digest_bytes;
+use crate::prepared::Prepared;
+use crate::run::RunFolder;
+
+#[derive(Debug, Serialize)]
+struct CompareReport {
+    folder: PathBuf,
+    #[serde(flatten)]
+    results: Results,
+}
+
+pub(super) fn run(args: &CompareArgs) -> Result<Report> {
+    let grid = Grid::read(&args.grid, &args.scale)?;
+    let _lock = RunFolder::new(&args.out).lock()?;
+    let chosen = device::choose(args.device.device.as_deref())?;
+    tracing::info!("{}", chosen.note);
+    let mut data = HashMap::new();
+    for set in &grid.data {
+        for row in grid.rows() {
+            let Entry::Vacant(entry) = data.entry((set.name.clone(), row.prepare.clone())) else {
+                continue;
+            };
+            let (folder, commands) = prepared(set, &row.prepare, args)
+                .with_context(|| format!("{}: data `{}`", args.grid.display(), set.name))?;
+            let prepared = Prepared::open(&folder)?;
+            entry.insert(DataSet::new(&set.name, &prepared, commands, grid.preset, chosen.name));
+        }
+    }
+    let comparison = Comparison {
+        grid: &grid,
+        data: &data,
+        folder: &args.out,
+        program: &env::current_exe()?,
+        machine: Machine::here(chosen.name),
+        stop: stop_on_interrupt()?,
+    };
+    let finished = comparison.run(&mut Lines)?;
+    let results = comparison.results()?;
+    report::write(&results, &args.out)?;
+    let text = text(&results, args, finished);
+    let mut report = Report::new(&CompareReport { folder: args.out.clone(), results }, text)?;
+    report.interrupted = !finished;
+    Ok(report)
+}
+
+fn text(results: &Results, args: &CompareArgs, finished: bool) -> String {
+    let out = args.out.display();
+    if !finished {
+        let (done, of) = (results.cells.len(), results.of);
+        return format!("interrupted with {done} of {of} cells; the same command goes on: {out}");
+    }
+    format!("{} cells: {out}/report.html, report.md, results.parquet", results.of)
+}
+
+/// The folder that a data set is prepared in, and the commands that did it.
+fn prepared(data: &Data, added: &str, args: &CompareArgs) -> Result<(PathBuf, Vec<String>)> {
+    if !data.prepared.is_empty() {
+        return Ok((PathBuf::from(&data.prepared), Vec::new()));
+    }
+    let mut commands = Vec::new();
+    let name = |verb: &[String]| {
+        let digest = digest_bytes(verb.join(" ").as_bytes());
+        args.out.join("data").join(format!("{}-{}", file_name(&data.name), &digest[..8]))
+    };
+    let mut flags = words(&[&data.prepare, added]);
+    let log = if data.synth.is_empty() {
+        find(Path::new(&data.log), args.files.as_deref())?
+    } else {
+        let synth = words(&["synth", &data.synth]);
+        let log = name(&synth).with_extension("parquet");
+        if !log.exists() {
+            run_verb(&synth, &log)?;
+        }
+        commands.push(format!("slate {} --out {}", synth.join(" "), log.display()));
+        flags.extend(words(&["--user-column user_id --item-column item_id"]));
+        log
+    };
+    let mut prepare = vec!["prepare".to_owned(), log.display().to_string()];
+    prepare.extend(flags);
+    let folder = name(&prepare);
+    if !folder.exists() {
+        run_verb(&prepare, &folder)?;
+    }
+    commands.push(format!("slate {} --out {}", prepare.join(" "), folder.display()));
+    Ok((folder, commands))
+}
+
+fn words(texts: &[&str]) -> Vec<String> {
+    texts.iter().flat_map(|text| text.split_whitespace()).map(ToOwned::to_owned).collect()
+}
+
+/// Where a grid's log is.
+fn find(log: &Path, files: Option<&Path>) -> Result<PathBuf> {
+    let root =
+        files.map(PathBuf::from).or_else(|| env::var_os("FAST_SLATE_DATA").map(PathBuf::from));
+    let path = root.unwrap_or_default().join(log);
+    if !path.exists() {
+        bail!(
+            "{}: no such file or folder; say with --files where the logs are (`slate datasets` says \
+             where they are published), or choose another --scale",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+/// Runs `slate synth` or `slate prepare` into `out`.
+fn run_verb(typed: &[String], out: &Path) -> Result<()> {
+    let command = format!("slate {}", typed.join(" "));
+    let typed = ["slate"].into_iter().chain(typed.iter().map(String::as_str)).map(Into::into);
+    let typed = typed.chain(["--out".into(), out.as_os_str().to_owned()]);
+    let cli = Cli::try_parse_from(typed).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        anyhow!("`{command}`: {}", first.trim_start_matches("error: "))
+    })?;
+    tracing::info!("{command}");
+    if let Some(folder) = out.parent() {
+        fs_err::create_dir_all(folder)?;
+    }
+    match cli.verb {
+        Verb::Synth(args) => synth::run(&args)?,
+        Verb::Prepare(args) => prepare::run(&args)?,
+        _ => bail!("`{command}`: expected flags of `synth` or `prepare`"),
+    };
+    Ok(())
+}
+
+/// A line a cell, on stderr.
+struct Lines;
+
+fn line(text: &str) {
+    // Nobody may be reading; the comparison goes on.
+    drop(writeln!(std::io::stderr(), "{text}"));
+}
+
+impl Watcher for Lines {
+    fn ended(&mut self, result: &CellResult, done: usize, of: usize) {
+        let cell = &result.cell;
+        let came_to = match &result.outcome {
+            CellOutcome::Trained { steps, seconds, .. } => {
+                let rewards = result.measurements.last().map(|last| {
+                    let reward = |reward: &crate::comparison::SplitReward| {
+                        format!("{} {:.4}  ", reward.split, reward.reward)
+                    };
+                    last.rewards.iter().map(reward).collect::<String>()
+                });
+                format!("{}{steps} steps in {seconds:.1} s", rewards.unwrap_or_default())
+            }
+            CellOutcome::NotAvailable { reason } => format!("N/A: {reason}"),
+        };
+        line(&format!(
+            "{done:>3} of {of}  {}  {}  S {}  K {}  seed {}  {came_to}",
+            cell.data, cell.row, cell.samples, cell.slate_size, cell.seed
+        ));
+    }
+
+    fn searched(&mut self, searched: &Searched) {
+        let Searched { data, row, samples, slate_size, tried, best } = searched;
+        let tried: Vec<_> =
+            tried.iter().map(|(rate, reward)| format!("{rate:e} {reward:.4}")).collect();
+        line(&format!(
+            "learning rate {best:e}  {data}  {row}  S {samples}  K {slate_size}  ({})",
+            tried.join(", ")
+        ));
+    }
+
+    fn waiting(&mut self, run: &Path) {
+        line(&format!("another process trains {}; waiting for it", run.display()));
+    }
+}
