@@ -320,6 +320,7 @@ impl Comparison<'_> {
                     steps: last.step,
                     seconds: last.seconds,
                     learning_rate: settings.optimizer.learning_rate,
+                    recall: recall(&run)?,
                     peak_memory: peak,
                     loaded_memory: loaded,
                 }
@@ -387,6 +388,15 @@ fn end(run: &RunFolder, outcome: CellOutcome) -> Result<CellOutcome> {
     let text = serde_json::to_string(&outcome).map_err(|error| Error::library(OUTCOME, error))?;
     write_atomic(&run.path().join(OUTCOME), |file| Ok(file.write_all(text.as_bytes())?))?;
     Ok(outcome)
+}
+
+/// The last audited recall of a run, if it was audited.
+fn recall(run: &RunFolder) -> Result<Option<f64>> {
+    let rows = read_metrics(&run.metrics_path())?;
+    Ok(rows.iter().rev().find_map(|row| match row {
+        Recorded::Recall { recall, .. } => Some(*recall),
+        _ => None,
+    }))
 }
 
 /// The evaluations of a run, by step.

@@ -88,7 +88,10 @@ pub enum CellOutcome {
         seconds: f64,
         /// Learning rate at step 0.
         learning_rate: f64,
-        /// Memory of the process: the most at any time, and that at the end of step 0's evaluation.
+        /// The share of the exact top that the search returned on training queries at the end; none
+        /// where it is exact.
+        recall: Option<f64>,
+        /// The most memory that its process had.
         peak_memory: Option<Bytes>,
         /// What of it there was before the first step.
         loaded_memory: Option<Bytes>,
