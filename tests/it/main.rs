@@ -5,6 +5,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 
 mod common;
+mod compare;
 
 mod backends;
 mod bad_input;

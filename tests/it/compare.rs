@@ -1,0 +1,221 @@
+//! `slate compare`: what it trains, that it goes on as if never stopped, and what it refuses.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use fast_slate::comparison::Grid;
+use serde_json::Value;
+
+use crate::common::{assert_says, process, refused, slate, stdout};
+
+const DATA: &str = r#"
+[[data]]
+name = "small"
+synth = "--users 400 --actions 300 --density 0.1 --topics 12 --ceiling-users 50"
+prepare = "--preset paper --no-index --latent-dim 16"
+"#;
+
+/// A grid of two methods and two seeds that trains for 20 steps a cell.
+const GRID: &str = r#"
+title = "Two methods"
+preset = "paper"
+methods = ["lgp", "pl-rank"]
+samples = [4]
+slate_sizes = [3]
+seeds = [0, 1]
+equal = "iterations"
+budget = "20 steps"
+evaluations = 2
+figures = ["reward-over-steps", "final-reward"]
+"#;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn grid(&self, text: &str) -> PathBuf {
+        let path = self.at("grid.toml");
+        fs_err::write(&path, format!("{text}{DATA}")).unwrap();
+        path
+    }
+}
+
+fn compare(grid: &Path, out: &Path) -> assert_cmd::Command {
+    let mut command = slate();
+    command.arg("compare").arg(grid).arg("--out").arg(out);
+    command
+}
+
+fn json(command: &mut assert_cmd::Command) -> Value {
+    serde_json::from_str(&stdout(command.arg("--json"))).unwrap()
+}
+
+/// What every cell came to, without what a clock or a folder's name has a part in.
+fn came_to(report: &Value) -> Vec<String> {
+    let cells = report["cells"].as_array().unwrap().iter();
+    cells
+        .map(|cell| {
+            let measured = cell["measurements"].as_array().unwrap().iter();
+            let measured: Vec<_> = measured.map(|m| (&m["step"], &m["rewards"])).collect();
+            let steps = &cell["outcome"]["steps"];
+            format!("{} {} {steps} {measured:?}", cell["row"], cell["seed"])
+        })
+        .collect()
+}
+
+#[test]
+fn a_comparison_that_was_killed_or_interrupted_goes_on_to_the_same_end() {
+    let folder = Folder::new();
+    let search = "[search]\nlearning_rates = [1e-3, 1e-2]\nbudget = \"10 steps\"\n";
+    let grid = folder.grid(&format!("{GRID}{search}"));
+    let whole = json(&mut compare(&grid, &folder.at("whole")));
+    assert_eq!(whole["cells"].as_array().unwrap().len(), 4);
+    // The rate that ended best is the one that its row was trained with.
+    for searched in whole["searches"].as_array().unwrap() {
+        let tried = searched["tried"].as_array().unwrap().iter();
+        let best = tried.max_by(|a, b| a[1].as_f64().unwrap().total_cmp(&b[1].as_f64().unwrap()));
+        assert_eq!(searched["best"], best.unwrap()[0]);
+        let cells = whole["cells"].as_array().unwrap().iter();
+        for cell in cells.filter(|cell| cell["row"] == searched["row"]) {
+            assert_eq!(cell["outcome"]["learning_rate"], searched["best"]);
+        }
+    }
+
+    let broken = folder.at("broken");
+    // In the middle of the search, by kill -9; its child goes on alone and is waited for.
+    let mut child = start(&grid, &broken);
+    wait_for(&mut child, &broken, "searches", 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // In the middle of the cells, by Ctrl-C.
+    let mut child = start(&grid, &broken);
+    wait_for(&mut child, &broken, "cells", 2);
+    let id = child.id().to_string();
+    std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let resumed = json(&mut compare(&grid, &broken));
+    assert_eq!(came_to(&resumed), came_to(&whole));
+    assert_eq!(resumed["searches"], whole["searches"]);
+    for file in ["report.html", "report.md", "results.parquet"] {
+        assert!(broken.join(file).metadata().unwrap().len() > 0, "{file}");
+    }
+}
+
+fn start(grid: &Path, out: &Path) -> Child {
+    let mut command = process();
+    command.arg("compare").arg(grid).arg("--out").arg(out);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Waits until so many trainings have begun below `part` of a comparison.
+fn wait_for(child: &mut Child, out: &Path, part: &str, count: usize) {
+    let began = Instant::now();
+    loop {
+        let sets = fs_err::read_dir(out.join(part)).into_iter().flatten();
+        let runs = sets.flat_map(|set| fs_err::read_dir(set.unwrap().path()).unwrap());
+        if runs.count() >= count {
+            return;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it has ended before");
+        assert!(began.elapsed() < Duration::from_mins(2), "no {count} trainings in {part}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn equal_iterations_are_those_of_the_slowest() {
+    let folder = Folder::new();
+    let text = GRID.replace("20 steps", "1 s").replace("[0, 1]", "[0]");
+    let slow = "[[row]]\nname = \"many samples\"\nmethod = \"lgp\"\nset = [\"policy.samples=400\"]\n";
+    let report = json(&mut compare(&folder.grid(&format!("{text}{slow}")), &folder.at("out")));
+    let cells = report["cells"].as_array().unwrap();
+    let number = |at: usize, key: &str| cells[at]["outcome"][key].as_f64().unwrap();
+    assert!(number(0, "steps") == number(1, "steps") && number(1, "steps") == number(2, "steps"));
+    // The slowest row is given about its budget, and the others take less.
+    assert!(number(0, "seconds") < number(2, "seconds"));
+}
+
+#[test]
+fn what_does_not_fit_or_cannot_be_is_not_available_and_says_why() {
+    let folder = Folder::new();
+    let one = GRID.replace("[0, 1]", "[0]");
+    let small = folder.grid(&format!("memory_ceiling = \"0.001 GiB\"\n{one}"));
+    let report = json(&mut compare(&small, &folder.at("ceiling")));
+    let reason = report["cells"][0]["outcome"]["reason"].as_str().unwrap();
+    assert_says(reason, &["of memory or more", "above the 0.00 GiB"]);
+
+    let rewarded = folder.grid(&format!("set = [\"reward.kind=any-hit\"]\n{one}"));
+    let report = json(&mut compare(&rewarded, &folder.at("reward")));
+    assert_eq!(report["cells"][0]["outcome"]["outcome"], "trained");
+    assert_says(report["cells"][1]["outcome"]["reason"].as_str().unwrap(), &["not linear"]);
+}
+
+#[test]
+fn a_grid_may_grow_but_not_change() {
+    let folder = Folder::new();
+    let one = GRID.replace("[0, 1]", "[0]");
+    let first = json(&mut compare(&folder.grid(&one), &folder.at("out")));
+    let grown = json(&mut compare(&folder.grid(GRID), &folder.at("out")));
+    assert_eq!(came_to(&first), came_to(&grown)[..2]);
+    let changed = refused(&mut compare(
+        &folder.grid(&GRID.replace("20 steps", "30 steps")),
+        &folder.at("out"),
+    ));
+    assert_says(&changed, &["budget.amount: 20 → 30"]);
+}
+
+#[test]
+fn a_grid_that_cannot_be_says_why() {
+    let folder = Folder::new();
+    for (text, says) in [
+        (GRID.replace("methods", "method"), &["grid.toml", "unknown field `method`"][..]),
+        (GRID.replace("20 steps", "a while"), &["such as `30 s`", "a while"]),
+        (GRID.replace("\"lgp\"", "\"lpg\""), &["grid.toml", "lpg"]),
+        (GRID.replace("[3]", "[]"), &["slate_sizes", "at least one"]),
+        (format!("{GRID}[[data]]\nname = \"two\"\n"), &["`two`", "one of log, synth and prepared"]),
+        (
+            format!("{GRID}[[data]]\nname = \"log\"\nlog = \"nowhere.csv\"\n"),
+            &["data `log`", "nowhere.csv: no such file", "--files"],
+        ),
+        (
+            format!("{GRID}[[data]]\nname = \"odd\"\nsynth = \"--userz 3\"\n"),
+            &["data `odd`", "slate synth --userz 3", "--userz"],
+        ),
+        (format!("{GRID}[scale.small]\nseeds = [1]\n"), &["no scale `quick`", "small"]),
+    ] {
+        let message = refused(&mut compare(&folder.grid(&text), &folder.at("out")));
+        assert_says(&message, says);
+    }
+}
+
+#[test]
+fn every_grid_of_the_paper_can_be_read_at_all_its_scales() {
+    let grids = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/paper");
+    let mut read = 0;
+    for entry in fs_err::read_dir(grids).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let text = fs_err::read_to_string(&path).unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        let scales = table.get("scale").map_or_else(
+            || vec!["quick".to_owned()],
+            |scales| scales.as_table().unwrap().keys().cloned().collect(),
+        );
+        for scale in scales {
+            let grid = Grid::read(&path, &scale).unwrap();
+            assert!(!grid.rounds().is_empty(), "{} at {scale}", path.display());
+            read += 1;
+        }
+    }
+    assert!(read >= 20, "{read}");
+}
