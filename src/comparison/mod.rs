@@ -6,38 +6,36 @@
 //! `outcome.json`, and is not done again: a comparison that was interrupted goes on where it was, and
 //! one whose grid has grown trains what is new.
 
+mod amounts;
 mod cell;
 mod grid;
 mod process;
+mod record;
 pub mod report;
 mod results;
 
+pub use amounts::{Amount, Bytes};
 pub use cell::{Cell, Round, file_name};
 pub use grid::{
-    Amount, Bytes, Data, Equal, FigureKind, Grid, Only, Published, PublishedNumber, Row, SCALE,
-    Search,
+    Data, Equal, FigureKind, Grid, Only, Published, PublishedNumber, Row, SCALE, Search,
 };
 pub use results::{
     CellOutcome, CellResult, DataDescription, Machine, Measurement, Results, Searched, SplitReward,
 };
 
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use fs_err as fs;
-
 use crate::dataset::Split;
 use crate::error::{Error, Result};
-use crate::files::write_atomic;
 use crate::prepared::Prepared;
 use crate::run::{RunFolder, RunOrigin};
 use crate::settings::{BudgetSettings, BudgetUnit, Preset, Settings};
-use crate::training::{Row as Recorded, read_metrics};
 use process::{Ended, Footprint};
+use record::{OUTCOME, end, ended, measurements, recall, require_same};
 
 /// A prepared folder, as far as a comparison needs to know it.
 #[derive(Clone, Debug)]
@@ -101,8 +99,6 @@ pub trait Watcher {
 }
 
 impl Watcher for () {}
-
-const OUTCOME: &str = "outcome.json";
 
 /// How much shorter than a cell a trial of its speed is.
 const SPEED_SHARE: u64 = 10;
@@ -297,12 +293,8 @@ impl Comparison<'_> {
         if let Some(outcome) = ended(&run)? {
             return Ok(Some(outcome));
         }
-        let mut told = false;
-        while run.lock().is_err() {
-            if !std::mem::replace(&mut told, true) {
-                watcher.waiting(run.path());
-            }
-            thread::sleep(Duration::from_millis(200));
+        if !self.wait_for(&run, watcher)? {
+            return Ok(None);
         }
         let outcome = match process::train(self.program, &run, self.grid.memory_ceiling, self.stop)?
         {
@@ -327,6 +319,26 @@ impl Comparison<'_> {
             }
         };
         end(&run, outcome).map(Some)
+    }
+
+    /// Waits until no other process trains here: a comparison that was killed leaves its training
+    /// to go on alone. Whether it was not asked to stop meanwhile.
+    fn wait_for(&self, run: &RunFolder, watcher: &mut dyn Watcher) -> Result<bool> {
+        let mut told = false;
+        loop {
+            match run.lock() {
+                Ok(_) => return Ok(true),
+                Err(Error::File { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            if !std::mem::replace(&mut told, true) {
+                watcher.waiting(run.path());
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 
     fn cell_folder(&self, cell: &Cell) -> PathBuf {
@@ -359,66 +371,4 @@ fn brief(mut settings: Settings) -> Settings {
     settings.evaluation.count = 1;
     settings.evaluation.gradient_draws = 0;
     settings
-}
-
-/// Fails where a run was begun otherwise.
-fn require_same(run: &RunFolder, settings: &Settings, origin: &RunOrigin) -> Result<()> {
-    run.require_same_path(settings, origin)?;
-    let (recorded, _) = run.read_settings()?;
-    let differences: Vec<_> =
-        recorded.differences(settings).into_iter().map(|(_, change)| change).collect();
-    if differences.is_empty() {
-        return Ok(());
-    }
-    Err(Error::Changed { path: run.path().to_owned(), differences })
-}
-
-fn ended(run: &RunFolder) -> Result<Option<CellOutcome>> {
-    let path = run.path().join(OUTCOME);
-    if !path.exists() {
-        return Ok(None);
-    }
-    let text = fs::read_to_string(&path)?;
-    let outcome = serde_json::from_str(&text);
-    outcome.map(Some).map_err(|error| Error::file(&path, format!("is damaged: {error}; delete it")))
-}
-
-fn end(run: &RunFolder, outcome: CellOutcome) -> Result<CellOutcome> {
-    fs::create_dir_all(run.path())?;
-    let text = serde_json::to_string(&outcome).map_err(|error| Error::library(OUTCOME, error))?;
-    write_atomic(&run.path().join(OUTCOME), |file| Ok(file.write_all(text.as_bytes())?))?;
-    Ok(outcome)
-}
-
-/// The last audited recall of a run, if it was audited.
-fn recall(run: &RunFolder) -> Result<Option<f64>> {
-    let rows = read_metrics(&run.metrics_path())?;
-    Ok(rows.iter().rev().find_map(|row| match row {
-        Recorded::Recall { recall, .. } => Some(*recall),
-        _ => None,
-    }))
-}
-
-/// The evaluations of a run, by step.
-fn measurements(run: &RunFolder) -> Result<Vec<Measurement>> {
-    let mut measured: Vec<Measurement> = Vec::new();
-    for row in read_metrics(&run.metrics_path())? {
-        let (step, seconds) = match &row {
-            Recorded::Evaluation { step, seconds, .. }
-            | Recorded::Gradient { step, seconds, .. } => (*step, *seconds),
-            _ => continue,
-        };
-        if measured.last().is_none_or(|last| last.step != step) {
-            measured.push(Measurement { step, seconds, rewards: Vec::new(), gradient: None });
-        }
-        let Some(last) = measured.last_mut() else { continue };
-        match row {
-            Recorded::Evaluation { split, reward, reward_se, contexts, .. } => {
-                last.rewards.push(SplitReward { split, reward, reward_se, contexts });
-            }
-            Recorded::Gradient { gradient, .. } => last.gradient = Some(gradient),
-            _ => {}
-        }
-    }
-    Ok(measured)
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fs_err as fs;
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, Signal, System};
 
-use super::grid::Bytes;
+use super::amounts::Bytes;
 use crate::error::{Error, Result};
 use crate::run::RunFolder;
 

@@ -8,8 +8,9 @@ use std::thread::available_parallelism;
 use serde::{Deserialize, Serialize};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
+use super::amounts::Bytes;
 use super::cell::Cell;
-use super::grid::{Bytes, Grid};
+use super::grid::Grid;
 use crate::dataset::{Split, Statistics};
 use crate::training::GradientStatistics;
 
