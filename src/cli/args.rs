@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
+#[cfg(feature = "train")]
+use super::plot::PlotArgs;
 use crate::dataset::Split;
 #[cfg(feature = "prepare")]
 use crate::dataset::{PAPER_SHAPES, RowFilter, Shape};
@@ -62,6 +64,9 @@ pub(crate) enum Verb {
     /// Train a grid of methods under equal time or equal iterations, and draw what came of it.
     #[cfg(all(feature = "train", feature = "prepare"))]
     Compare(CompareArgs),
+    /// Draw runs' learning curves, here and as a picture.
+    #[cfg(feature = "train")]
+    Plot(PlotArgs),
     /// The whole path on built-in synthetic sessions; needs no files and no network.
     #[cfg(all(feature = "train", feature = "prepare"))]
     Demo(DemoArgs),
@@ -526,7 +531,7 @@ fn shape(text: &str) -> Result<Shape, String> {
     found.map(|(_, shape)| *shape).ok_or_else(|| format!("expected one of {names}"))
 }
 
-fn split(text: &str) -> Result<Split, String> {
+pub(super) fn split(text: &str) -> Result<Split, String> {
     match text {
         "train" => Ok(Split::Train),
         "validation" => Ok(Split::Validation),

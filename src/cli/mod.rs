@@ -12,6 +12,8 @@ mod datasets;
 mod demo;
 mod evaluate;
 mod info;
+#[cfg(feature = "train")]
+mod plot;
 #[cfg(feature = "prepare")]
 mod prepare;
 #[cfg(feature = "train")]
@@ -80,6 +82,8 @@ pub fn main() -> Result<ExitCode> {
         Verb::Variance(args) => variance::run(&args)?,
         #[cfg(all(feature = "train", feature = "prepare"))]
         Verb::Compare(args) => compare::run(&args)?,
+        #[cfg(feature = "train")]
+        Verb::Plot(args) => plot::run(&args)?,
         Verb::Completions(args) => return completions::run(&args),
     };
     report.print(cli.json)?;
