@@ -81,7 +81,6 @@ pub(super) enum Kind {
     Group,
     /// A row's name.
     Head,
-    Text,
     Number,
 }
 

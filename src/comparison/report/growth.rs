@@ -46,9 +46,9 @@ impl Quantity {
 
     fn caption(self) -> &'static str {
         match self {
-            Self::Time => "Training time over steps",
+            Self::Time => "The mean time of a training step",
             Self::Memory => {
-                "The most memory that the process had, less what it had before the first step,"
+                "The most memory that the process had beyond that before the first step,"
             }
         }
     }
@@ -171,31 +171,17 @@ pub(super) fn figure(summary: &Summary, kind: FigureKind, quantity: Quantity) ->
     Ok(Figure { caption, panels })
 }
 
-/// The slopes of the figure's lines; without a line that has two points, nothing.
+/// The slopes of the figure's lines, a column for each row of the grid; nothing if no line has two
+/// points.
 pub(super) fn slopes(summary: &Summary, quantity: Quantity) -> Option<Table> {
-    let all = Over::all(summary);
-    let mut table = Table {
-        caption:
-            "Slopes of these lines on the logarithmic axes by least squares, ± standard error \
-                  where there are more than two points: 1 grows in proportion, 0 does not grow. \
-                  Beside them what the paper's Table 1 claims."
-                .into(),
-        columns: vec![Column::new("method", Kind::Head)],
-        ..Table::default()
-    };
-    let column = |over: &Over| {
-        let group = match over {
-            Over::Actions(..) => "slope over P",
-            Over::Samples(..) => "slope over S",
-        };
-        Column::new(over.title(), Kind::Number).of(group)
-    };
-    table.columns.extend(all.iter().map(column));
-    table.columns.push(Column::new("the paper", Kind::Text));
+    let of_row = |row: &Row| Column::new(row.name.as_str(), Kind::Number).of("slope");
+    let mut columns = vec![Column::new("over", Kind::Group), Column::new("at", Kind::Head)];
+    columns.extend(summary.rows.iter().map(of_row));
+    let mut rows = Vec::new();
     let mut any = false;
-    for row in &summary.rows {
-        let mut entries = vec![Entry::from(row.name.as_str())];
-        for over in &all {
+    for over in Over::all(summary) {
+        let mut entries = vec![Entry::from(over.axis()), over.title().into()];
+        for row in &summary.rows {
             let slope = slope(&over.points(summary, &row.name, quantity));
             any |= slope.is_some();
             entries.push(match slope {
@@ -204,10 +190,14 @@ pub(super) fn slopes(summary: &Summary, quantity: Quantity) -> Option<Table> {
                 None => "–".into(),
             });
         }
-        entries.push(quantity.claim(row.method).into());
-        table.rows.push(entries);
+        rows.push(entries);
     }
-    any.then_some(table)
+    let claims = summary.rows.iter().map(|row| Entry::from(quantity.claim(row.method)));
+    rows.push([Entry::from("the paper"), Entry::default()].into_iter().chain(claims).collect());
+    let caption = "Slopes of these lines by least squares, ± standard error where there are more \
+                   than two points: 1 grows in proportion, 0 does not grow. Below them the orders \
+                   of growth in the paper's Table 1.";
+    any.then(|| Table { caption: caption.into(), columns, rows, notes: Vec::new() })
 }
 
 /// The slope of the line through the logarithms of `points` by least squares, and its standard

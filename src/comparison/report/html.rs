@@ -92,7 +92,7 @@ fn table(table: &Table) -> Markup {
                                 scope=[(!group.is_empty()).then_some("colgroup")] { (group) }
                         } } }
                         tr { @for column in &table.columns {
-                            th.number[column.kind == Kind::Number] scope="col" { (column.name) }
+                            th.number[column.kind == Kind::Number].pinned[column.kind == Kind::Group] scope="col" { (column.name) }
                         } }
                     }
                     tbody { @for (at, row) in table.rows.iter().enumerate() {
@@ -122,7 +122,6 @@ fn starts(table: &Table, at: usize) -> bool {
 fn entry(table: &Table, at: usize, place: usize) -> Markup {
     let entry = &table.rows[at][place];
     let kind = table.columns[place].kind;
-    let number = kind == Kind::Number;
     let content = html! {
         @if entry.best { strong { (entry.text) } } @else { (entry.text) }
         @if let Some(note) = entry.note { sup { (note + 1) } }
@@ -132,9 +131,9 @@ fn entry(table: &Table, at: usize, place: usize) -> Markup {
         Kind::Group if !starts(table, at) => html! {},
         Kind::Group => {
             let same = table.rows[at..].iter().take_while(|row| row[0].text == entry.text);
-            html! { th scope="rowgroup" rowspan=(same.count()) { (content) } }
+            html! { th.pinned scope="rowgroup" rowspan=(same.count()) { (content) } }
         }
         Kind::Head => html! { th scope="row" { (content) } },
-        Kind::Text | Kind::Number => html! { td.number[number] { (content) } },
+        Kind::Number => html! { td.number { (content) } },
     }
 }

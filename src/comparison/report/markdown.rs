@@ -13,9 +13,9 @@ pub(super) fn page(document: &Document) -> String {
         format!("[{}](#{})", escaped(&section.title), section.anchor())
     };
     page += &document.sections.iter().map(link).collect::<Vec<_>>().join(" · ");
-    page.push('\n');
+    page += "\n\n";
     for section in &document.sections {
-        page += &format!("\n## {}\n\n", escaped(&section.title));
+        page += &format!("## {}\n\n", escaped(&section.title));
         section.blocks.iter().for_each(|block| page += &self::block(block));
     }
     page.truncate(page.trim_end().len());

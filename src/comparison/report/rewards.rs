@@ -89,21 +89,21 @@ fn paper(summary: &Summary, published: &Published, place: Place) -> Option<Strin
 fn source(summary: &Summary) -> Option<String> {
     let grid = &summary.results.grid;
     let published = grid.published.as_ref()?;
-    let mut text =
-        format!("Second lines, after “paper”: {}", published.source.trim_end_matches('.'));
-    text += ", from another machine. ";
+    let source = published.source.trim_end_matches('.');
+    let mut text = format!("After “paper”: {source}. They were measured on another machine.");
     for data in &grid.data {
         let other = data.published_as.as_ref().filter(|other| **other != data.name);
-        text += &match (other, data.synth.is_empty()) {
+        match (other, data.synth.is_empty()) {
             (Some(other), true) => {
-                format!("Its numbers on {other} stand beside other data, {}. ", data.name)
+                text += &format!(" Those on {other} stand beside other data here, {}.", data.name);
             }
             (Some(other), false) => {
-                format!("Its numbers on {other} stand beside made-up data, {}. ", data.name)
+                let here = &data.name;
+                text += &format!(" Those on {other} stand beside data that is made up, {here}.");
             }
-            (None, false) => format!("The data of {} is made up. ", data.name),
-            (None, true) => String::new(),
-        };
+            (None, false) => text += &format!(" Here the data of {} is made up.", data.name),
+            (None, true) => {}
+        }
     }
-    Some(text.trim_end().to_owned())
+    Some(text)
 }

@@ -22,10 +22,10 @@ pub(super) fn over_seeds(summary: &Summary, what: &str) -> String {
     let of = summary.results.grid.seeds.len();
     match summary.seeds() {
         (_, 0 | 1) if of == 1 => "one seed".into(),
-        (_, 0 | 1) => format!("one of {of} seeds so far"),
+        (_, 0 | 1) => format!("one of the {of} seeds"),
         (fewest, most) if fewest == of && most == of => format!("{what} over {of} seeds"),
-        (fewest, most) if fewest == most => format!("{what} over {most} of {of} seeds so far"),
-        (fewest, most) => format!("{what} over {fewest} to {most} of {of} seeds"),
+        (fewest, most) if fewest == most => format!("{what} over {most} of the {of} seeds"),
+        (fewest, most) => format!("{what} over {fewest} to {most} of the {of} seeds"),
     }
 }
 
