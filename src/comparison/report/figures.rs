@@ -3,7 +3,7 @@
 use super::document::{Figure, Panel};
 use super::growth::{self, Quantity};
 use super::summary::{Across, Place, Summary, Up};
-use super::words::{budget, errors};
+use super::words::{budget, errors, lines};
 use crate::chart::{Axis, Bar, Bars, Chart, Line, Point};
 use crate::comparison::{FigureKind, Row, file_name};
 use crate::error::Result;
@@ -165,10 +165,10 @@ fn curves(
         Across::Steps => "over the optimiser's steps",
     };
     let bands = match up {
-        Up::Variance if summary.seeds().1 < 2 => "One seed".to_owned(),
-        _ => errors(summary, "Bands"),
+        Up::Reward => errors(summary, "Bands"),
+        Up::Variance => lines(summary),
     };
-    let caption = format!("{what}{on} {over}; {} each. {bands}.", budget(grid));
+    let caption = format!("{what}{on} {over}; {}. {bands}.", budget(grid));
     Ok(Figure { caption, panels })
 }
 

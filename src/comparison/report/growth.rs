@@ -4,7 +4,7 @@
 use super::document::{Column, Entry, Figure, Kind, Panel, Table};
 use super::figures::name;
 use super::summary::{Place, Summary, step_seconds, training_bytes};
-use super::words::over_seeds;
+use super::words::lines;
 use crate::chart::{Axis, Chart, Line, Point};
 use crate::comparison::{CellResult, FigureKind, Row, file_name};
 use crate::error::Result;
@@ -164,9 +164,9 @@ pub(super) fn figure(summary: &Summary, kind: FigureKind, quantity: Quantity) ->
     }
     let caption = format!(
         "{} over the number of actions P and over the samples S, all axes logarithmic: a line of \
-         slope 1 grows in proportion. Bands: ± standard error; {}.",
+         slope 1 grows in proportion. {}.",
         quantity.caption(),
-        over_seeds(summary, "means")
+        lines(summary)
     );
     Ok(Figure { caption, panels })
 }

@@ -90,7 +90,7 @@ fn source(summary: &Summary) -> Option<String> {
     let grid = &summary.results.grid;
     let published = grid.published.as_ref()?;
     let source = published.source.trim_end_matches('.');
-    let mut text = format!("After “paper”: {source}. They were measured on another machine.");
+    let mut text = format!("Numbers after “paper” are from {source}, measured on another machine.");
     for data in &grid.data {
         let other = data.published_as.as_ref().filter(|other| **other != data.name);
         match (other, data.synth.is_empty()) {

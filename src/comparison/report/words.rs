@@ -40,3 +40,8 @@ pub(super) fn errors(summary: &Summary, what: &str) -> String {
         _ => format!("{what}: ± standard error; {}", over_seeds(summary, "means")),
     }
 }
+
+/// What the lines of a figure are that has no error over users.
+pub(super) fn lines(summary: &Summary) -> String {
+    format!("Lines: {}", over_seeds(summary, "mean, with a band of ± standard error,"))
+}
