@@ -1,6 +1,16 @@
 //! Charts: lines with bands and bars, as SVG and in the terminal.
+//!
+//! What has no place on an axis, NaN, the infinite and what is not above 0 on a logarithmic one, is
+//! left out. A picture is a panel as wide as a phone; a page sets several beside each other.
 
-use crate::error::Result;
+mod bars;
+mod lines;
+mod scale;
+mod svg;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod theme;
 
 /// Lines over a common axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,30 +76,4 @@ pub struct Bar {
     pub colour: usize,
     /// How high it is, with a whisker so far to both sides; nothing: "N/A".
     pub value: Option<(f64, f64)>,
-}
-
-impl Chart {
-    /// As an SVG document that adapts to a light or dark reader.
-    ///
-    /// # Errors
-    /// Those of the drawing library.
-    pub fn svg(&self) -> Result<String> {
-        Ok(String::new())
-    }
-
-    /// As text, so many columns wide.
-    #[must_use]
-    pub fn terminal(&self, _columns: usize) -> String {
-        String::new()
-    }
-}
-
-impl Bars {
-    /// As an SVG document that adapts to a light or dark reader.
-    ///
-    /// # Errors
-    /// Those of the drawing library.
-    pub fn svg(&self) -> Result<String> {
-        Ok(String::new())
-    }
 }

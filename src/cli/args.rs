@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
+#[cfg(feature = "train")]
+use super::plot::PlotArgs;
 use crate::dataset::Split;
 #[cfg(feature = "prepare")]
 use crate::dataset::{PAPER_SHAPES, RowFilter, Shape};
@@ -59,6 +61,9 @@ pub(crate) enum Verb {
     /// Compare how noisy the methods' gradients are.
     #[cfg(feature = "train")]
     Variance(VarianceArgs),
+    /// Draw runs' learning curves, here and as a picture.
+    #[cfg(feature = "train")]
+    Plot(PlotArgs),
     /// The whole path on built-in synthetic sessions; needs no files and no network.
     #[cfg(all(feature = "train", feature = "prepare"))]
     Demo(DemoArgs),
@@ -504,7 +509,7 @@ fn shape(text: &str) -> Result<Shape, String> {
     found.map(|(_, shape)| *shape).ok_or_else(|| format!("expected one of {names}"))
 }
 
-fn split(text: &str) -> Result<Split, String> {
+pub(super) fn split(text: &str) -> Result<Split, String> {
     match text {
         "train" => Ok(Split::Train),
         "validation" => Ok(Split::Validation),

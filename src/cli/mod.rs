@@ -10,6 +10,8 @@ mod datasets;
 mod demo;
 mod evaluate;
 mod info;
+#[cfg(feature = "train")]
+mod plot;
 #[cfg(feature = "prepare")]
 mod prepare;
 #[cfg(feature = "train")]
@@ -76,6 +78,8 @@ pub fn main() -> Result<ExitCode> {
         Verb::Bench(verb) => bench::run(&verb)?,
         #[cfg(feature = "train")]
         Verb::Variance(args) => variance::run(&args)?,
+        #[cfg(feature = "train")]
+        Verb::Plot(args) => plot::run(&args)?,
         Verb::Completions(args) => return completions::run(&args),
     };
     report.print(cli.json)?;

@@ -24,6 +24,7 @@ mod learner;
 mod likelihood;
 mod methods;
 mod plackett_luce;
+mod plot;
 mod preparation;
 mod rejection;
 mod resume;

@@ -1,0 +1,139 @@
+//! Bars, as a picture: from left to right, so that names of any length stand beside them.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
+use super::scale::{Scale, measured};
+use super::svg::{self, Area, SIDE, TEXT, WIDTH, failed, px};
+use super::{Axis, Bar, Bars, theme};
+use crate::error::Result;
+
+/// Pixels from the top of the picture to that of the first row, of a row, and from the top of a bar
+/// to its foot.
+const TOP: u32 = 52;
+const ROW: u32 = 26;
+const THICK: u32 = 16;
+
+/// The most pixels that names take beside the bars; where one is longer, all stand above theirs.
+const NAMES: u32 = 130;
+const NAME: u32 = 16;
+
+/// What stands where, in pixels.
+struct Columns {
+    /// From the left to the bars.
+    left: u32,
+    /// From there to where the values begin.
+    bars: u32,
+    /// Of a row, the upper part that is the name's.
+    above: u32,
+    /// From the top to the axis.
+    foot: u32,
+}
+
+impl Bars {
+    /// As an SVG document that adapts to a light or dark reader.
+    ///
+    /// # Errors
+    /// Those of the drawing library.
+    pub fn svg(&self) -> Result<String> {
+        let rows = u32::try_from(self.bars.len().max(1)).unwrap_or(u32::MAX / (ROW + NAME));
+        let widest = |texts: &mut dyn Iterator<Item = u32>| texts.max().unwrap_or(0);
+        let names = widest(&mut self.bars.iter().map(|bar| svg::width(&bar.name, TEXT)));
+        let values = widest(&mut self.bars.iter().map(|bar| svg::width(&value(bar), TEXT)));
+        let (left, above) = if names > NAMES { (SIDE, NAME) } else { (SIDE + names + 8, 0) };
+        let bars = (WIDTH - SIDE - 8).saturating_sub(left + values);
+        let row = ROW + above;
+        let foot = TOP.saturating_add(rows * row);
+        let columns = Columns { left, bars, above, foot };
+        svg::document(&self.title, foot.saturating_add(30), |area| {
+            svg::head(area, &self.title, &self.y)?;
+            let scale = self.scale();
+            if let Some(scale) = &scale {
+                columns.axis(area, scale)?;
+            }
+            if self.bars.is_empty() {
+                let middle = (px(WIDTH / 2), px(TOP + ROW / 2));
+                let centred = svg::text(TEXT, theme::muted(), HPos::Center);
+                area.draw_text("no data", &centred, middle).map_err(failed)?;
+            }
+            for (at, bar) in (0..rows).zip(&self.bars) {
+                let middle = TOP + at * row + above + ROW / 2;
+                columns.bar(area, scale.as_ref(), bar, px(middle))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// From 0, so that lengths compare; nothing where no bar has one.
+    fn scale(&self) -> Option<Scale> {
+        let axis = Axis { name: String::new(), logarithmic: false };
+        let values: Vec<_> = self.bars.iter().filter_map(|bar| bar.value).collect();
+        let placed = values.iter().any(|(value, _)| axis.place(*value).is_some());
+        let ends = values.iter().flat_map(|(value, error)| [*value, value - error, value + error]);
+        if placed { Scale::new(&axis, ends.chain([0.0])) } else { None }
+    }
+}
+
+impl Columns {
+    /// A place on the axis, across the picture.
+    fn across(&self, scale: &Scale, place: f64) -> i32 {
+        px(self.left) + svg::part(scale.share(place), self.bars)
+    }
+
+    fn axis(&self, area: &Area<'_>, scale: &Scale) -> Result<()> {
+        let style = svg::text(TEXT, theme::muted(), HPos::Center);
+        let thin = px(1).unsigned_abs();
+        let mut free = i32::MIN;
+        for (place, label) in &scale.ticks {
+            let x = self.across(scale, *place);
+            let colour = if *place == 0.0 { theme::axis() } else { theme::grid() };
+            let line = vec![(x, px(TOP)), (x, px(self.foot))];
+            area.draw(&PathElement::new(line, colour.stroke_width(thin))).map_err(failed)?;
+            // Where little room is left for the bars, not every tick has some for its label.
+            let half = px(svg::width(label, TEXT)) / 2;
+            if x - half > free {
+                area.draw_text(label, &style, (x, px(self.foot + 14))).map_err(failed)?;
+                free = x + half + px(4);
+            }
+        }
+        Ok(())
+    }
+
+    fn bar(&self, area: &Area<'_>, scale: Option<&Scale>, bar: &Bar, y: i32) -> Result<()> {
+        let style = |at| svg::text(TEXT, theme::ink(), at);
+        let (at, x, up) = match self.above {
+            0 => (HPos::Right, self.left - 8, 0),
+            _ => (HPos::Left, self.left, THICK),
+        };
+        let name = svg::fitting(&bar.name, WIDTH - 2 * SIDE, TEXT);
+        area.draw_text(&name, &style(at), (px(x), y - px(up))).map_err(failed)?;
+        let text = value(bar);
+        area.draw_text(&text, &style(HPos::Right), (px(WIDTH - SIDE), y)).map_err(failed)?;
+        let (Some(scale), Some((value, error))) = (scale, bar.value) else { return Ok(()) };
+        let Some(place) = scale.place(value) else { return Ok(()) };
+        let at = |value| self.across(scale, scale.nearest(value));
+        let (from, to) = (at(0.0), at(place));
+        let half = px(THICK) / 2;
+        let colour = theme::colour(bar.colour % 8).filled();
+        let ends = [(from.min(to), y - half), (from.max(to), y + half)];
+        area.draw(&Rectangle::new(ends, colour)).map_err(failed)?;
+        if error.is_finite() && error > 0.0 {
+            let (low, high, cap) = (at(value - error), at(value + error), px(4));
+            let stroke = theme::ink().stroke_width(px(3).unsigned_abs() / 2);
+            for (from, to) in [
+                ((low, y), (high, y)),
+                ((low, y - cap), (low, y + cap)),
+                ((high, y - cap), (high, y + cap)),
+            ] {
+                area.draw(&PathElement::new(vec![from, to], stroke)).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is written at a bar.
+fn value(bar: &Bar) -> String {
+    let value = bar.value.filter(|(value, _)| value.is_finite());
+    value.map_or_else(|| "N/A".to_owned(), |(value, error)| measured(value, error))
+}
