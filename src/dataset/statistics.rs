@@ -81,7 +81,7 @@ impl fmt::Display for Statistics {
 }
 
 /// A share in percent, with two decimals, or two digits where these would be too few.
-fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent >= 0.1 || percent <= 0.0 {
         return format!("{percent:.2}%");

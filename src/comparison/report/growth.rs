@@ -1,0 +1,240 @@
+//! How a step's time and memory grow with P and S: lines on logarithmic axes, and the slopes of
+//! these beside the orders of growth in the paper's Table 1.
+
+use super::document::{Column, Entry, Figure, Kind, Panel, Table};
+use super::figures::name;
+use super::summary::{Place, Summary, step_seconds, training_bytes};
+use super::words::lines;
+use crate::chart::{Axis, Chart, Line, Point};
+use crate::comparison::{CellResult, FigureKind, Row, file_name};
+use crate::error::Result;
+use crate::settings::Method;
+
+/// What grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quantity {
+    /// Seconds a step.
+    Time,
+    /// MiB that training takes beside what was loaded before.
+    Memory,
+}
+
+/// Over what it grows, all else being the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Over<'a> {
+    /// P, at this S and K.
+    Actions(usize, usize),
+    /// S, on this data set and at this K.
+    Samples(&'a str, usize),
+}
+
+impl Quantity {
+    fn of(self, cell: &CellResult) -> Option<f64> {
+        let value = match self {
+            Self::Time => step_seconds(cell),
+            Self::Memory => training_bytes(cell).map(|bytes| bytes as f64 / f64::from(1 << 20)),
+        };
+        value.filter(|value| *value > 0.0 && value.is_finite())
+    }
+
+    fn axis(self) -> &'static str {
+        match self {
+            Self::Time => "time of a step (s)",
+            Self::Memory => "memory beyond loading (MiB)",
+        }
+    }
+
+    fn caption(self) -> &'static str {
+        match self {
+            Self::Time => "The mean time of a training step",
+            Self::Memory => {
+                "The most memory that the process had beyond that before the first step,"
+            }
+        }
+    }
+
+    /// What the paper's Table 1 says of a method.
+    fn claim(self, method: Option<Method>) -> &'static str {
+        match (method, self) {
+            (Some(Method::PlPg | Method::PlRank), _) | (Some(Method::Lgp), Self::Time) => "O(S P)",
+            (Some(Method::LgpMips), Self::Time) => "O(S log P)",
+            (Some(Method::Lgp | Method::LgpMips), Self::Memory) => "O(S L)",
+            _ => "–",
+        }
+    }
+}
+
+impl<'a> Over<'a> {
+    /// Every way to grow that the grid has, those over P first.
+    fn all(summary: &'a Summary) -> Vec<Self> {
+        let grid = &summary.results.grid;
+        let mut all = Vec::new();
+        if grid.data.len() > 1 {
+            for &slate_size in &grid.slate_sizes {
+                all.extend(grid.samples.iter().map(|&samples| Self::Actions(samples, slate_size)));
+            }
+        }
+        if grid.samples.len() > 1 {
+            for data in &grid.data {
+                let of = |&slate_size| Self::Samples(data.name.as_str(), slate_size);
+                all.extend(grid.slate_sizes.iter().map(of));
+            }
+        }
+        all
+    }
+
+    fn title(&self) -> String {
+        match self {
+            Self::Actions(samples, slate_size) => format!("S = {samples}, K = {slate_size}"),
+            Self::Samples(data, slate_size) => format!("{data}, K = {slate_size}"),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Actions(samples, slate_size) => format!("over-p-s{samples}-k{slate_size}"),
+            Self::Samples(data, slate_size) => {
+                format!("over-s-{}-k{slate_size}", file_name(data))
+            }
+        }
+    }
+
+    fn axis(&self) -> &'static str {
+        match self {
+            Self::Actions(..) => "actions P",
+            Self::Samples(..) => "samples S",
+        }
+    }
+
+    /// A row's points, ascending.
+    fn points(&self, summary: &Summary, row: &str, quantity: Quantity) -> Vec<Point> {
+        let results = summary.results;
+        let point = |x: usize, place| {
+            let y = summary.mean(place, |cell| quantity.of(cell))?;
+            Some(Point { x: x as f64, y: y.mean, error: y.error.unwrap_or(0.0) })
+        };
+        let mut points: Vec<Point> = match *self {
+            Self::Actions(samples, slate_size) => {
+                let on = results.data.iter().filter_map(|data| {
+                    let place = Place { data: &data.name, row, samples, slate_size };
+                    point(data.statistics.actions, place)
+                });
+                on.collect()
+            }
+            Self::Samples(data, slate_size) => {
+                let with = results.grid.samples.iter().filter_map(|&samples| {
+                    point(samples, Place { data, row, samples, slate_size })
+                });
+                with.collect()
+            }
+        };
+        points.sort_by(|a, b| a.x.total_cmp(&b.x));
+        points
+    }
+}
+
+/// A panel for every S and K over P, and one for every data set and K over S.
+///
+/// # Errors
+/// Those of the drawing library.
+pub(super) fn figure(summary: &Summary, kind: FigureKind, quantity: Quantity) -> Result<Figure> {
+    let mut panels = Vec::new();
+    for over in Over::all(summary) {
+        let line = |(colour, row): (usize, &Row)| Line {
+            name: row.name.clone(),
+            colour,
+            points: over.points(summary, &row.name, quantity),
+        };
+        let lines = summary.rows.iter().enumerate().map(line);
+        let axis = |name: &str| Axis { name: name.into(), logarithmic: true };
+        let chart = Chart {
+            title: over.title(),
+            x: axis(over.axis()),
+            y: axis(quantity.axis()),
+            lines: lines.filter(|line| !line.points.is_empty()).collect(),
+        };
+        if !chart.lines.is_empty() {
+            panels.push(Panel {
+                name: format!("{}-{}", name(kind), over.name()),
+                title: format!("{} over {}: {}", quantity.axis(), over.axis(), over.title()),
+                svg: chart.svg()?,
+                note: String::new(),
+            });
+        }
+    }
+    let caption = format!(
+        "{} over the number of actions P and over the samples S, all axes logarithmic: a line of \
+         slope 1 grows in proportion. {}.",
+        quantity.caption(),
+        lines(summary)
+    );
+    Ok(Figure { caption, panels })
+}
+
+/// The slopes of the figure's lines, a column for each row of the grid; nothing if no line has two
+/// points.
+pub(super) fn slopes(summary: &Summary, quantity: Quantity) -> Option<Table> {
+    let of_row = |row: &Row| Column::new(row.name.as_str(), Kind::Number).of("slope");
+    let mut columns = vec![Column::new("over", Kind::Group), Column::new("at", Kind::Head)];
+    columns.extend(summary.rows.iter().map(of_row));
+    let mut rows = Vec::new();
+    let mut any = false;
+    for over in Over::all(summary) {
+        let mut entries = vec![Entry::from(over.axis()), over.title().into()];
+        for row in &summary.rows {
+            let slope = slope(&over.points(summary, &row.name, quantity));
+            any |= slope.is_some();
+            entries.push(match slope {
+                Some((slope, Some(error))) => format!("{slope:.2} ± {error:.2}").into(),
+                Some((slope, None)) => format!("{slope:.2}").into(),
+                None => "–".into(),
+            });
+        }
+        rows.push(entries);
+    }
+    let claims = summary.rows.iter().map(|row| Entry::from(quantity.claim(row.method)));
+    rows.push([Entry::from("the paper"), Entry::default()].into_iter().chain(claims).collect());
+    let caption = "Slopes of these lines by least squares, ± standard error where there are more \
+                   than two points: 1 grows in proportion, 0 does not grow. Below them the orders \
+                   of growth in the paper's Table 1.";
+    any.then(|| Table { caption: caption.into(), columns, rows, notes: Vec::new() })
+}
+
+/// The slope of the line through the logarithms of `points` by least squares, and its standard
+/// error if they do not determine it.
+fn slope(points: &[Point]) -> Option<(f64, Option<f64>)> {
+    let n = points.len() as f64;
+    let mean = |of: fn(&Point) -> f64| points.iter().map(|point| of(point).ln()).sum::<f64>() / n;
+    let (mean_x, mean_y) = (mean(|point| point.x), mean(|point| point.y));
+    let about = |point: &Point| (point.x.ln() - mean_x, point.y.ln() - mean_y);
+    let squares: f64 = points.iter().map(|point| about(point).0.powi(2)).sum();
+    if points.len() < 2 || squares <= 0.0 {
+        return None;
+    }
+    let slope = points.iter().map(|point| about(point).0 * about(point).1).sum::<f64>() / squares;
+    let residual = |(x, y): (f64, f64)| (y - slope * x).powi(2);
+    let residuals: f64 = points.iter().map(|point| residual(about(point))).sum();
+    Some((slope, (points.len() > 2).then(|| (residuals / (n - 2.0) / squares).sqrt())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_of_a_power_law_is_its_exponent() {
+        let power = |exponent: f64, xs: &[f64]| {
+            let point = |&x: &f64| Point { x, y: 0.3 * x.powf(exponent), error: 0.0 };
+            slope(&xs.iter().map(point).collect::<Vec<_>>())
+        };
+        for exponent in [0.0, 0.5, 1.0, -2.0] {
+            let (slope, error) = power(exponent, &[10.0, 300.0, 1e6]).unwrap();
+            assert!((slope - exponent).abs() < 1e-12, "{slope}");
+            assert!(error.unwrap() < 1e-7);
+        }
+        assert_eq!(power(1.0, &[1.0, std::f64::consts::E]), Some((1.0, None)));
+        assert_eq!(power(1.0, &[7.0]), None);
+        assert_eq!(power(1.0, &[7.0, 7.0]), None);
+        assert_eq!(power(1.0, &[]), None);
+    }
+}

@@ -1,0 +1,47 @@
+//! Phrases that captions share.
+
+use super::summary::Summary;
+use crate::comparison::{Equal, Grid};
+use crate::settings::BudgetUnit;
+
+/// How long a cell trained: "30 s of training".
+pub(super) fn budget(grid: &Grid) -> String {
+    match (grid.equal, grid.budget.0.unit) {
+        (Equal::Iterations, BudgetUnit::Seconds) => format!(
+            "equally many steps: those that the slowest method takes in {} at the same data set, \
+             S, K and seed",
+            grid.budget
+        ),
+        (_, BudgetUnit::Seconds) => format!("{} of training", grid.budget),
+        _ => grid.budget.to_string(),
+    }
+}
+
+/// "mean ± standard error over 6 seeds", with what there is so far; "one seed".
+pub(super) fn over_seeds(summary: &Summary, what: &str) -> String {
+    let of = summary.results.grid.seeds.len();
+    match summary.seeds() {
+        (_, 0 | 1) if of == 1 => "one seed".into(),
+        (_, 0 | 1) => format!("one of the {of} seeds"),
+        (fewest, most) if fewest == of && most == of => format!("{what} over {of} seeds"),
+        (fewest, most) if fewest == most => format!("{what} over {most} of the {of} seeds"),
+        (fewest, most) => format!("{what} over {fewest} to {most} of the {of} seeds"),
+    }
+}
+
+/// What the bands and whiskers of a figure are.
+pub(super) fn errors(summary: &Summary, what: &str) -> String {
+    match summary.seeds() {
+        (_, 0 | 1) => format!("{what}: ± standard error over users; {}", over_seeds(summary, "")),
+        (1, _) => format!(
+            "{what}: ± standard error over seeds, or over users where there is one seed; {}",
+            over_seeds(summary, "means")
+        ),
+        _ => format!("{what}: ± standard error; {}", over_seeds(summary, "means")),
+    }
+}
+
+/// What the lines of a figure are that has no error over users.
+pub(super) fn lines(summary: &Summary) -> String {
+    format!("Lines: {}", over_seeds(summary, "mean, with a band of ± standard error,"))
+}
