@@ -305,7 +305,7 @@ impl Comparison<'_> {
                     format!("takes {memory} of memory or more, above the {ceiling} it may");
                 CellOutcome::NotAvailable { reason }
             }
-            Ended::Finished(Footprint { peak, loaded }) => {
+            Ended::Finished(Footprint { peak, training }) => {
                 let last = measurements(&run)?.pop();
                 let last = last.ok_or_else(|| Error::file(run.path(), "recorded no evaluation"))?;
                 CellOutcome::Trained {
@@ -314,7 +314,7 @@ impl Comparison<'_> {
                     learning_rate: settings.optimizer.learning_rate,
                     recall: recall(&run)?,
                     peak_memory: peak,
-                    loaded_memory: loaded,
+                    training_memory: training,
                 }
             }
         };

@@ -31,8 +31,8 @@ pub(super) enum Ended {
 pub(super) struct Footprint {
     /// At most.
     pub(super) peak: Option<Bytes>,
-    /// Before its first step.
-    pub(super) loaded: Option<Bytes>,
+    /// Of it, beyond what there was before the first step.
+    pub(super) training: Option<Bytes>,
 }
 
 /// How often a training is looked at: memory that comes and goes in between is not seen.
@@ -62,7 +62,7 @@ pub(super) fn train(
         command.spawn().map_err(|error| Error::library(program.display().to_string(), error))?;
     let mut training = Training { child, system: System::new() };
     let fresh = !run.metrics_path().exists();
-    let (mut footprint, mut asked) = (Footprint::default(), false);
+    let (mut footprint, mut loaded, mut asked) = (Footprint::default(), None, false);
     loop {
         if let Some(status) = training.child.try_wait()? {
             return match status.code() {
@@ -76,8 +76,10 @@ pub(super) fn train(
         }
         if let Some(memory) = training.memory() {
             footprint.peak = footprint.peak.max(Some(memory));
-            if fresh && footprint.loaded.is_none() && run.metrics_path().exists() {
-                footprint.loaded = Some(memory);
+            if fresh && run.metrics_path().exists() {
+                let loaded = *loaded.get_or_insert(memory);
+                let training = Bytes(memory.0.saturating_sub(loaded.0));
+                footprint.training = footprint.training.max(Some(training));
             }
             if ceiling.is_some_and(|ceiling| memory > ceiling) {
                 return Ok(Ended::TooLarge(memory));

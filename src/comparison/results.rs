@@ -94,8 +94,8 @@ pub enum CellOutcome {
         recall: Option<f64>,
         /// The most memory that its process had.
         peak_memory: Option<Bytes>,
-        /// What of it there was before the first step.
-        loaded_memory: Option<Bytes>,
+        /// What of it came with training: beyond what there was before the first step.
+        training_memory: Option<Bytes>,
     },
     /// "N/A".
     NotAvailable {

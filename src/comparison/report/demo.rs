@@ -124,7 +124,8 @@ fn timed(
         seconds: 600.0,
         learning_rate: 0.001,
         peak_memory: Some(Bytes(whole(loaded + own))),
-        loaded_memory: Some(Bytes(whole(loaded))),
+        training_memory: Some(Bytes(whole(own))),
+        recall: None,
     };
     cell
 }

@@ -192,9 +192,7 @@ pub(super) fn step_seconds(cell: &CellResult) -> Option<f64> {
 /// Bytes that training took beside what was loaded before it.
 pub(super) fn training_bytes(cell: &CellResult) -> Option<u64> {
     match cell.outcome {
-        CellOutcome::Trained { peak_memory: Some(peak), loaded_memory: Some(loaded), .. } => {
-            Some(peak.0.saturating_sub(loaded.0))
-        }
-        _ => None,
+        CellOutcome::Trained { training_memory, .. } => Some(training_memory?.0),
+        CellOutcome::NotAvailable { .. } => None,
     }
 }

@@ -15,7 +15,8 @@ pub(super) fn cells(summary: &Summary) -> Vec<Block> {
             "Every cell in the order of training. Rewards on {split} users, ± standard error over \
              these users. A step's time is the mean over the training, without evaluations. Peak: \
              the most memory that the process had at any time; beyond loading: what of it came \
-             after the data was loaded."
+             after the data was loaded. Recall: the share of the exact top that the search \
+             returned on training queries at the end."
         ),
         columns: [
             ("data", Kind::Head),
@@ -27,6 +28,7 @@ pub(super) fn cells(summary: &Summary) -> Vec<Block> {
             ("steps", Kind::Number),
             ("step, ms", Kind::Number),
             ("learning rate", Kind::Number),
+            ("recall", Kind::Number),
             ("peak, MiB", Kind::Number),
             ("beyond loading, MiB", Kind::Number),
         ]
@@ -48,7 +50,7 @@ pub(super) fn cells(summary: &Summary) -> Vec<Block> {
         ];
         match &result.outcome {
             CellOutcome::NotAvailable { reason } => entries.push(table.noted("N/A", reason)),
-            CellOutcome::Trained { steps, learning_rate, peak_memory, .. } => {
+            CellOutcome::Trained { steps, learning_rate, recall, peak_memory, .. } => {
                 let reward = last(result)
                     .map(|on| mean_and_error(on.reward, Some(on.reward_se), largest).into());
                 entries.push(reward.unwrap_or_default());
@@ -56,6 +58,8 @@ pub(super) fn cells(summary: &Summary) -> Vec<Block> {
                 let time = step_seconds(result).map(|seconds| significant(1e3 * seconds));
                 entries.push(time.map(Entry::from).unwrap_or_default());
                 entries.push(learning_rate.into());
+                let recall = recall.map(|recall| format!("{recall:.3}").into());
+                entries.push(recall.unwrap_or_else(|| "exact".into()));
                 for bytes in [peak_memory.map(|peak| peak.0), training_bytes(result)] {
                     entries.push(bytes.map(|bytes| mebibytes(bytes).into()).unwrap_or_default());
                 }

@@ -64,7 +64,8 @@ pub(super) fn trained(cell: Cell, rewards: &[f64]) -> CellResult {
             seconds: steps as f64,
             learning_rate: 0.001,
             peak_memory: Some(Bytes(300 << 20)),
-            loaded_memory: Some(Bytes(200 << 20)),
+            training_memory: Some(Bytes(100 << 20)),
+            recall: Some(0.9),
         },
         measurements: (0..).zip(rewards).map(measurement).collect(),
     }
@@ -266,7 +267,8 @@ fn steps_and_memory_that_double_with_samples_have_slope_one() {
             seconds: samples as f64,
             learning_rate: 0.1,
             peak_memory: Some(Bytes((100 + samples as u64) << 20)),
-            loaded_memory: Some(Bytes(100 << 20)),
+            training_memory: Some(Bytes((samples as u64) << 20)),
+            recall: None,
         };
         cell
     };
