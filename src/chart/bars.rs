@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::scale::{Scale, measured};
+use super::scale::{Scale, alike};
 use super::svg::{self, Area, SIDE, TEXT, WIDTH, failed, px};
 use super::{Axis, Bar, Bars, theme};
 use crate::error::Result;
@@ -39,7 +39,8 @@ impl Bars {
         let rows = u32::try_from(self.bars.len().max(1)).unwrap_or(u32::MAX / (ROW + NAME));
         let widest = |texts: &mut dyn Iterator<Item = u32>| texts.max().unwrap_or(0);
         let names = widest(&mut self.bars.iter().map(|bar| svg::width(&bar.name, TEXT)));
-        let values = widest(&mut self.bars.iter().map(|bar| svg::width(&value(bar), TEXT)));
+        let written = self.written();
+        let values = widest(&mut written.iter().map(|text| svg::width(text, TEXT)));
         let (left, above) = if names > NAMES { (SIDE, NAME) } else { (SIDE + names + 8, 0) };
         let bars = (WIDTH - SIDE - 8).saturating_sub(left + values);
         let row = ROW + above;
@@ -56,12 +57,24 @@ impl Bars {
                 let centred = svg::text(TEXT, theme::muted(), HPos::Center);
                 area.draw_text("no data", &centred, middle).map_err(failed)?;
             }
-            for (at, bar) in (0..rows).zip(&self.bars) {
+            for ((at, bar), text) in (0..rows).zip(&self.bars).zip(&written) {
                 let middle = TOP + at * row + above + ROW / 2;
-                columns.bar(area, scale.as_ref(), bar, px(middle))?;
+                columns.bar(area, scale.as_ref(), bar, text, px(middle))?;
             }
             Ok(())
         })
+    }
+
+    /// What is written at each bar: as many digits at one as at another.
+    fn written(&self) -> Vec<String> {
+        let finite = |bar: &Bar| bar.value.filter(|(value, _)| value.is_finite());
+        let values = || self.bars.iter().filter_map(finite);
+        let largest = values().map(|(value, _)| value.abs()).fold(0.0, f64::max);
+        let value = |bar: &Bar| match finite(bar) {
+            None => "N/A".to_owned(),
+            Some((value, error)) => alike(value, error, largest),
+        };
+        self.bars.iter().map(value).collect()
     }
 
     /// From 0, so that lengths compare; nothing where no bar has one.
@@ -83,23 +96,34 @@ impl Columns {
     fn axis(&self, area: &Area<'_>, scale: &Scale) -> Result<()> {
         let style = svg::text(TEXT, theme::muted(), HPos::Center);
         let thin = px(1).unsigned_abs();
-        let mut free = i32::MIN;
-        for (place, label) in &scale.ticks {
+        let half = |label: &String| px(svg::width(label, TEXT)) / 2;
+        let widest = scale.ticks.iter().map(|(_, label)| 2 * half(label) + px(4)).max();
+        let apart = match &scale.ticks[..] {
+            [(a, _), (b, _), ..] => (self.across(scale, *b) - self.across(scale, *a)).max(1),
+            _ => i32::MAX,
+        };
+        // Where little room is left for the bars, every second tick or so has some for its label.
+        let every = usize::try_from(widest.unwrap_or(0) / apart + 1).unwrap_or(1);
+        for (at, (place, label)) in scale.ticks.iter().enumerate() {
             let x = self.across(scale, *place);
             let colour = if *place == 0.0 { theme::axis() } else { theme::grid() };
             let line = vec![(x, px(TOP)), (x, px(self.foot))];
             area.draw(&PathElement::new(line, colour.stroke_width(thin))).map_err(failed)?;
-            // Where little room is left for the bars, not every tick has some for its label.
-            let half = px(svg::width(label, TEXT)) / 2;
-            if x - half > free {
+            if at.is_multiple_of(every) {
                 area.draw_text(label, &style, (x, px(self.foot + 14))).map_err(failed)?;
-                free = x + half + px(4);
             }
         }
         Ok(())
     }
 
-    fn bar(&self, area: &Area<'_>, scale: Option<&Scale>, bar: &Bar, y: i32) -> Result<()> {
+    fn bar(
+        &self,
+        area: &Area<'_>,
+        scale: Option<&Scale>,
+        bar: &Bar,
+        written: &str,
+        y: i32,
+    ) -> Result<()> {
         let style = |at| svg::text(TEXT, theme::ink(), at);
         let (at, x, up) = match self.above {
             0 => (HPos::Right, self.left - 8, 0),
@@ -107,8 +131,7 @@ impl Columns {
         };
         let name = svg::fitting(&bar.name, WIDTH - 2 * SIDE, TEXT);
         area.draw_text(&name, &style(at), (px(x), y - px(up))).map_err(failed)?;
-        let text = value(bar);
-        area.draw_text(&text, &style(HPos::Right), (px(WIDTH - SIDE), y)).map_err(failed)?;
+        area.draw_text(written, &style(HPos::Right), (px(WIDTH - SIDE), y)).map_err(failed)?;
         let (Some(scale), Some((value, error))) = (scale, bar.value) else { return Ok(()) };
         let Some(place) = scale.place(value) else { return Ok(()) };
         let at = |value| self.across(scale, scale.nearest(value));
@@ -130,10 +153,4 @@ impl Columns {
         }
         Ok(())
     }
-}
-
-/// What is written at a bar.
-fn value(bar: &Bar) -> String {
-    let value = bar.value.filter(|(value, _)| value.is_finite());
-    value.map_or_else(|| "N/A".to_owned(), |(value, error)| measured(value, error))
 }

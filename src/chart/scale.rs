@@ -195,6 +195,18 @@ pub(super) fn measured(value: f64, error: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// A measured value in three digits of the `largest` beside it, or more where that is small.
+pub(super) fn alike(value: f64, error: f64, largest: f64) -> String {
+    if !(1e-4..1e6).contains(&largest) {
+        return measured(value, error);
+    }
+    let digits = decimals(10_f64.powf(largest.log10().floor() - 2.0)).clamp(0, 6);
+    if error > 0.0 && error.is_finite() {
+        return format!("{value:.digits$} ± {error:.digits$}");
+    }
+    format!("{value:.digits$}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,5 +261,8 @@ mod tests {
         assert_eq!(measured(3.1e-9, 0.0), "3.10e-9");
         assert_eq!(measured(0.5, 1e-30), "0.50000 ± 0.00000");
         assert_eq!(measured(f64::NAN, 0.0), "NaN");
+        assert_eq!(alike(0.105, 0.0124, 0.38), "0.105 ± 0.012");
+        assert_eq!(alike(0.307_03, 0.000_03, 0.38), "0.307 ± 0.000");
+        assert_eq!(alike(0.0, 0.0, 0.0), "0");
     }
 }

@@ -104,7 +104,18 @@ fn a_comparison_that_was_killed_or_interrupted_goes_on_to_the_same_end() {
     let resumed = json(&mut compare(&grid, &broken));
     assert_eq!(came_to(&resumed), came_to(&whole));
     assert_eq!(resumed["searches"], whole["searches"]);
-    for file in ["report.html", "report.md", "results.parquet"] {
+    let rewards = |out: &Path| {
+        let report = fs_err::read_to_string(out.join("report.md")).unwrap();
+        let table = report.lines().filter(|line| line.starts_with("| LGP") || line.contains("svg"));
+        table.map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    assert!(rewards(&broken).len() > 4, "{:?}", rewards(&broken));
+    assert_eq!(rewards(&broken), rewards(&folder.at("whole")));
+    for picture in crate::common::names(&broken.join("figures")) {
+        let read = |out: &Path| fs_err::read(out.join("figures").join(&picture)).unwrap();
+        assert_eq!(read(&broken), read(&folder.at("whole")), "{picture}");
+    }
+    for file in ["report.html", "results.parquet"] {
         assert!(broken.join(file).metadata().unwrap().len() > 0, "{file}");
     }
 }

@@ -91,7 +91,7 @@ fn document(results: &Results) -> Result<Document> {
 fn settings(results: &Results) -> Result<Vec<Block>> {
     let machine = &results.machine;
     let text = format!(
-        "{} ({} cores used), {:.1} GiB of memory, {}; device {}; fast-slate {}.",
+        "{} (cores used: {}), {:.1} GiB of memory, {}; device {}; fast-slate {}.",
         machine.processor,
         machine.cores,
         machine.memory as f64 / f64::from(1 << 30),
