@@ -78,8 +78,9 @@ fn prepared(data: &Data, added: &str, args: &CompareArgs) -> Result<(PathBuf, Ve
         return Ok((PathBuf::from(&data.prepared), Vec::new()));
     }
     let mut commands = Vec::new();
-    let name = |verb: &[String]| {
-        let digest = digest_bytes(verb.join(" ").as_bytes());
+    // By what it is made of, not by where that lies: the comparison's folder may move.
+    let name = |made_of: &[&str]| {
+        let digest = digest_bytes(made_of.join(" ").as_bytes());
         args.out.join("data").join(format!("{}-{}", file_name(&data.name), &digest[..8]))
     };
     let mut flags = words(&[&data.prepare, added]);
@@ -87,7 +88,7 @@ fn prepared(data: &Data, added: &str, args: &CompareArgs) -> Result<(PathBuf, Ve
         find(Path::new(&data.log), args.files.as_deref())?
     } else {
         let synth = words(&["synth", &data.synth]);
-        let log = name(&synth).with_extension("parquet");
+        let log = name(&[&data.synth]).with_extension("parquet");
         if !log.exists() {
             run_verb(&synth, &log)?;
         }
@@ -97,7 +98,7 @@ fn prepared(data: &Data, added: &str, args: &CompareArgs) -> Result<(PathBuf, Ve
     };
     let mut prepare = vec!["prepare".to_owned(), log.display().to_string()];
     prepare.extend(flags);
-    let folder = name(&prepare);
+    let folder = name(&[&data.log, &data.synth, &data.prepare, added]);
     if !folder.exists() {
         run_verb(&prepare, &folder)?;
     }
