@@ -3,7 +3,7 @@
 use super::document::{Figure, Panel};
 use super::growth::{self, Quantity};
 use super::summary::{Across, Place, Summary, Up};
-use super::words::{budget, errors, lines};
+use super::words::{budget, errors, lines, users};
 use crate::chart::{Axis, Bar, Bars, Chart, Line, Point};
 use crate::comparison::{FigureKind, Row, file_name};
 use crate::error::Result;
@@ -122,9 +122,10 @@ fn curves(
         Across::Steps => (1.0, "steps"),
     };
     let (y, what) = match up {
-        Up::Reward => {
-            (format!("mean reward, {} users", grid.split), "Mean reward of the decision".to_owned())
-        }
+        Up::Reward => (
+            format!("mean reward, {}", users(grid.split)),
+            "Mean reward of the decision".to_owned(),
+        ),
         Up::Variance => {
             let what = "The variance of a batch's gradient, E‖G − E G‖², as its log₁₀,".to_owned();
             ("log₁₀ variance of the gradient".to_owned(), what)
@@ -157,7 +158,7 @@ fn curves(
         }
     }
     let on = match up {
-        Up::Reward => format!(" on {} users", grid.split),
+        Up::Reward => format!(" on {}", users(grid.split)),
         Up::Variance => String::new(),
     };
     let over = match across {
@@ -195,7 +196,7 @@ fn final_rewards(summary: &Summary, kind: FigureKind) -> Result<Figure> {
                 continue;
             }
             let title = format!("{}, K = {slate_size}", data.name);
-            let y = format!("mean reward, {} users", grid.split);
+            let y = format!("mean reward, {}", users(grid.split));
             let bars = Bars { title: title.clone(), y, bars };
             panels.push(Panel {
                 name: format!("{}-{}-k{slate_size}", name(kind), file_name(&data.name)),
@@ -206,8 +207,8 @@ fn final_rewards(summary: &Summary, kind: FigureKind) -> Result<Figure> {
         }
     }
     let caption = format!(
-        "Mean reward of the decision on {} users after {}. {}.",
-        grid.split,
+        "Mean reward of the decision on {} after {}. {}.",
+        users(grid.split),
         budget(grid),
         errors(summary, "Whiskers")
     );

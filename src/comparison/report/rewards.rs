@@ -3,7 +3,7 @@
 use super::document::{Block, Column, Entry, Kind, Table};
 use super::numbers::mean_and_error;
 use super::summary::{Estimate, Place, Summary};
-use super::words::{budget, over_seeds};
+use super::words::{budget, over_seeds, users};
 use crate::comparison::Published;
 
 /// The paper's tables of rewards: methods and S down, data sets and K across.
@@ -11,9 +11,9 @@ pub(super) fn table(summary: &Summary) -> Vec<Block> {
     let grid = &summary.results.grid;
     let mut table = Table {
         caption: format!(
-            "Mean reward of the decision on {} users after {}; {}. Bold: the best of each column, \
-             and all whose interval overlaps its.",
-            grid.split,
+            "Mean reward of the decision on {} after {}; {}. Bold: the best of each column, and all \
+             whose interval overlaps its.",
+            users(grid.split),
             budget(grid),
             over_seeds(summary, "mean ± standard error"),
         ),

@@ -3,6 +3,7 @@
 use super::document::{Block, Column, Entry, Kind, Table};
 use super::numbers::{count, mean_and_error, mebibytes, significant};
 use super::summary::{Summary, step_seconds, training_bytes};
+use super::words::users;
 use crate::comparison::{CellOutcome, CellResult};
 use crate::dataset::percent;
 
@@ -12,11 +13,12 @@ pub(super) fn cells(summary: &Summary) -> Vec<Block> {
     let split = results.grid.split;
     let mut table = Table {
         caption: format!(
-            "Every cell in the order of training. Rewards on {split} users, ± standard error over \
-             these users. A step's time is the mean over the training, without evaluations. Peak: \
+            "Every cell in the order of training. Rewards on {}, ± standard error over these \
+             users. A step's time is the mean over the training, without evaluations. Peak: \
              the most memory that the process had at any time; beyond loading: what of it came \
              after the data was loaded. Recall: the share of the exact top that the search \
-             returned on training queries at the end."
+             returned on training queries at the end.",
+            users(split)
         ),
         columns: [
             ("data", Kind::Head),

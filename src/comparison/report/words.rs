@@ -2,7 +2,17 @@
 
 use super::summary::Summary;
 use crate::comparison::{Equal, Grid};
+use crate::dataset::Split;
 use crate::settings::BudgetUnit;
+
+/// Users of a split.
+pub(super) fn users(split: Split) -> &'static str {
+    match split {
+        Split::Train => "training users",
+        Split::Validation => "validation users",
+        Split::Test => "test users",
+    }
+}
 
 /// How long a cell trained: "30 s of training".
 pub(super) fn budget(grid: &Grid) -> String {
