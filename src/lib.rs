@@ -82,6 +82,7 @@
 //! | the variance `V[G]` | `training::GradientStatistics` |
 //! | Algorithm 1 | `training::Trainer` |
 //! | R̂(d_θ) | [`evaluation::Evaluation`] |
+//! | the tables and figures of section 4 and the appendix | `comparison`, with the grids in `examples/paper` |
 //!
 //! Four formulas are corrected. In Algorithm 1 the perturbed query is `h + σε` (not `h + ε`), and θ
 //! moves up the reward (not down). The covariance gradient holds for K = 1 only; for longer slates

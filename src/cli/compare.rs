@@ -43,7 +43,11 @@ pub(super) fn run(args: &CompareArgs) -> Result<Report> {
             let (folder, commands) = prepared(set, &row.prepare, args)
                 .with_context(|| format!("{}: data `{}`", args.grid.display(), set.name))?;
             let prepared = Prepared::open(&folder)?;
-            entry.insert(DataSet::new(&set.name, &prepared, commands, grid.preset, chosen.name));
+            let name = match row.prepare.as_str() {
+                "" => set.name.clone(),
+                added => format!("{} with {added}", set.name),
+            };
+            entry.insert(DataSet::new(&name, &prepared, commands, grid.preset, chosen.name));
         }
     }
     let comparison = Comparison {
