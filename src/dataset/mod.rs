@@ -32,6 +32,7 @@ pub use prepare::{
     Source, SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble,
     digest, read, synthesize, synthetic,
 };
+#[cfg(feature = "train")]
 pub(crate) use statistics::percent;
 pub use statistics::{Count, Statistics};
 pub(crate) use vectors::read_vectors;
