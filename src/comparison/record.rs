@@ -16,14 +16,16 @@ pub(super) const OUTCOME: &str = "outcome.json";
 
 /// Fails where a run was begun otherwise.
 pub(super) fn require_same(run: &RunFolder, settings: &Settings, origin: &RunOrigin) -> Result<()> {
-    run.require_same_path(settings, origin)?;
+    // What a resumed run may change, its budget or what it keeps, a cell may not.
     let (recorded, _) = run.read_settings()?;
-    let differences: Vec<_> =
-        recorded.differences(settings).into_iter().map(|(_, change)| change).collect();
-    if differences.is_empty() {
-        return Ok(());
-    }
-    Err(Error::Changed { path: run.path().to_owned(), differences })
+    let mut changed = recorded.differences(settings).into_iter().map(|(_, change)| change);
+    let problem = match (changed.next(), run.require_same_path(settings, origin)) {
+        (None, Ok(())) => return Ok(()),
+        (None, Err(error)) => error.to_string(),
+        (Some(first), _) => changed.fold(first, |all, change| format!("{all}; {change}")),
+    };
+    let advice = "delete that folder to train it again, or give another --out";
+    Err(Error::file(run.path(), format!("was begun otherwise ({problem}); {advice}")))
 }
 
 /// What a training has come to, once it has ended.

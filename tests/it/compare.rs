@@ -182,7 +182,7 @@ fn a_grid_may_grow_but_not_change() {
         &folder.grid(&GRID.replace("20 steps", "30 steps")),
         &folder.at("out"),
     ));
-    assert_says(&changed, &["budget.amount: 20 → 30"]);
+    assert_says(&changed, &["budget.amount: 20 → 30", "delete that folder"]);
 }
 
 #[test]
