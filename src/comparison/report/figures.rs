@@ -3,7 +3,7 @@
 use super::document::{Figure, Panel};
 use super::growth::{self, Quantity};
 use super::summary::{Across, Place, Summary, Up};
-use super::words::{budget, errors, lines, users};
+use super::words::{budget, errors, lines, name, users};
 use crate::chart::{Axis, Bar, Bars, Chart, Line, Point};
 use crate::comparison::{FigureKind, Row, file_name};
 use crate::error::Result;
@@ -17,20 +17,6 @@ struct Frame<'a> {
     title: String,
     /// A name and a colour for each, and where its points come from.
     lines: Vec<(String, usize, Place<'a>)>,
-}
-
-/// The heading above a figure.
-pub(super) fn title(kind: FigureKind) -> &'static str {
-    match kind {
-        FigureKind::RewardOverTime => "Reward over time",
-        FigureKind::RewardOverSteps => "Reward over steps",
-        FigureKind::RewardOverStepsByRow => "Reward over steps by slate size",
-        FigureKind::Variance => "Gradient variance",
-        FigureKind::VarianceByRow => "Gradient variance by slate size",
-        FigureKind::FinalReward => "Reward at the end",
-        FigureKind::StepTime => "Time of a step",
-        FigureKind::Memory => "Memory of training",
-    }
 }
 
 /// The figure of a kind. A panel for which nothing has come is left out.
@@ -213,11 +199,6 @@ fn final_rewards(summary: &Summary, kind: FigureKind) -> Result<Figure> {
         errors(summary, "Whiskers")
     );
     Ok(Figure { caption, panels })
-}
-
-/// The first part of the names of a figure's files.
-pub(super) fn name(kind: FigureKind) -> String {
-    title(kind).to_lowercase().replace(' ', "-")
 }
 
 fn not_available(summary: &Summary, frame: &Frame) -> String {

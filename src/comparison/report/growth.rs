@@ -2,9 +2,8 @@
 //! these beside the orders of growth in the paper's Table 1.
 
 use super::document::{Column, Entry, Figure, Kind, Panel, Table};
-use super::figures::name;
 use super::summary::{Place, Summary, step_seconds, training_bytes};
-use super::words::lines;
+use super::words::{lines, name};
 use crate::chart::{Axis, Chart, Line, Point};
 use crate::comparison::{CellResult, FigureKind, Row, file_name};
 use crate::error::Result;

@@ -77,7 +77,7 @@ fn document(results: &Results) -> Result<Document> {
         };
         let slopes = quantity.and_then(|quantity| growth::slopes(&summary, quantity));
         blocks.extend(slopes.map(Block::Table));
-        sections.push(section(figures::title(kind), blocks));
+        sections.push(section(words::title(kind), blocks));
     }
     sections.push(section("Data sets", tables::data(&summary)));
     if !results.searches.is_empty() {

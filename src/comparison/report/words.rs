@@ -1,9 +1,28 @@
-//! Phrases that captions share.
+//! Phrases that headings and captions share.
 
 use super::summary::Summary;
-use crate::comparison::{Equal, Grid};
+use crate::comparison::{Equal, FigureKind, Grid};
 use crate::dataset::Split;
 use crate::settings::BudgetUnit;
+
+/// The heading above a figure.
+pub(super) fn title(kind: FigureKind) -> &'static str {
+    match kind {
+        FigureKind::RewardOverTime => "Reward over time",
+        FigureKind::RewardOverSteps => "Reward over steps",
+        FigureKind::RewardOverStepsByRow => "Reward over steps by slate size",
+        FigureKind::Variance => "Gradient variance",
+        FigureKind::VarianceByRow => "Gradient variance by slate size",
+        FigureKind::FinalReward => "Reward at the end",
+        FigureKind::StepTime => "Time of a step",
+        FigureKind::Memory => "Memory of training",
+    }
+}
+
+/// The first part of the names of a figure's files.
+pub(super) fn name(kind: FigureKind) -> String {
+    title(kind).to_lowercase().replace(' ', "-")
+}
 
 /// Users of a split.
 pub(super) fn users(split: Split) -> &'static str {
