@@ -1,7 +1,5 @@
 //! A comparison's results as pages, pictures and a table for other programs.
 
-#[cfg(test)]
-mod demo;
 mod document;
 mod figures;
 mod growth;
