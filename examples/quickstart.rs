@@ -10,7 +10,7 @@ use anyhow::Result;
 use fast_slate::dataset::SyntheticSettings;
 use fast_slate::device;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
+use fast_slate::task::Task;
 use fast_slate::recommend::{Recommender, TrainedPolicy};
 use fast_slate::run::{RunFolder, RunOrigin, Which};
 use fast_slate::settings::Preset;
@@ -27,7 +27,7 @@ fn main() -> Result<()> {
     // What the policy is trained on, and how.
     let mut settings = prepared.preset(Preset::Default);
     settings.budget.amount = 1000;
-    let problem = Problem::load(&prepared, &settings)?;
+    let task = Task::load(&prepared, &settings)?;
     let chosen = device::choose(None)?;
 
     // A run keeps its settings, its record and its checkpoints in a folder.
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
         fs_err::remove_dir_all(run.path())?;
     }
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
-    let trainer = Trainer::new(&problem, &settings, &run, &chosen.device);
+    let trainer = Trainer::new(&task, &settings, &run, &chosen.device);
     let outcome = trainer.train(&mut Console::new())?;
     println!("trained for {} steps on {}", outcome.step, chosen.name);
 

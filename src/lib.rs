@@ -47,10 +47,11 @@
 //! | [`tower`], [`model`] | M(X) → h; all that is trained |
 //! | [`policy`] | h → distributions over slates |
 //! | [`estimator`] | samples and rewards → g |
+//! | [`method`] | one tagged setting → policy and estimator |
 //! | [`settings`] | presets, files and keys → one validated whole |
 //! | [`prepared`] | the folder that holds sessions, embeddings and indexes |
-//! | [`problem`] | a prepared folder and settings → what a policy is trained on and judged by |
 //! | [`run`] | a run's folder: settings, record, checkpoints |
+//! | [`task`] | a prepared folder and settings → what a policy is trained on and judged by |
 //! | [`evaluation`] | the decision's reward on held-out contexts |
 //! | [`baseline`] | training sessions → the recommenders that a policy is compared with |
 //! | [`recommend`] | a trained policy → slates for people |
@@ -120,16 +121,17 @@ pub mod estimator;
 pub mod evaluation;
 pub mod files;
 pub mod matrix;
+pub mod method;
 pub mod model;
 pub mod policy;
 pub mod prepared;
-pub mod problem;
 pub mod recommend;
 pub mod retrieval;
 pub mod reward;
 pub mod run;
 pub mod seed;
 pub mod settings;
+pub mod task;
 pub mod tower;
 #[cfg(feature = "train")]
 pub mod training;

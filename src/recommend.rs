@@ -12,15 +12,15 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::prepared::Prepared;
-use crate::problem::{Problem, Search};
-use crate::retrieval::{Queries, Retriever};
+use crate::task::Task;
+use crate::retrieval::{Queries, Retriever, Search};
 use crate::run::{RunFolder, RunOrigin, Which};
 
-/// A run's policy with the problem it was trained on.
+/// A run's policy with the task that it was trained on.
 #[derive(Clone, Debug)]
 pub struct TrainedPolicy {
-    /// The problem.
-    pub problem: Problem,
+    /// The task.
+    pub task: Task,
     /// What the run was started on.
     pub origin: RunOrigin,
     /// The model of the checkpoint.
@@ -49,10 +49,10 @@ impl TrainedPolicy {
             let problem = "has changed since this run was trained on it; train again";
             return Err(Error::file(&origin.data, problem));
         }
-        let problem = Problem::load(&prepared, &settings)?;
-        let initial = folder.initial_model(problem.initial_model(&settings, &chosen.device)?)?;
+        let task = Task::load(&prepared, &settings)?;
+        let initial = folder.initial_model(task.initial_model(&settings, &chosen.device)?)?;
         let model = checkpoint.load_model(initial.clone())?;
-        Ok(Self { problem, origin, model, initial, step: checkpoint.state.step })
+        Ok(Self { task, origin, model, initial, step: checkpoint.state.step })
     }
 }
 
@@ -81,7 +81,7 @@ impl<'a> Recommender<'a> {
     /// # Errors
     /// Naming the file of the prepared folder that cannot be read; those of the device.
     pub fn new(policy: &'a TrainedPolicy) -> Result<Self> {
-        let retriever = policy.problem.retriever(&policy.model, Search::Exact)?;
+        let retriever = policy.task.retriever(&policy.model, Search::Exact)?;
         Ok(Self { policy, retriever, catalogue: Catalogue::read(&policy.origin.data)? })
     }
 
@@ -98,7 +98,7 @@ impl<'a> Recommender<'a> {
     /// [`Error::UnknownId`].
     pub fn for_user(&self, user_id: &str) -> Result<Vec<Recommendation>> {
         let context = self.catalogue.context_of(user_id)?;
-        let Problem { sessions, profiles, .. } = &self.policy.problem;
+        let Task { sessions, profiles, .. } = &self.policy.task;
         let (actions, times) = profiles.history(sessions, context);
         let features = profiles.features_of(context);
         self.slate(Known { actions: &actions, times: times.as_deref(), features })
@@ -118,13 +118,13 @@ impl<'a> Recommender<'a> {
     }
 
     fn slate(&self, known: Known<'_>) -> Result<Vec<Recommendation>> {
-        let problem = &self.policy.problem;
-        let mut context = Matrix::zeros(1, problem.encoder.dim());
-        problem.encoder.encode(known, context.row_mut(0));
+        let problem = &self.policy.task;
+        let mut context = Matrix::zeros(1, task.encoder.dim());
+        task.encoder.encode(known, context.row_mut(0));
         let latent = self.policy.model.latent(&context)?;
         let slates = self.retriever.search(Queries {
             latent: &latent,
-            slate_size: problem.slate_size(),
+            slate_size: task.slate_size(),
             excluded: Some(&[known.actions]),
         })?;
         let placed = slates.slate(0).iter().zip(slates.scores(0));

@@ -11,15 +11,15 @@
 //! use fast_slate::baseline::{Asked, Baseline, Tuned};
 //! use fast_slate::dataset::Split;
 //! use fast_slate::evaluation::Evaluation;
-//! use fast_slate::problem::Problem;
+//! use fast_slate::task::Task;
 //! use fast_slate::seed::Seed;
 //!
-//! fn ease(problem: &Problem) -> fast_slate::Result<f64> {
+//! fn ease(task: &Task) -> fast_slate::Result<f64> {
 //!     let (baseline, budget) = (Baseline::Ease { ridge: 200.0 }, Duration::from_secs(60));
-//!     let tuned = Tuned::new(problem, baseline, budget, Seed(0))?;
-//!     let test = problem.sessions.contexts(Split::Test);
+//!     let tuned = Tuned::new(task, baseline, budget, Seed(0))?;
+//!     let test = task.sessions.contexts(Split::Test);
 //!     let evaluation =
-//!         Evaluation::by(problem, &test, |block| tuned.fitted.slates(Asked::of(problem, block)))?;
+//!         Evaluation::by(task, &test, |block| tuned.fitted.slates(Asked::of(task, block)))?;
 //!     Ok(evaluation.mean())
 //! }
 //! ```
@@ -42,7 +42,7 @@ use crate::dataset::{ActionSets, Sessions};
 use crate::embedding::{AlsOptions, Interactions, training_matrix, transpose};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::problem::Problem;
+use crate::task::Task;
 use crate::retrieval::{Slates, best_of_scores};
 use crate::seed::Seed;
 
@@ -152,14 +152,14 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// The same as `problem` asks of a policy.
+    /// The same as `task` asks of a policy.
     #[must_use]
-    pub fn of(problem: &'a Problem, contexts: &'a [u32]) -> Self {
+    pub fn of(task: &'a Task, contexts: &'a [u32]) -> Self {
         Self {
-            observed: &problem.sessions.observed,
+            observed: &task.sessions.observed,
             contexts,
-            slate_size: problem.slate_size(),
-            exclude_observed: problem.excluded().is_some(),
+            slate_size: task.slate_size(),
+            exclude_observed: task.excluded().is_some(),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::dataset::Split;
 use crate::embedding::AlsOptions;
 use crate::error::Result;
 use crate::evaluation::Evaluation;
-use crate::problem::Problem;
+use crate::task::Task;
 use crate::seed::Seed;
 
 /// A baseline with the best hyperparameters that were found.
@@ -37,19 +37,19 @@ pub struct Trial {
 impl Tuned {
     /// Fits `baseline`, then, as long as less than `budget` is spent, the values worth trying that
     /// are nearest to the best so far, and keeps what earns most on the validation contexts of
-    /// `problem`. The first fit and the one under way when the budget ends are finished, so a budget
+    /// `task`. The first fit and the one under way when the budget ends are finished, so a budget
     /// of zero is a plain fit.
     ///
     /// # Errors
     /// Those of [`Fitter::fit`] on `baseline`, and of [`Fitted::slates`].
     pub fn new(
-        problem: &Problem,
+        task: &Task,
         baseline: Baseline,
         budget: Duration,
         seed: Seed,
     ) -> Result<Self> {
         let started = Instant::now();
-        let mut algorithms = Fitter::new(&problem.sessions, seed);
+        let mut algorithms = Fitter::new(&task.sessions, seed);
         let baseline = algorithms.limited(baseline);
         let mut fitted = algorithms.fit(baseline)?;
         let mut best = (baseline, f64::NEG_INFINITY);
@@ -58,10 +58,10 @@ impl Tuned {
         // What is beyond a limit would be the same again.
         grid.left.retain(|settings| algorithms.limited(*settings) == *settings);
         if !grid.is_empty() && !budget.is_zero() {
-            let contexts = problem.sessions.contexts(Split::Validation);
+            let contexts = task.sessions.contexts(Split::Validation);
             let reward = |fitted: &dyn Fitted| {
-                let slates = |block: &[u32]| fitted.slates(Asked::of(problem, block));
-                Ok::<_, crate::Error>(Evaluation::by(problem, &contexts, slates)?.mean())
+                let slates = |block: &[u32]| fitted.slates(Asked::of(task, block));
+                Ok::<_, crate::Error>(Evaluation::by(task, &contexts, slates)?.mean())
             };
             best.1 = reward(fitted.as_ref())?;
             tried.push(Trial { settings: baseline, reward: Some(best.1) });

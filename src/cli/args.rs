@@ -291,7 +291,7 @@ pub(crate) struct SettingsArgs {
     /// A TOML file: any part of what a run.toml holds.
     #[arg(long, value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// A single setting, as in `policy.samples=32`; may be given again.
+    /// A single setting, as in `method.samples=32`; may be given again.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// Budget in optimiser steps.

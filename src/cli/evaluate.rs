@@ -11,7 +11,6 @@ use super::args::EvaluateArgs;
 use crate::baseline::{Asked, Baseline, Trial, Tuned};
 use crate::dataset::Split;
 use crate::evaluation::{Evaluation, Interval, Metrics};
-use crate::problem::Search;
 use crate::recommend::TrainedPolicy;
 use crate::seed::Seed;
 
@@ -91,24 +90,24 @@ struct Judge<'a> {
 
 pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
     let trained = TrainedPolicy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
-    let problem = &trained.problem;
-    let contexts = problem.sessions.contexts(args.split);
+    let problem = &trained.task;
+    let contexts = task.sessions.contexts(args.split);
     let data = trained.origin.data.display();
     if contexts.is_empty() {
         bail!("{data}: no user is in the {} split", args.split);
     }
-    if args.tune > 0 && problem.sessions.contexts(Split::Validation).is_empty() {
+    if args.tune > 0 && task.sessions.contexts(Split::Validation).is_empty() {
         bail!("{data}: no user is in the validation split, on which --tune tunes");
     }
-    let now = Evaluation::of(problem, &trained.model, &contexts, args.search())?;
-    let start = Evaluation::of(problem, &trained.initial, &contexts, args.search())?;
+    let now = Evaluation::of(task, &trained.model, &contexts, args.search())?;
+    let start = Evaluation::of(task, &trained.initial, &contexts, args.search())?;
     let judge = Judge { args, trained: &trained, contexts: &contexts, now: &now };
     let evaluated = Evaluated {
         run: args.run.clone(),
         step: trained.step,
         split: args.split,
         contexts: contexts.len(),
-        slate_size: problem.slate_size(),
+        slate_size: task.slate_size(),
         through_index: args.index,
         scores: Scores::of(&now),
         gain: now.gain_over(&start),
@@ -120,7 +119,7 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
 
 impl EvaluateArgs {
     fn search(&self) -> Search {
-        if self.index { Search::Training } else { Search::Exact }
+        if self.index { Search::Hnsw } else { Search::Exact }
     }
 }
 
@@ -138,12 +137,12 @@ impl Judge<'_> {
     }
 
     fn baseline(&self, baseline: Baseline) -> Result<Row> {
-        let problem = &self.trained.problem;
+        let problem = &self.trained.task;
         let name = baseline.name().to_owned();
         let budget = Duration::from_secs(self.args.tune);
         tracing::info!("fitting {name}");
         // What a baseline cannot do here is said in its row; the others have theirs.
-        let tuned = match Tuned::new(problem, baseline, budget, Seed::default()) {
+        let tuned = match Tuned::new(task, baseline, budget, Seed::default()) {
             Ok(tuned) => tuned,
             Err(error) => {
                 let outcome = Outcome::Refused { refused: error.to_string() };
@@ -151,8 +150,8 @@ impl Judge<'_> {
                 return Ok(Row { name, outcome, how });
             }
         };
-        let slates = |block: &[u32]| tuned.fitted.slates(Asked::of(problem, block));
-        let evaluation = Evaluation::by(problem, self.contexts, slates)?;
+        let slates = |block: &[u32]| tuned.fitted.slates(Asked::of(task, block));
+        let evaluation = Evaluation::by(task, self.contexts, slates)?;
         let seconds = tuned.elapsed.as_secs_f64();
         let how = How::Baseline { settings: tuned.baseline, tried: tuned.tried, seconds };
         Ok(Row { name, outcome: self.judged(&evaluation), how })
@@ -166,18 +165,18 @@ impl Judge<'_> {
         }
         let device = self.args.device.device.as_deref();
         let other = TrainedPolicy::open(run, self.args.checkpoint, device)?;
-        let problem = &self.trained.problem;
-        if other.problem.sessions != problem.sessions {
+        let problem = &self.trained.task;
+        if other.task.sessions != task.sessions {
             let (ours, theirs) = (self.trained.origin.data.display(), other.origin.data.display());
             bail!(
                 "{}: was trained on {theirs}, whose sessions are not those of {ours}",
                 run.display()
             );
         }
-        let theirs = other.problem.with_slate_size(problem.slate_size());
+        let theirs = other.task.with_slate_size(task.slate_size());
         let retriever = theirs.retriever(&other.model, self.args.search())?;
         let slates = |block: &[u32]| theirs.decide(&other.model, block, retriever.as_ref());
-        let evaluation = Evaluation::by(problem, self.contexts, slates)?;
+        let evaluation = Evaluation::by(task, self.contexts, slates)?;
         let outcome = self.judged(&evaluation);
         Ok(Row { name: run.display().to_string(), outcome, how: How::Run { step: other.step } })
     }

@@ -14,8 +14,8 @@ use crate::device;
 #[cfg(feature = "train")]
 use crate::prepared::Prepared;
 #[cfg(feature = "train")]
-use crate::problem::Problem;
-use crate::problem::Tuning;
+use crate::task::Task;
+use crate::task::Tuning;
 
 #[cfg(feature = "train")]
 pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
@@ -23,8 +23,8 @@ pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
     let prepared = watched(Prepared::open(&args.data)?);
     let preset = prepared.preset(args.settings.preset.unwrap_or_default());
     let settings = resolve(&preset, &args.settings)?;
-    let problem = Problem::load(&prepared, &settings)?;
-    let model = problem.initial_model(&settings, &chosen.device)?;
+    let task = Task::load(&prepared, &settings)?;
+    let model = task.initial_model(&settings, &chosen.device)?;
     let tuning = problem.tune_ef_search(&prepared, &settings, &model, args.recall)?;
     let mut text = table(&tuning);
     if let Some(set) = set(&tuning) {

@@ -12,7 +12,7 @@ use crate::dataset::Split;
 use crate::device;
 use crate::evaluation::Interval;
 use crate::prepared::Prepared;
-use crate::problem::Problem;
+use crate::task::Task;
 use crate::run::{Best, RunFolder, RunOrigin};
 use crate::settings::{Settings, SettingsBuilder};
 use crate::training::{Console, Ending, Row, Trainer, read_metrics};
@@ -54,14 +54,14 @@ pub(super) fn start(
     tracing::info!("{}", chosen.note);
     let prepared = watched(Prepared::open(data)?);
     let settings = resolve(&prepared.preset(args.preset.unwrap_or_default()), args)?;
-    let problem = Problem::load(&prepared, &settings)?;
+    let task = Task::load(&prepared, &settings)?;
     let _lock = run.lock()?;
     let origin = RunOrigin::new(&prepared, chosen.name);
     match init {
         None => run.begin(&settings, &origin)?,
         Some(other) => run.begin_from(other, &settings, origin)?,
     }
-    train(run, &problem, &settings, &chosen.device)
+    train(run, &task, &settings, &chosen.device)
 }
 
 /// Goes on with a run whose settings are the same.
@@ -74,20 +74,20 @@ fn resume(run: &RunFolder, args: &TrainArgs) -> Result<Trained> {
     tracing::info!("{}", chosen.note);
     let prepared = watched(Prepared::open(args.data.as_deref().unwrap_or(&origin.data))?);
     run.require_same_path(&settings, &RunOrigin::new(&prepared, chosen.name))?;
-    let problem = Problem::load(&prepared, &settings)?;
+    let task = Task::load(&prepared, &settings)?;
     // The same data may have moved.
     run.write_settings(&settings, &RunOrigin { data: prepared.folder().to_owned(), ..origin })?;
-    train(run, &problem, &settings, &chosen.device)
+    train(run, &task, &settings, &chosen.device)
 }
 
 fn train(
     run: &RunFolder,
-    problem: &Problem,
+    task: &Task,
     settings: &Settings,
     device: &burn::tensor::Device,
 ) -> Result<Trained> {
     let stop = stop_on_interrupt()?;
-    let trainer = Trainer { problem, settings, run, device, stop };
+    let trainer = Trainer { task, settings, run, device, stop };
     let outcome = trainer.train(&mut Console::new())?;
     let rows = read_metrics(&run.metrics_path())?;
     let last = rows.iter().rev().find_map(|row| match row {
@@ -160,7 +160,7 @@ pub(super) fn resolve(base: &Settings, args: &SettingsArgs) -> Result<Settings> 
     let seed = args.seed.map(toml_integer).transpose()?;
     let samples = args.samples.map(|n| toml_integer(n as u64)).transpose()?;
     let slate_size = args.slate_size.map(|n| toml_integer(n as u64)).transpose()?;
-    let numbers = [("seed", seed), ("policy.samples", samples), ("policy.slate_size", slate_size)];
+    let numbers = [("seed", seed), ("method.samples", samples), ("slate_size", slate_size)];
     for (key, value) in numbers {
         if let Some(value) = value {
             builder = builder.set(key, value)?;

@@ -78,9 +78,9 @@ fn begin(args: &TuneArgs, prepared: &Prepared, device: &str) -> Result<Plan> {
 
 /// What is searched unless told: what depends most on the data.
 fn usual(prepared: &Prepared, settings: &Settings) -> Result<Vec<Dimension>> {
-    let mut over = vec!["optimizer.learning_rate=1e-4..1e-2", "policy.samples=10|30|100"];
+    let mut over = vec!["optimizer.learning_rate=1e-4..1e-2", "method.samples=10|30|100"];
     if settings.policy.kind != PolicyKind::PlackettLuce {
-        over.push("policy.sigma=relative(0.1..1)");
+        over.push("method.sigma=relative(0.1..1)");
     }
     if prepared.embeddings.has_singular_values() {
         over.push("embedding.power=0|0.5|1");

@@ -8,7 +8,7 @@ use super::train::resolve;
 use super::{Report, watched};
 use crate::device;
 use crate::prepared::Prepared;
-use crate::problem::Problem;
+use crate::task::Task;
 use crate::run::RunFolder;
 use crate::settings::Method;
 use crate::training::{GradientStatistics, Learner, diagnostic_batches, gradient_statistics};
@@ -54,14 +54,14 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
                 let found = match method.settings(settings) {
                     Err(refusal) => Found::Refused(refusal.to_string()),
                     Ok(settings) => {
-                        let problem = Problem::load(&prepared, &settings)?;
-                        let initial = problem.initial_model(&settings, &chosen.device)?;
+                        let task = Task::load(&prepared, &settings)?;
+                        let initial = task.initial_model(&settings, &chosen.device)?;
                         let model = match &checkpoint {
                             Some(checkpoint) => checkpoint.load_model(initial)?,
                             None => initial,
                         };
-                        let batches = diagnostic_batches(&problem, &settings);
-                        let learner = Learner::new(model, problem.estimator(&settings)?);
+                        let batches = diagnostic_batches(&task, &settings);
+                        let learner = Learner::new(model, task.estimator(&settings)?);
                         Found::Gradient(gradient_statistics(&learner, &batches, args.draws)?)
                     }
                 };

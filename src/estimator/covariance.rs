@@ -83,6 +83,21 @@ pub struct Covariance {
 }
 
 impl Covariance {
+    /// Refuses the printed form for one sample.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the reason.
+    pub fn check_samples(form: CovarianceForm, num_samples: usize) -> Result<()> {
+        if form == CovarianceForm::AsPrinted && num_samples < 2 {
+            return Err(Error::setting(
+                "method.samples",
+                "the covariance as printed is taken over samples, and one has none: expected at \
+                 least 2, found 1",
+            ));
+        }
+        Ok(())
+    }
+
     /// The gradient of the reward of slates drawn by `draws`.
     ///
     /// # Errors
@@ -93,13 +108,7 @@ impl Covariance {
         reward: Arc<dyn SlateReward>,
     ) -> Result<Self> {
         let draws = draws.into();
-        if form == CovarianceForm::AsPrinted && draws.sampling().num_samples < 2 {
-            return Err(Error::setting(
-                "policy.samples",
-                "the covariance as printed is taken over samples, and one has none: expected at \
-                 least 2, found 1",
-            ));
-        }
+        Self::check_samples(form, draws.sampling().num_samples)?;
         Ok(Self { form, draws, reward })
     }
 

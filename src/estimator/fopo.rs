@@ -36,6 +36,30 @@ pub struct Fopo {
 }
 
 impl Fopo {
+    /// Refuses slates of several actions and a share outside (0, 1].
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the reason.
+    pub fn check(sampling: &Sampling, uniform_share: f64) -> Result<()> {
+        if sampling.slate_size > 1 {
+            return Err(Error::setting(
+                "slate_size",
+                format!(
+                    "FOPO weighs single actions by the softmax: expected slates of one action, \
+                     found {}; for longer ones set method.kind = \"covariance\"",
+                    sampling.slate_size
+                ),
+            ));
+        }
+        if !(uniform_share > 0.0 && uniform_share <= 1.0) {
+            return Err(Error::setting(
+                "method.uniform_share",
+                format!("expected a number above 0 and at most 1, found {uniform_share}"),
+            ));
+        }
+        Ok(())
+    }
+
     /// The gradient of `reward` for slates of one of `actions`. `retriever` finds the `head` best
     /// of them, fewer where exclusion leaves fewer; `uniform_share` is ε. At ε = 0 no action
     /// outside the head would ever be drawn, and no number of samples would remove the bias.
@@ -51,22 +75,7 @@ impl Fopo {
         sampling: Sampling,
     ) -> Result<Self> {
         sampling.validate()?;
-        if sampling.slate_size > 1 {
-            return Err(Error::setting(
-                "policy.slate_size",
-                format!(
-                    "FOPO weighs single actions by the softmax, expected 1, found {}; longer \
-                     slates have estimator.kind = \"covariance\"",
-                    sampling.slate_size
-                ),
-            ));
-        }
-        if !(uniform_share > 0.0 && uniform_share <= 1.0) {
-            return Err(Error::setting(
-                "estimator.uniform_share",
-                format!("expected a number above 0 and at most 1, found {uniform_share}"),
-            ));
-        }
+        Self::check(&sampling, uniform_share)?;
         let heads = Heads::new(retriever, head, &sampling, actions.num_actions())?;
         Ok(Self { actions, heads, uniform_share, reward, sampling })
     }

@@ -62,7 +62,7 @@ impl Likelihood {
     ) -> Result<Self> {
         if !(temperature > 0.0 && temperature.is_finite()) {
             let problem = format!("expected a number above 0, found {temperature}");
-            return Err(Error::setting("estimator.temperature", problem));
+            return Err(Error::setting("method.temperature", problem));
         }
         let retriever = Arc::clone(policy.retriever());
         let heads = Heads::new(retriever, head, policy.sampling(), actions.num_actions())?;

@@ -19,18 +19,24 @@ pub struct PlRank {
 }
 
 impl PlRank {
+    /// The error for a reward that is not a sum over ranks.
+    #[must_use]
+    pub fn not_linear() -> Error {
+        Error::setting(
+            "reward.kind",
+            "is not linear: PL-Rank credits each rank with its own weight times the relevance of \
+             its action, which a reward of the slate as a whole does not have; set method.kind = \
+             \"pl-pg\" or \"covariance\"",
+        )
+    }
+
     /// The gradient of a linear reward of `policy`.
     ///
     /// # Errors
     /// [`Error::Setting`] for a reward that is not linear.
     pub fn new(policy: PlackettLuce, reward: &dyn SlateReward) -> Result<Self> {
         let Some(linear) = reward.as_linear() else {
-            return Err(Error::setting(
-                "reward.kind",
-                "PL-Rank credits each rank with its own weight times the relevance of its action, \
-                 which a reward of the slate as a whole does not have; use estimator.kind = \
-                 \"score-function\" or \"covariance\"",
-            ));
+            return Err(Self::not_linear());
         };
         let slate_size = policy.sampling().slate_size;
         let weights = linear.rank_weights().iter().map(|&weight| f64::from(weight));

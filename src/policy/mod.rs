@@ -70,13 +70,25 @@ impl Sampling {
     /// [`Error::Setting`] when S or K is 0.
     pub fn validate(&self) -> Result<()> {
         for (key, value) in
-            [("policy.samples", self.num_samples), ("policy.slate_size", self.slate_size)]
+            [("method.samples", self.num_samples), ("slate_size", self.slate_size)]
         {
             if value == 0 {
                 return Err(Error::setting(key, "expected at least 1, found 0"));
             }
         }
         Ok(())
+    }
+
+    /// Refuses a head that does not hold a slate.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for fewer than K actions.
+    pub fn check_head(&self, head: usize) -> Result<()> {
+        if head >= self.slate_size {
+            return Ok(());
+        }
+        let problem = format!("expected at least slate_size = {}, found {head}", self.slate_size);
+        Err(Error::setting("method.head", problem))
     }
 
     /// The actions that no slate of `context` shows, ascending.

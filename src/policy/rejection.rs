@@ -312,13 +312,8 @@ impl Heads {
         sampling: &Sampling,
         num_actions: usize,
     ) -> Result<Self> {
+        sampling.check_head(size)?;
         let slate_size = sampling.slate_size;
-        if size < slate_size {
-            return Err(Error::setting(
-                "estimator.head",
-                format!("expected at least policy.slate_size = {slate_size}, found {size}"),
-            ));
-        }
         let most = sampling.excluded.as_ref().map_or(0, |sessions| {
             let observed = &sessions.observed;
             observed.contexts().map(|context| observed.of(context).len()).max().unwrap_or(0)

@@ -16,7 +16,7 @@ pub use candidates::Candidates;
 pub use exact::Exact;
 pub(crate) use exact::best_of_scores;
 pub use hnsw::{BuildObserver, Hnsw};
-pub use options::{HnswOptions, RetrievalKind, Scalar};
+pub use options::{HnswOptions, Search, Scalar};
 
 /// What is searched for: the top K for each row of `latent`.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// How the top K are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum RetrievalKind {
+pub enum Search {
     /// Every action is scored, in O(P).
     #[default]
     Exact,

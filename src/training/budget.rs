@@ -72,7 +72,11 @@ impl Budget {
     fn interval(&self, clock: Clock) -> u64 {
         match self.steps {
             // In integers: a share in floating point may fall short of a whole interval.
-            Some(steps) => clock.step.min(steps) * self.evaluations / steps,
+            #[allow(clippy::cast_possible_truncation, reason = "at most the number of evaluations")]
+            Some(steps) => {
+                let done = u128::from(clock.step.min(steps)) * u128::from(self.evaluations);
+                (done / u128::from(steps)) as u64
+            }
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=count")]
             None => (self.spent(clock) * self.evaluations as f64) as u64,
         }
@@ -108,6 +112,13 @@ mod tests {
         let budget = budget(BudgetUnit::Steps, 3, 10);
         let clock = |step| Clock { step, seconds: 0.0 };
         assert!((1..=3).all(|step| budget.evaluation_due(clock(step - 1), clock(step))));
+    }
+
+    #[test]
+    fn the_largest_number_of_evaluations_is_one_a_step() {
+        let budget = budget(BudgetUnit::Steps, 3000, u64::MAX);
+        let clock = |step| Clock { step, seconds: 0.0 };
+        assert!((1..=3000).all(|step| budget.evaluation_due(clock(step - 1), clock(step))));
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Learner {
         batch: &Batch,
     ) -> Result<(Tensor<1>, f32)> {
         let Some(beta) = &self.model.actions else {
-            return Err(Error::setting("embedding.learn", "this model does not learn β"));
+            return Err(Error::setting("method.learn_actions", "this model does not learn β"));
         };
         let host = to_host(beta.val().inner())?; // waits for the device
         let found = estimator.gradient(&host, batch.rows(&batch.inputs, 1.0))?;

@@ -24,7 +24,7 @@ use crate::dataset::Split;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::write_atomic;
 use crate::prepared::Prepared;
-use crate::problem::Problem;
+use crate::task::Task;
 use crate::run::{Best, RunFolder, RunOrigin, Which};
 use crate::settings::Settings;
 use crate::training::{Ending, Trainer};
@@ -214,10 +214,10 @@ impl Tuner<'_> {
         } else {
             run.begin(&settings, &self.plan.origin)?;
         }
-        let problem = problems.of(&settings)?;
+        let task = problems.of(&settings)?;
         let stop = self.stop;
         let trainer =
-            Trainer { problem, settings: &settings, run: &run, device: self.device, stop };
+            Trainer { task, settings: &settings, run: &run, device: self.device, stop };
         let outcome = trainer.train(&mut ())?;
         if outcome.ending == Ending::Interrupted || stop.load(Ordering::Relaxed) {
             return Ok(None);
@@ -241,14 +241,14 @@ fn ranked(reached: HashMap<u64, Tried>) -> Vec<Tried> {
 /// The problems that trials pose, each loaded once: β, contexts and indexes are the same for most.
 struct Problems<'a> {
     prepared: &'a Prepared,
-    loaded: HashMap<String, Problem>,
+    loaded: HashMap<String, Task>,
 }
 
 impl Problems<'_> {
-    fn of(&mut self, settings: &Settings) -> Result<&Problem> {
-        let key = Problem::depends_on(settings);
+    fn of(&mut self, settings: &Settings) -> Result<&Task> {
+        let key = Task::depends_on(settings);
         if !self.loaded.contains_key(&key) {
-            self.loaded.insert(key.clone(), Problem::load(self.prepared, settings)?);
+            self.loaded.insert(key.clone(), Task::load(self.prepared, settings)?);
         }
         Ok(&self.loaded[&key])
     }

@@ -11,7 +11,7 @@ use crate::settings::{Settings, SettingsBuilder};
 
 /// A key and its values: `KEY=A|B|C`, or `KEY=LOW..HIGH` for any number between the two, as likely
 /// by a factor of two from one as from another. Something may stand around a range, as in
-/// `policy.sigma=relative(0.1..1)`.
+/// `method.sigma=relative(0.1..1)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Dimension {
@@ -221,14 +221,14 @@ mod tests {
     fn dimensions_are_lists_and_ranges() {
         let list = dimension("tower.kind=linear|sigmoid-mlp");
         assert_eq!((list.at(0.0), list.at(0.99)), ("linear".into(), "sigmoid-mlp".into()));
-        let range = dimension("policy.sigma=relative(0.1..1)");
+        let range = dimension("method.sigma=relative(0.1..1)");
         assert_eq!(
             (range.at(0.0), range.at(0.5)),
             ("relative(0.1)".into(), "relative(0.32)".into())
         );
         let rate = dimension("optimizer.learning_rate=1e-4..1e-2");
         assert_eq!(rate.at(0.5), "0.001");
-        let whole = dimension("policy.samples=10..1000");
+        let whole = dimension("method.samples=10..1000");
         assert_eq!(whole.at(0.5), "100");
         for text in [&list, &range, &rate, &whole] {
             assert_eq!(dimension(&text.to_string()), *text);
@@ -237,14 +237,14 @@ mod tests {
 
     #[test]
     fn what_is_no_dimension_says_what_is() {
-        for text in ["policy.samples", "policy.samples=", "a=1..", "a=2..1", "a=0..1", "a=x..y"] {
+        for text in ["method.samples", "method.samples=", "a=1..", "a=2..1", "a=0..1", "a=x..y"] {
             let error = text.parse::<Dimension>().unwrap_err().to_string();
             assert!(error.contains("LOW..HIGH"), "{text}: {error}");
         }
         let settings = Preset::Default.settings();
         for (text, says) in [
-            ("policy.sample=1|2", "policy.samples"),
-            ("policy.samples=1|many", "policy.samples"),
+            ("policy.sample=1|2", "method.samples"),
+            ("method.samples=1|many", "method.samples"),
             ("tower.kind=linear|deep", "tower.kind"),
         ] {
             let error = Space::new(vec![dimension(text)], &settings).unwrap_err().to_string();
@@ -256,7 +256,7 @@ mod tests {
     fn the_trials_of_a_search_are_spread_over_each_range() {
         let settings = Preset::Default.settings();
         let space =
-            [dimension("optimizer.learning_rate=1e-4..1e-2"), dimension("policy.samples=2|3")];
+            [dimension("optimizer.learning_rate=1e-4..1e-2"), dimension("method.samples=2|3")];
         let space = Space::new(space.to_vec(), &settings).unwrap();
         let mut rates = Vec::new();
         let mut twos = 0;
@@ -278,12 +278,12 @@ mod tests {
     fn what_is_impossible_is_drawn_again() {
         let settings = Preset::Default.settings();
         // Leave-one-out with antithetic pairs of two samples has nothing to leave out.
-        let dimensions = ["policy.coupling=antithetic|independent", "policy.samples=2|4"];
+        let dimensions = ["method.coupling=antithetic|independent", "method.samples=2|4"];
         let space = Space::new(dimensions.map(dimension).to_vec(), &settings).unwrap();
         for trial in 0..20 {
             assert!(space.draw(&settings, trial, 20).is_ok());
         }
-        let never = [dimension("policy.noise=laplace|logistic")];
+        let never = [dimension("method.noise=laplace|logistic")];
         let error = Space::new(never.to_vec(), &settings).unwrap().draw(&settings, 1, 3);
         assert!(error.unwrap_err().to_string().contains("lrp"));
     }

@@ -7,7 +7,7 @@ use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::matrix::Matrix;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
+use fast_slate::task::Task;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, Settings};
 use fast_slate::tower::{Tower, TowerKind, to_host};
@@ -21,10 +21,10 @@ fn train(
     out: &Path,
 ) -> (Outcome, Vec<f64>) {
     let chosen = device::choose(Some(device)).unwrap();
-    let problem = Problem::load(prepared, settings).unwrap();
+    let task = Task::load(prepared, settings).unwrap();
     let run = RunFolder::new(out);
     run.begin(settings, &RunOrigin::new(prepared, chosen.name)).unwrap();
-    let trainer = Trainer::new(&problem, settings, &run, &chosen.device);
+    let trainer = Trainer::new(&task, settings, &run, &chosen.device);
     let outcome = trainer.train(&mut ()).unwrap();
     let rewards =
         read_metrics(&run.metrics_path()).unwrap().into_iter().filter_map(|row| match row {

@@ -11,7 +11,7 @@ use fast_slate::embedding::{
     Interactions, SvdOptions, implicit_als, training_matrix, truncated_svd,
 };
 use fast_slate::evaluation::Evaluation;
-use fast_slate::problem::Problem;
+use fast_slate::task::Task;
 use fast_slate::retrieval::Slates;
 use fast_slate::seed::{Purpose, Seed};
 use fast_slate::settings::Preset;
@@ -251,11 +251,11 @@ fn impossible_hyperparameters_are_refused() {
 fn tuning_keeps_what_earns_most_and_without_time_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let prepared = small(&folder.path().join("data"));
-    let problem = Problem::load(&prepared, &Preset::Default.settings()).unwrap();
-    let validation = problem.sessions.contexts(Split::Validation);
+    let task = Task::load(&prepared, &Preset::Default.settings()).unwrap();
+    let validation = task.sessions.contexts(Split::Validation);
     // Between two of the values worth trying, and too much.
     let first = Baseline::Ease { ridge: 4321.0 };
-    let tuned = |budget| Tuned::new(&problem, first, budget, Seed(0)).unwrap();
+    let tuned = |budget| Tuned::new(&task, first, budget, Seed(0)).unwrap();
     let none = tuned(Duration::ZERO);
     assert_eq!((none.baseline, none.tried.len()), (first, 0));
 
@@ -266,8 +266,8 @@ fn tuning_keeps_what_earns_most_and_without_time_the_first() {
     assert_eq!(long.tried.len(), 10, "each value once, and the first");
     assert_eq!(long.tried[0].settings, first);
     let best = long.tried.iter().filter_map(|trial| trial.reward).fold(0.0, f64::max);
-    let slates = |block: &[u32]| long.fitted.slates(Asked::of(&problem, block));
-    let evaluation = Evaluation::by(&problem, &validation, slates).unwrap();
+    let slates = |block: &[u32]| long.fitted.slates(Asked::of(&task, block));
+    let evaluation = Evaluation::by(&task, &validation, slates).unwrap();
     assert!((evaluation.mean() - best).abs() < 1e-12);
     assert!(best > long.tried[0].reward.unwrap(), "the test needs something to find");
 }

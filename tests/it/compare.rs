@@ -146,7 +146,7 @@ fn equal_iterations_are_those_of_the_slowest() {
     let folder = Folder::new();
     let text = GRID.replace("20 steps", "1 s").replace("[0, 1]", "[0]");
     let slow =
-        "[[row]]\nname = \"many samples\"\nmethod = \"lgp\"\nset = [\"policy.samples=400\"]\n";
+        "[[row]]\nname = \"many samples\"\nmethod = \"lgp\"\nset = [\"method.samples=400\"]\n";
     let report = json(&mut compare(&folder.grid(&format!("{text}{slow}")), &folder.at("out")));
     let cells = report["cells"].as_array().unwrap();
     let steps: Vec<&Value> = cells.iter().map(|cell| &cell["outcome"]["steps"]).collect();

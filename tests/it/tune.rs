@@ -17,11 +17,11 @@ const SEARCH: [&str; 14] = [
     "--set",
     "evaluation.count=2",
     "--set",
-    "retrieval.kind=exact",
+    "method.kind=lgp",
     "--over",
     "optimizer.learning_rate=1e-4..1e-1",
     "--over",
-    "policy.sigma=relative(0.1..1)",
+    "method.sigma=relative(0.1..1)",
 ];
 
 fn tune(data: &Path, out: &Path) -> assert_cmd::Command {
@@ -113,7 +113,7 @@ fn a_search_over_what_is_not_there_says_so() {
     let mut command = slate();
     command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at("tune"));
     let text = refused(command.args(["--over", "policy.sample=1|2"]));
-    assert_says(&text, &["policy.samples"]);
+    assert_says(&text, &["method.samples"]);
     let text = refused(slate().args(["tune", "--resume", "--out"]).arg(at("none")));
     assert_says(&text, &["no search here", "slate tune"]);
 }

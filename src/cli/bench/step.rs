@@ -19,7 +19,7 @@ use crate::cli::{Report, watched};
 use crate::dataset::Split;
 use crate::device;
 use crate::prepared::Prepared;
-use crate::problem::Problem;
+use crate::task::Task;
 use crate::training::{Batches, Learner, adam};
 
 /// Steps that are not counted, at most, and no more than are: the first ones find caches cold.
@@ -52,12 +52,12 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     let prepared = watched(Prepared::open(&args.data)?);
     let preset = prepared.preset(args.settings.preset.unwrap_or_default());
     let settings = resolve(&preset, &args.settings)?;
-    let problem = Problem::load(&prepared, &settings)?;
-    let contexts = problem.sessions.contexts(Split::Train);
+    let task = Task::load(&prepared, &settings)?;
+    let contexts = task.sessions.contexts(Split::Train);
     anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
     let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
-    let model = problem.initial_model(&settings, &chosen.device)?;
-    let mut learner = Learner::new(model, problem.estimator(&settings)?)
+    let model = task.initial_model(&settings, &chosen.device)?;
+    let mut learner = Learner::new(model, task.estimator(&settings)?)
         .with_clipping(settings.optimizer.gradient_clipping);
     let mut adam = adam(&settings.optimizer);
     let rate = settings.optimizer.learning_rate;
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
                 parts.clear();
                 started = Instant::now();
             }
-            let batch = batches.at(step, &problem.contexts);
+            let batch = batches.at(step, &task.contexts);
             let output = learner.step(batch);
             output.item.reward?;
             let _span = trace_span!("optimiser").entered();

@@ -46,6 +46,21 @@ pub struct PlackettLuce {
 }
 
 impl PlackettLuce {
+    /// Refuses draws by rejection.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the reason.
+    pub fn check_draws(draws: SlateDraws) -> Result<()> {
+        if draws == SlateDraws::Rejection {
+            return Err(Error::setting(
+                "method.draws",
+                "the score of a slate needs the weight of every action, which \"rejection\" spares \
+                 itself; use it with method.kind = \"covariance\"",
+            ));
+        }
+        Ok(())
+    }
+
     /// A policy over `actions`.
     ///
     /// # Errors
@@ -56,13 +71,7 @@ impl PlackettLuce {
         sampling: Sampling,
     ) -> Result<Self> {
         sampling.validate()?;
-        if draws == SlateDraws::Rejection {
-            return Err(Error::setting(
-                "policy.draws",
-                "the score of a slate needs the weight of every action, which \"rejection\" spares \
-                 itself; use it with estimator.kind = \"covariance\"",
-            ));
-        }
+        Self::check_draws(draws)?;
         Ok(Self { actions, draws, sampling })
     }
 

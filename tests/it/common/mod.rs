@@ -15,7 +15,7 @@ use fast_slate::dataset::SyntheticSettings;
 use fast_slate::device;
 use fast_slate::embedding::{Interactions, SvdOptions};
 use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
+use fast_slate::task::Task;
 use fast_slate::run::{RunFolder, Which};
 use fast_slate::training::{Row, read_metrics};
 
@@ -121,8 +121,8 @@ pub(crate) fn parameters(prepared: &Prepared, run: &Path) -> Vec<Vec<u32>> {
     let run = RunFolder::new(run);
     let (settings, origin) = run.read_settings().unwrap();
     let device = device::choose(Some(&origin.device)).unwrap().device;
-    let problem = Problem::load(prepared, &settings).unwrap();
-    let initial = problem.initial_model(&settings, &device).unwrap();
+    let task = Task::load(prepared, &settings).unwrap();
+    let initial = task.initial_model(&settings, &device).unwrap();
     let model = run.checkpoint(Which::Last).unwrap().load_model(initial).unwrap();
     let mut bits = Bits(Vec::new());
     model.visit(&mut bits);

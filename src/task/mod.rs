@@ -1,11 +1,9 @@
-//! What a policy is trained on and judged by, put together once per process: sessions, β, the
-//! contexts M(X), retrieval and the reward; and what a run's settings make of them: its policy and
-//! estimator.
+//! A prepared folder and settings in, a [`Task`] out: all that a policy is trained on and judged by.
+//! A task holds no settings; a method's settings and its parts make an estimator.
 
 mod audit;
 mod contexts;
-mod method;
-mod tuning;
+mod ef_search;
 
 use std::sync::Arc;
 
@@ -15,26 +13,29 @@ use crate::dataset::{Sessions, Split};
 use crate::embedding::ActionEmbeddings;
 use crate::encoder::{ContextEncoder, encode_all};
 use crate::error::{Error, Result};
+use crate::estimator::AnyEstimator;
 use crate::matrix::Matrix;
+use crate::method::{Learned, Method, Parts};
 use crate::model::{Model, SigmaFactor};
 use crate::policy::Noise;
 use crate::prepared::Prepared;
-use crate::retrieval::{Exact, Queries, RetrievalKind, Retriever, Slates};
+use crate::retrieval::{Exact, Queries, Search, Retriever, Slates};
 use crate::reward::SlateReward;
+use crate::seed::Seed;
 use crate::settings::Settings;
 
-pub use audit::Audit;
+pub use audit::{Audit, Audits};
 pub use contexts::Profiles;
-pub use tuning::{Tried, Tuning};
+pub use ef_search::{EfSearch, Tried};
 
-/// A problem: everything but the policy.
+/// Sessions, vectors, contexts, searches, reward and exclusion.
 #[derive(Clone, Debug)]
-pub struct Problem {
-    /// Who has seen and hidden what.
+pub struct Task {
+    /// Observed and hidden actions of every context.
     pub sessions: Arc<Sessions>,
-    /// β.
+    /// β, `[P, L]`.
     pub actions: Arc<ActionEmbeddings>,
-    /// What makes a context of what is known of somebody.
+    /// Turns what is known of a user into a context.
     pub encoder: Arc<dyn ContextEncoder>,
     /// What is known of the users beside their actions.
     pub profiles: Arc<Profiles>,
@@ -42,8 +43,8 @@ pub struct Problem {
     pub contexts: Matrix,
     /// Exact search over β.
     pub exact: Arc<dyn Retriever>,
-    /// The search that training uses.
-    pub retriever: Arc<dyn Retriever>,
+    /// Approximate search over β, where the settings name one.
+    pub graph: Option<Arc<dyn Retriever>>,
     /// r̂.
     pub reward: Arc<dyn SlateReward>,
     noise: Option<Arc<dyn Noise>>,
@@ -51,30 +52,23 @@ pub struct Problem {
     exclude_observed: bool,
 }
 
-/// Through what the decision is retrieved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Search {
-    /// Every action is scored.
-    Exact,
-    /// The search that training uses.
-    Training,
-}
-
-impl Problem {
-    /// The problem that `settings` make of a prepared folder. Builds the index if no run has
-    /// needed it before.
+impl Task {
+    /// The task that `settings` make of a prepared folder. Builds the index if it is needed and not
+    /// there yet.
     ///
     /// # Errors
-    /// [`Error::SlateTooLarge`], or what embeddings and index refuse.
+    /// [`Error::SlateTooLarge`]; what embeddings, encoders and index refuse.
     pub fn load(prepared: &Prepared, settings: &Settings) -> Result<Self> {
-        check_slate_size(&prepared.sessions, settings)?;
-        let actions = Arc::new(prepared.embeddings.actions(settings.embedding.power)?);
-        let exact: Arc<dyn Retriever> = Arc::new(Exact::new(Arc::clone(&actions)));
-        let retriever = match settings.retrieval.kind {
-            RetrievalKind::Exact => Arc::clone(&exact),
-            RetrievalKind::Hnsw => Arc::new(prepared.index(&actions, &settings.retrieval.hnsw)?),
-        };
         let sessions = Arc::clone(&prepared.sessions);
+        let (slate_size, exclude_observed) =
+            (settings.slate_size, settings.retrieval.exclude_observed);
+        check_slate_size(&sessions, slate_size, exclude_observed)?;
+        let actions = Arc::new(prepared.embeddings.actions(settings.embedding.power)?);
+        let graph: Option<Arc<dyn Retriever>> = if settings.needs_index() {
+            Some(Arc::new(prepared.index(&actions, &settings.retrieval.hnsw)?))
+        } else {
+            None
+        };
         let (encoder, profiles) = contexts::encoder(prepared, &actions, &settings.context)?;
         let everybody: Vec<u32> = sessions.observed.contexts().collect();
         let known = |context| profiles.observed(&sessions, context);
@@ -82,41 +76,37 @@ impl Problem {
             contexts: encode_all(encoder.as_ref(), &everybody, known),
             encoder,
             profiles: Arc::new(profiles),
-            reward: settings.reward.kind.init(
-                settings.policy.slate_size,
-                Arc::clone(&sessions),
-                &actions,
-            ),
+            exact: Arc::new(Exact::new(Arc::clone(&actions))),
+            graph,
+            reward: settings.reward.kind.init(slate_size, Arc::clone(&sessions), &actions),
             noise: None,
-            slate_size: settings.policy.slate_size,
-            exclude_observed: settings.retrieval.exclude_observed,
+            slate_size,
+            exclude_observed,
             sessions,
             actions,
-            exact,
-            retriever,
         })
     }
 
-    /// Equal for settings of which [`load`](Self::load) makes the same problem.
+    /// A text that is equal for settings of which [`load`](Self::load) makes the same task.
     #[must_use]
     pub fn depends_on(settings: &Settings) -> String {
-        let Settings { embedding, context, retrieval, reward, policy, .. } = settings;
-        format!("{:?}", (embedding.power, context, retrieval, reward, policy.slate_size))
+        let Settings { embedding, context, retrieval, reward, slate_size, .. } = settings;
+        format!("{:?}", (embedding, context, retrieval, reward, slate_size, settings.needs_index()))
     }
 
-    /// The same problem with a reward of one's own.
+    /// The same task with a reward of one's own.
     #[must_use]
     pub fn with_reward(self, reward: Arc<dyn SlateReward>) -> Self {
         Self { reward, ..self }
     }
 
-    /// The same problem with a latent noise of one's own, whatever the settings name.
+    /// The same task with a latent noise of one's own, whatever the settings name.
     #[must_use]
     pub fn with_noise(self, noise: Arc<dyn Noise>) -> Self {
         Self { noise: Some(noise), ..self }
     }
 
-    /// The same problem with slates of another length; a reward keeps the weights it has.
+    /// The same task with slates of another length; the reward keeps the weights it has.
     #[must_use]
     pub fn with_slate_size(self, slate_size: usize) -> Self {
         Self { slate_size, ..self }
@@ -140,25 +130,60 @@ impl Problem {
         self.exclude_observed.then(|| contexts.iter().flat_map(of).collect())
     }
 
-    /// What retrieves the decisions of `model`: where it learns β, an exact search over that.
+    /// What `method` is constructed from.
     ///
     /// # Errors
-    /// Those of the device.
-    pub fn retriever(&self, model: &Model, search: Search) -> Result<Arc<dyn Retriever>> {
-        if let Some(actions) = model.learned_actions()? {
-            return Ok(Arc::new(Exact::new(Arc::new(actions))));
+    /// [`Error::Setting`] if the method searches an index and the task was loaded without one.
+    pub fn parts(&self, method: &Method, seed: Seed) -> Result<Parts> {
+        let search = method.search().unwrap_or(Search::Exact);
+        Ok(Parts {
+            actions: Arc::clone(&self.actions),
+            retriever: Arc::clone(self.search(search)?),
+            reward: Arc::clone(&self.reward),
+            sessions: Arc::clone(&self.sessions),
+            excluded: self.excluded(),
+            slate_size: self.slate_size,
+            seed,
+            noise: self.noise.clone(),
+        })
+    }
+
+    /// The gradient estimator of `method`, whose draws follow from `seed`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the method's settings do not fit each other or this task.
+    pub fn estimator(&self, method: &Method, seed: Seed) -> Result<AnyEstimator> {
+        method.recipe().estimator(&self.parts(method, seed)?)
+    }
+
+    fn search(&self, search: Search) -> Result<&Arc<dyn Retriever>> {
+        match search {
+            Search::Exact => Ok(&self.exact),
+            Search::Hnsw => self.graph.as_ref().ok_or_else(|| {
+                let problem = "searches an index, and these settings build none: they train with \
+                               an exact search, or with none";
+                Error::setting("evaluation.search", problem)
+            }),
         }
-        Ok(Arc::clone(match search {
-            Search::Exact => &self.exact,
-            Search::Training => &self.retriever,
-        }))
+    }
+
+    /// The search that retrieves the decisions of `model`. A model that learns β is searched
+    /// exactly.
+    ///
+    /// # Errors
+    /// Fails if the device fails, or without the index that `search` names.
+    pub fn retriever(&self, model: &Model, search: Search) -> Result<Arc<dyn Retriever>> {
+        match model.learned_actions()? {
+            Some(actions) => Ok(Arc::new(Exact::new(Arc::new(actions)))),
+            None => Ok(Arc::clone(self.search(search)?)),
+        }
     }
 
     /// The deterministic decision `d_θ(x) = argsort^K h_θ(x)ᵀβ_a` for each of `contexts`, through
     /// `retriever`.
     ///
     /// # Errors
-    /// Those of the retriever and the device.
+    /// Fails if the retriever or the device fails.
     pub fn decide(
         &self,
         model: &Model,
@@ -180,27 +205,34 @@ impl Problem {
     /// [`Error::Setting`] for an impossible initialisation.
     pub fn initial_model(&self, settings: &Settings, device: &Device) -> Result<Model> {
         let dim = self.actions.latent_dim();
-        if settings.embedding.learn {
+        let learned = settings.method.recipe().learned();
+        if learned == Learned::Actions {
             if self.contexts.cols() != dim {
                 let (found, problem) = (self.contexts.cols(), "the context is the query itself");
                 let problem = format!("{problem}, so D = {found} has to be L = {dim}");
-                return Err(Error::setting("embedding.learn", problem));
+                return Err(Error::setting("method.learn_actions", problem));
             }
             return Ok(Model::of_actions(&self.actions, device));
         }
         let trained_on = self.contexts.select(&self.sessions.contexts(Split::Train));
         let tower = settings.tower.init(&trained_on, dim, settings.seed, device)?;
-        let policy = &settings.policy;
-        let sigma = policy.learn_sigma.then(|| SigmaFactor::new(policy.sigma_floor, device));
+        let sigma = match learned {
+            Learned::TowerAndSigma { floor } => Some(SigmaFactor::new(floor, device)),
+            _ => None,
+        };
         Ok(Model { sigma, ..tower.into() })
     }
 }
 
 /// Fails unless every context has K actions to choose from.
-fn check_slate_size(sessions: &Sessions, settings: &Settings) -> Result<()> {
-    let (slate_size, num_actions) = (settings.policy.slate_size, sessions.num_actions);
+fn check_slate_size(
+    sessions: &Sessions,
+    slate_size: usize,
+    exclude_observed: bool,
+) -> Result<()> {
+    let num_actions = sessions.num_actions;
     let observed = &sessions.observed;
-    let excluded = if settings.retrieval.exclude_observed {
+    let excluded = if exclude_observed {
         observed.contexts().map(|context| observed.of(context).len()).max().unwrap_or(0)
     } else {
         0
