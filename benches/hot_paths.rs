@@ -131,9 +131,9 @@ fn pl_rank(criterion: &mut Criterion) {
         let policy =
             PlackettLuce::new(Arc::clone(&problem.actions), SlateDraws::default(), sampling);
         let estimator = PlRank::new(policy.unwrap(), &reward).unwrap();
-        let rows = BatchRows { step: 0, first: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+        let rows = BatchRows { step: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
         group.bench_function(BenchmarkId::new("dense pass", num_samples), |bencher| {
-            bencher.iter(|| estimator.sample(rows).unwrap());
+            bencher.iter(|| estimator.gradient(rows).unwrap());
         });
     }
 }

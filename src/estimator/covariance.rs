@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use tracing::trace_span;
 
-use super::{BatchRows, Estimator, Gradient, Samples};
+use super::row::{RowEstimate, WeightedSum};
+use super::{BatchRows, Estimator, Gradient};
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
 use crate::policy::{PlackettLuce, RejectionSampler, Sampling, SlatePolicy as _};
 use crate::reward::SlateReward;
 use crate::seed::Purpose;
@@ -158,7 +158,7 @@ impl Covariance {
 }
 
 impl Estimator for Covariance {
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let _span = trace_span!("sampling").entered();
         let Sampling { slate_size, seed, .. } = *self.draws.sampling();
         let stream = |row| rows.stream(seed, Purpose::Slates, row);
@@ -182,56 +182,5 @@ impl Estimator for Covariance {
             }
         };
         RowEstimate::gather(estimates, self.draws.actions().latent_dim())
-    }
-
-    fn finish(&self, samples: Samples) -> Gradient {
-        Gradient { h: samples.terms, log_sigma: None }
-    }
-}
-
-/// What is known of one row when its slates are drawn.
-#[derive(Debug)]
-pub(super) struct RowEstimate {
-    /// `[S]`.
-    pub(super) rewards: Vec<f32>,
-    /// `[L]`.
-    pub(super) g: Vec<f32>,
-}
-
-impl RowEstimate {
-    /// The rows after one another, g as the only term of each.
-    pub(super) fn gather(estimates: Vec<Self>, latent_dim: usize) -> Result<Samples> {
-        let (mut rewards, mut terms) = (Vec::new(), Vec::new());
-        for estimate in estimates {
-            rewards.extend(estimate.rewards);
-            terms.extend(estimate.g);
-        }
-        Ok(Samples { rewards, terms: Matrix::new(terms, latent_dim)?, sigma_terms: Vec::new() })
-    }
-}
-
-/// `Σ w β_a`, summed in f64.
-pub(super) struct WeightedSum<'a> {
-    actions: &'a ActionEmbeddings,
-    sums: Vec<f64>,
-}
-
-impl<'a> WeightedSum<'a> {
-    pub(super) fn new(actions: &'a ActionEmbeddings) -> Self {
-        Self { actions, sums: vec![0.0; actions.latent_dim()] }
-    }
-
-    pub(super) fn add(&mut self, weight: f64, action: u32) {
-        // Most rewards are zero most of the time: those read no β.
-        if weight != 0.0 {
-            for (sum, beta) in self.sums.iter_mut().zip(self.actions.row(action)) {
-                *sum += weight * f64::from(*beta);
-            }
-        }
-    }
-
-    pub(super) fn rounded(self) -> Vec<f32> {
-        #[allow(clippy::cast_possible_truncation, reason = "a gradient is as precise as h")]
-        self.sums.into_iter().map(|sum| sum as f32).collect()
     }
 }

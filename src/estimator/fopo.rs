@@ -14,8 +14,8 @@ use rayon::prelude::*;
 
 use tracing::trace_span;
 
-use super::covariance::{RowEstimate, WeightedSum};
-use super::{BatchRows, Estimator, Gradient, Samples};
+use super::row::{RowEstimate, WeightedSum};
+use super::{BatchRows, Estimator, Gradient};
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::dot;
@@ -105,16 +105,12 @@ impl Estimator for Fopo {
     /// The drawn actions are not the policy's, so their plain mean reward would say nothing of it:
     /// every sample's reward is r̄ of its row, the self-normalised estimate of `R̂(π)`, with a bias
     /// that falls as 1/S.
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let _span = trace_span!("sampling").entered();
         let heads = self.heads.search(rows, &self.sampling)?; // [rows, M]
         let estimates =
             (0..heads.len()).into_par_iter().map(|row| self.estimate(rows, row, &heads)).collect();
         RowEstimate::gather(estimates, self.actions.latent_dim())
-    }
-
-    fn finish(&self, samples: Samples) -> Gradient {
-        Gradient { h: samples.terms, log_sigma: None }
     }
 }
 

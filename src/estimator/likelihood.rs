@@ -20,8 +20,8 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use tracing::trace_span;
 
-use super::covariance::{RowEstimate, WeightedSum};
-use super::{BatchRows, Estimator, Gradient, Samples};
+use super::row::{RowEstimate, WeightedSum};
+use super::{BatchRows, Estimator, Gradient};
 use crate::dataset::Sessions;
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
@@ -153,7 +153,7 @@ impl Likelihood {
 
 impl Estimator for Likelihood {
     /// No slate is drawn: every sample's reward is that of the decision, the top K of the search.
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let span = trace_span!("retrieval").entered();
         let heads = self.heads.search(rows, self.policy.sampling())?; // [rows, M]
         drop(span);
@@ -163,9 +163,5 @@ impl Estimator for Likelihood {
             .map(|row| self.estimate(rows, row, heads.slate(row)))
             .collect();
         RowEstimate::gather(estimates, self.actions.latent_dim())
-    }
-
-    fn finish(&self, samples: Samples) -> Gradient {
-        Gradient { h: samples.terms, log_sigma: None }
     }
 }

@@ -4,7 +4,7 @@
 
 use tracing::trace_span;
 
-use super::{BatchRows, Estimator, Gradient, Samples};
+use super::{BatchRows, Estimator, Gradient};
 use crate::error::{Error, Result};
 use crate::policy::{Distribution, GradientSum, PlackettLuce, ScoreGradient, SlatePolicy};
 use crate::reward::{LinearReward, SlateReward};
@@ -66,17 +66,13 @@ impl PlRank {
 }
 
 impl Estimator for PlRank {
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let _span = trace_span!("sampling").entered();
         let beta = self.policy.actions().beta();
-        let (terms, rewards) = self.policy.latent_gradients(beta, rows, |row, distribution| {
+        let (h, rewards) = self.policy.latent_gradients(beta, rows, |row, distribution| {
             let (gradient, rewards) = self.of_row(rows, row, distribution);
             Ok((vec![gradient], rewards))
         })?; // [rows, L]
-        Ok(Samples { rewards: rewards.concat(), terms, sigma_terms: Vec::new() })
-    }
-
-    fn finish(&self, samples: Samples) -> Gradient {
-        Gradient { h: samples.terms, log_sigma: None }
+        Ok(Gradient { h, log_sigma: None, rewards: rewards.concat() })
     }
 }

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tracing::trace_span;
 
-use super::{BatchRows, Estimator, Gradient, Samples};
+use super::{BatchRows, Estimator, Gradient};
 use crate::error::Result;
 use crate::matrix::{Matrix, dot, rows_worth_a_fork};
 use crate::policy::{Drawn, SlatePolicy};
@@ -70,7 +70,7 @@ impl ScoreFunction {
 }
 
 impl Estimator for ScoreFunction {
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let s = self.policy.sampling().num_samples;
         let Drawn { slates, scores, sigma_scores } = self.policy.sample(rows)?;
         let span = trace_span!("reward").entered();
@@ -78,45 +78,32 @@ impl Estimator for ScoreFunction {
             .into_par_iter()
             .with_min_len(64)
             .map(|at| self.reward.reward(rows.contexts[at / s], slates.slate(at)))
-            .collect(); // [rows·S]
+            .collect(); // [B·S]
         drop(span);
         let _span = trace_span!("estimator").entered();
-        // A single sample's baseline is in the other rows, which `finish` has all of.
-        let weights = match s {
-            1 => vec![1.0; rewards.len()],
-            _ => self.baseline.centred(&rewards, s), // [rows·S]
-        };
-        let mut terms = Matrix::zeros(rows.h.rows(), scores.cols()); // [rows, L]
+        let weights = self.baseline.centred(&rewards, s); // [B·S]
+        let mut h = Matrix::zeros(rows.h.rows(), scores.cols()); // [B, L]
         let fork = rows_worth_a_fork(s * scores.cols());
-        terms.par_rows_mut().with_min_len(fork).enumerate().for_each(|(row, term)| {
+        h.par_rows_mut().with_min_len(fork).enumerate().for_each(|(row, g)| {
             for (at, weight) in (row * s..).zip(&weights[row * s..(row + 1) * s]) {
-                // Most rewards are zero most of the time: those read no score.
+                // Most rewards are zero most of the time; a zero weight needs no score.
                 if *weight != 0.0 {
-                    let weight = weight / s as f32;
+                    // A single sample is weighed below: the order decides the rounding.
+                    let weight = if s == 1 { 1.0 } else { weight / s as f32 };
                     let score = scores.row(at);
-                    term.iter_mut().zip(score).for_each(|(sum, score)| *sum += weight * score);
+                    g.iter_mut().zip(score).for_each(|(sum, score)| *sum += weight * score);
                 }
             }
-            self.policy.to_gradient(rows, row, term);
+            self.policy.to_gradient(rows, row, g);
+            if s == 1 {
+                g.iter_mut().for_each(|g| *g *= weights[row]);
+            }
         });
         self.policy.reuse(scores);
         let mean = |(scores, weights)| dot(scores, weights) / s as f32;
-        let sigma_terms = sigma_scores.chunks_exact(s).zip(weights.chunks_exact(s)).map(mean);
-        Ok(Samples { rewards, terms, sigma_terms: sigma_terms.collect() })
-    }
-
-    fn finish(&self, samples: Samples) -> Gradient {
-        let _span = trace_span!("estimator").entered();
-        let Samples { rewards, terms: mut h, mut sigma_terms } = samples;
-        if self.policy.sampling().num_samples == 1 {
-            let weights = self.baseline.centred(&rewards, 1); // [B]
-            for (row, weight) in weights.iter().enumerate() {
-                h.row_mut(row).iter_mut().for_each(|term| *term *= weight);
-            }
-            sigma_terms.iter_mut().zip(&weights).for_each(|(term, weight)| *term *= weight);
-        }
-        let log_sigma = (!sigma_terms.is_empty())
-            .then(|| sigma_terms.iter().sum::<f32>() / sigma_terms.len() as f32);
-        Gradient { h, log_sigma }
+        let of_rows = sigma_scores.chunks_exact(s).zip(weights.chunks_exact(s)).map(mean);
+        let log_sigma =
+            (!sigma_scores.is_empty()).then(|| of_rows.sum::<f32>() / rows.h.rows() as f32);
+        Ok(Gradient { h, log_sigma, rewards })
     }
 }

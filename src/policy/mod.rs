@@ -26,27 +26,25 @@ pub use plackett_luce::{Distribution, GradientSum, PlackettLuce, ScoreGradient, 
 pub use rejection::{RejectionSampler, Rejections};
 pub use sigma::{Radial, Scale, Sigma};
 
-/// Consecutive rows of a global batch, and where the policy stands for each. A batch may be split
-/// over workers by rows; what is drawn for a row depends on its place in the global batch only.
+/// The rows of a batch: contexts and their queries. The draws for a row depend on the seed, the step
+/// and the row's place in the batch only.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRows<'a> {
     /// Training step, from 0.
     pub step: u64,
-    /// Place of the first of these rows in the global batch.
-    pub first: usize,
-    /// The contexts of these rows, `[rows]`.
+    /// The contexts, `[B]`.
     pub contexts: &'a [u32],
-    /// Their queries, `[rows, L]`.
+    /// Their queries, `[B, L]`.
     pub h: &'a Matrix,
     /// What a learned σ multiplies its rule with; 1 otherwise.
     pub sigma_factor: f32,
 }
 
 impl BatchRows<'_> {
-    /// The draws of one of these rows, counted from the first of them.
+    /// The random stream of one row.
     #[must_use]
     pub fn stream(&self, seed: Seed, purpose: Purpose, row: usize) -> Stream {
-        seed.stream(purpose, self.step, (self.first + row) as u64)
+        seed.stream(purpose, self.step, row as u64)
     }
 }
 
@@ -86,15 +84,15 @@ impl Sampling {
     }
 }
 
-/// What a policy drew for some rows of a batch, S slates a row.
+/// What a policy drew for a batch, S slates a row.
 #[derive(Clone, Debug)]
 pub struct Drawn {
-    /// The slates, `[rows · S, K]`.
+    /// The slates, `[B · S, K]`.
     pub slates: Slates,
-    /// The score function of each sample, `[rows · S, L]`. [`SlatePolicy::to_gradient`] makes it,
+    /// The score function of each sample, `[B · S, L]`. [`SlatePolicy::to_gradient`] makes it,
     /// or a sum of a row's, one with respect to the query.
     pub scores: Matrix,
-    /// The score function with respect to log σ, `[rows · S]`; empty for a policy without σ.
+    /// The score function with respect to log σ, `[B · S]`; empty for a policy without σ.
     pub sigma_scores: Vec<f32>,
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::error::Result;
-use fast_slate::estimator::{Baseline, BatchRows, Estimator, Gradient, Samples, ScoreFunction};
+use fast_slate::estimator::{Baseline, BatchRows, Estimator, Gradient, ScoreFunction};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::noise::{Gaussian, Gumbel};
 use fast_slate::policy::{
@@ -180,23 +180,23 @@ fn mean_g(gradient: &Gradient) -> [f64; 2] {
     [0, 1].map(|i| gradient.h.iter_rows().map(|g| f64::from(g[i])).sum::<f64>() / rows)
 }
 
-/// The samples of `rows` contexts, all at h.
-fn batch(estimator: &ScoreFunction, step: u64, rows: usize) -> Samples {
+/// The estimate from a batch of `rows` contexts, all at h.
+fn batch(estimator: &ScoreFunction, step: u64, rows: usize) -> Gradient {
     let h = Matrix::new(H.repeat(rows), 2).unwrap();
     let contexts = vec![0; rows];
-    let rows = BatchRows { step, first: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
-    estimator.sample(rows).unwrap()
+    let rows = BatchRows { step, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+    estimator.gradient(rows).unwrap()
 }
 
-/// Averages what `finish` makes of a batch until 4 standard errors are at most 2 % of the truth.
+/// Averages what `of_batch` takes from a batch's estimate until 4 standard errors are at most 2 % of the truth.
 fn estimate<const N: usize>(
     estimator: &ScoreFunction,
     truth: [f64; N],
-    finish: impl Fn(Samples) -> [f64; N],
+    of_batch: impl Fn(&Gradient) -> [f64; N],
 ) -> Estimate<N> {
     let (mut count, mut sums, mut squares) = (0.0, [0.0; N], [0.0; N]);
     for step in 0..3000 {
-        let found = finish(batch(estimator, step, 1000));
+        let found = of_batch(&batch(estimator, step, 1000));
         for i in 0..N {
             sums[i] += found[i];
             squares[i] += found[i] * found[i];
@@ -213,7 +213,7 @@ fn estimate<const N: usize>(
 
 /// Estimates g and fails unless it agrees with `truth`.
 fn check(estimator: &ScoreFunction, truth: [f64; 2]) {
-    let found = estimate(estimator, truth, |samples| mean_g(&estimator.finish(samples)));
+    let found = estimate(estimator, truth, mean_g);
     assert!(found.agrees_with(truth), "{estimator:?}: {found:?}, quadrature {truth:?}");
 }
 
@@ -280,9 +280,7 @@ fn the_gradient_in_log_sigma_is_that_of_quadrature() {
         for baseline in [Baseline::None, Baseline::LeaveOneOut] {
             let way = way(8, baseline, Coupling::Independent);
             let estimator = fixed_sigma(Arc::clone(&noise), way);
-            let found = estimate(&estimator, truth, |samples| {
-                [f64::from(estimator.finish(samples).log_sigma.unwrap())]
-            });
+            let found = estimate(&estimator, truth, |found| [f64::from(found.log_sigma.unwrap())]);
             assert!(found.agrees_with(truth), "{noise:?} {way:?}: {found:?}, {truth:?}");
         }
     }
@@ -327,20 +325,20 @@ fn a_wrong_sign_a_missing_sigma_and_a_biased_baseline_are_told_apart() {
     let truth = QUADRATURE.gradient(&Gaussian, |_| SIGMA);
     let way = way(8, Baseline::None, Coupling::Independent);
     let plain = fixed_sigma(Arc::new(Gaussian), way);
-    let right = estimate(&plain, truth, |samples| mean_g(&plain.finish(samples)));
+    let right = estimate(&plain, truth, mean_g);
     assert!(right.agrees_with(truth));
     assert!(!right.scaled(-1.0).agrees_with(truth), "a flipped sign passes");
     assert!(!right.scaled(0.5).agrees_with(truth), "a missing σ passes");
 
     // Leave-one-out over all S although sample s + S/2 mirrors sample s.
     let pairs = forced_leave_one_out(Coupling::Antithetic);
-    let biased = estimate(&pairs, truth, |samples| mean_g(&pairs.finish(samples)));
+    let biased = estimate(&pairs, truth, mean_g);
     assert!(!biased.agrees_with(truth), "leave-one-out across antithetic pairs passes");
     assert!(biased.scaled(7.0 / 8.0).agrees_with(truth), "the bias is S/(S − 1)");
 
     // The scores of points that cover the plane nearly cancel: those of seven tell the eighth.
     let points = forced_leave_one_out(Coupling::QuasiRandom);
-    let biased = estimate(&points, truth, |samples| mean_g(&points.finish(samples)));
+    let biased = estimate(&points, truth, mean_g);
     assert!(!biased.agrees_with(truth), "leave-one-out over quasi-random points passes");
     assert!(length(biased.mean) > length(truth), "the bias is towards S/(S − 1)");
 }
@@ -349,8 +347,8 @@ fn a_wrong_sign_a_missing_sigma_and_a_biased_baseline_are_told_apart() {
 fn baseline_and_couplings_lower_the_variance() {
     let variance = |baseline, coupling| {
         let estimator = fixed_sigma(Arc::new(Gaussian), way(8, baseline, coupling));
-        let g = estimator.finish(batch(&estimator, 0, 20_000)).h;
-        let mean = mean_g(&Gradient { h: g.clone(), log_sigma: None });
+        let found = batch(&estimator, 0, 20_000);
+        let (mean, g) = (mean_g(&found), found.h);
         let off = |g: &[f32]| [0, 1].map(|i| f64::from(g[i]) - mean[i]);
         g.iter_rows().map(|g| length(off(g)).powi(2)).sum::<f64>() / g.rows() as f64
     };
@@ -360,29 +358,4 @@ fn baseline_and_couplings_lower_the_variance() {
     assert!(leave_one_out < 0.7 * plain);
     assert!(variance(Baseline::LeaveOneOut, Coupling::Orthogonal) < 0.9 * leave_one_out);
     assert!(variance(Baseline::None, Coupling::QuasiRandom) < 0.6 * leave_one_out);
-}
-
-#[test]
-fn a_batch_split_by_rows_is_the_same_bit_for_bit() {
-    for way in [
-        way(4, Baseline::LeaveOneOut, Coupling::Independent),
-        way(1, Baseline::LeaveOneOut, Coupling::Independent),
-        way(4, Baseline::LeaveOneOut, Coupling::Orthogonal),
-        way(4, Baseline::None, Coupling::QuasiRandom),
-    ] {
-        let estimator = estimator(Sigma::Relative(0.5), Radial::Project, Arc::new(Gaussian), way);
-        let latent: Vec<f32> = (0..64).map(|i| ((i * 37 % 41) as f32 - 20.0) / 10.0).collect();
-        let h = Matrix::new(latent, 2).unwrap();
-        let contexts: Vec<u32> = (0..32).collect();
-        let sample = |first: usize, end: usize| {
-            let contexts = &contexts[first..end];
-            let h = &h.select(contexts);
-            let rows = BatchRows { step: 5, first, contexts, h, sigma_factor: 1.0 };
-            estimator.sample(rows).unwrap()
-        };
-        let whole = sample(0, 32);
-        let joined = sample(0, 16).join(sample(16, 32)).unwrap();
-        assert_eq!(joined, whole);
-        assert_eq!(estimator.finish(joined), estimator.finish(whole));
-    }
 }

@@ -7,7 +7,7 @@ use burn::optim::SgdConfig;
 use burn::train::TrainStep as _;
 use fast_slate::Result;
 use fast_slate::device;
-use fast_slate::estimator::{BatchRows, Estimator, Gradient, Samples};
+use fast_slate::estimator::{BatchRows, Estimator, Gradient};
 use fast_slate::matrix::{Matrix, dot, norm};
 use fast_slate::model::{Model, SigmaFactor};
 use fast_slate::seed::{Purpose, Seed};
@@ -29,12 +29,8 @@ const LOG_SIGMA: f32 = 0.25;
 struct Fixed(Matrix);
 
 impl Estimator for Fixed {
-    fn sample(&self, _rows: BatchRows<'_>) -> Result<Samples> {
-        Ok(Samples { rewards: vec![1.0; B], terms: self.0.clone(), sigma_terms: Vec::new() })
-    }
-
-    fn finish(&self, samples: Samples) -> Gradient {
-        Gradient { h: samples.terms, log_sigma: Some(LOG_SIGMA) }
+    fn gradient(&self, _rows: BatchRows<'_>) -> Result<Gradient> {
+        Ok(Gradient { h: self.0.clone(), log_sigma: Some(LOG_SIGMA), rewards: vec![1.0; B] })
     }
 }
 
