@@ -9,7 +9,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, Par};
 use rayon::prelude::*;
 
-use super::{ActionsEstimator, ActionsGradient, Baseline, BatchRows, PlRank};
+use super::{ActionsEstimator, ActionsGradient, BatchRows, ControlVariate, PlRank};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::policy::{PlackettLuce, ScoreGradient, SlatePolicy};
@@ -25,7 +25,7 @@ pub enum LearnedActions {
         /// Any reward.
         reward: Arc<dyn SlateReward>,
         /// What is subtracted from it.
-        baseline: Baseline,
+        baseline: ControlVariate,
     },
     /// By PL-Rank.
     PlRank(PlRank),

@@ -16,7 +16,7 @@ pub use fopo::Fopo;
 pub use learned_actions::LearnedActions;
 pub use likelihood::Likelihood;
 pub use pl_rank::PlRank;
-pub use score_function::{Baseline, ScoreFunction};
+pub use score_function::{ControlVariate, ScoreFunction};
 
 use std::fmt::Debug;
 use std::sync::Arc;

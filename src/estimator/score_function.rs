@@ -17,7 +17,7 @@ use crate::reward::SlateReward;
 /// What is subtracted from a reward before it weighs its score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Baseline {
+pub enum ControlVariate {
     /// Nothing, as in the paper.
     None,
     /// The mean reward of the context's other samples; for S = 1 the mean reward of the batch's
@@ -25,7 +25,7 @@ pub enum Baseline {
     LeaveOneOut,
 }
 
-impl Baseline {
+impl ControlVariate {
     /// r̂ − b, for rewards `[B · S]` of S samples a row.
     pub(super) fn centred(self, rewards: &[f32], num_samples: usize) -> Vec<f32> {
         // The samples among which one is left out: a context's own, or at S = 1 the batch's.
@@ -49,7 +49,7 @@ impl Baseline {
 pub struct ScoreFunction {
     policy: Arc<dyn SlatePolicy>,
     reward: Arc<dyn SlateReward>,
-    baseline: Baseline,
+    baseline: ControlVariate,
 }
 
 impl ScoreFunction {
@@ -60,9 +60,9 @@ impl ScoreFunction {
     pub fn new(
         policy: Arc<dyn SlatePolicy>,
         reward: Arc<dyn SlateReward>,
-        baseline: Baseline,
+        baseline: ControlVariate,
     ) -> Result<Self> {
-        if baseline == Baseline::LeaveOneOut {
+        if baseline == ControlVariate::LeaveOneOut {
             policy.check_leave_one_out()?;
         }
         Ok(Self { policy, reward, baseline })

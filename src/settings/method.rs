@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EvaluationSearch, Settings};
 use crate::error::{Error, Result};
-use crate::estimator::Baseline;
+use crate::estimator::ControlVariate;
 use crate::policy::{Coupling, NoiseKind, SlateDraws};
 use crate::retrieval::RetrievalKind;
 
@@ -187,7 +187,7 @@ fn validate_latent(settings: &Settings) -> Result<()> {
         return validate_likelihood(settings);
     }
     policy.coupling.validate(policy.noise.init().as_ref(), policy.samples)?;
-    if estimator.baseline == Baseline::LeaveOneOut {
+    if estimator.baseline == ControlVariate::LeaveOneOut {
         policy.coupling.check_leave_one_out(policy.samples)?;
     }
     Ok(())

@@ -15,7 +15,7 @@ use toml::Table;
 use crate::embedding::Power;
 use crate::encoder::ContextSettings;
 use crate::error::{Error, Result};
-use crate::estimator::Baseline;
+use crate::estimator::ControlVariate;
 use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
 use crate::retrieval::{HnswOptions, RetrievalKind};
 use crate::reward::RewardKind;
@@ -132,7 +132,7 @@ pub struct EstimatorSettings {
     /// Which estimate.
     pub kind: EstimatorKind,
     /// What the score-function gradient subtracts from a reward.
-    pub baseline: Baseline,
+    pub baseline: ControlVariate,
     /// Actions retrieved for the head of the rejection sampler, of FOPO's proposal and of the
     /// likelihood's softmax.
     pub head: usize,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::embedding::{AlsOptions, Power};
 use crate::encoder::{ContextSettings, EncoderKind};
-use crate::estimator::Baseline;
+use crate::estimator::ControlVariate;
 use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
 use crate::retrieval::{HnswOptions, RetrievalKind, Scalar};
 use crate::reward::RewardKind;
@@ -71,7 +71,7 @@ impl Preset {
             },
             estimator: EstimatorSettings {
                 kind: EstimatorKind::ScoreFunction,
-                baseline: Baseline::None,
+                baseline: ControlVariate::None,
                 head: 256,
                 uniform_share: 0.5,
                 temperature: 30.0,
@@ -121,7 +121,10 @@ impl Preset {
                     radial: Radial::Project,
                     ..paper.policy
                 },
-                estimator: EstimatorSettings { baseline: Baseline::LeaveOneOut, ..paper.estimator },
+                estimator: EstimatorSettings {
+                    baseline: ControlVariate::LeaveOneOut,
+                    ..paper.estimator
+                },
                 optimizer: OptimizerSettings {
                     schedule: Schedule::Linear,
                     weight_decay: 3.0,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::estimator::{
-    Baseline, Covariance, CovarianceForm, Estimator, Fopo, Gradient, Likelihood, PlRank,
+    ControlVariate, Covariance, CovarianceForm, Estimator, Fopo, Gradient, Likelihood, PlRank,
     ScoreFunction,
 };
 use fast_slate::matrix::Matrix;
@@ -157,7 +157,7 @@ impl Setup {
         let reward: Arc<dyn SlateReward> = Arc::clone(recorder) as _;
         let mut estimators: Vec<(String, Box<dyn Estimator>)> = Vec::new();
         for (name, policy) in self.policies(seed) {
-            for baseline in [Baseline::None, Baseline::LeaveOneOut] {
+            for baseline in [ControlVariate::None, ControlVariate::LeaveOneOut] {
                 let made = ScoreFunction::new(Arc::clone(&policy), Arc::clone(&reward), baseline);
                 let Ok(estimator) = made else { continue };
                 estimators.push((format!("{name} {baseline:?}"), Box::new(estimator)));

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::error::Result;
-use fast_slate::estimator::{Baseline, BatchRows, Estimator, Gradient, ScoreFunction};
+use fast_slate::estimator::{BatchRows, ControlVariate, Estimator, Gradient, ScoreFunction};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::noise::{Gaussian, Gumbel};
 use fast_slate::policy::{
@@ -148,11 +148,11 @@ fn length<const N: usize>(v: [f64; N]) -> f64 {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     num_samples: usize,
-    baseline: Baseline,
+    baseline: ControlVariate,
     coupling: Coupling,
 }
 
-fn way(num_samples: usize, baseline: Baseline, coupling: Coupling) -> Way {
+fn way(num_samples: usize, baseline: ControlVariate, coupling: Coupling) -> Way {
     Way { num_samples, baseline, coupling }
 }
 
@@ -230,11 +230,11 @@ fn every_baseline_and_sigma_rule_has_the_gradient_of_quadrature() {
         (Sigma::Relative(0.6), Radial::Project, of(&relative)),
     ] {
         for way in [
-            way(8, Baseline::None, Coupling::Independent),
-            way(8, Baseline::LeaveOneOut, Coupling::Independent),
-            way(8, Baseline::None, Coupling::Antithetic),
-            way(1, Baseline::None, Coupling::Independent),
-            way(1, Baseline::LeaveOneOut, Coupling::Independent),
+            way(8, ControlVariate::None, Coupling::Independent),
+            way(8, ControlVariate::LeaveOneOut, Coupling::Independent),
+            way(8, ControlVariate::None, Coupling::Antithetic),
+            way(1, ControlVariate::None, Coupling::Independent),
+            way(1, ControlVariate::LeaveOneOut, Coupling::Independent),
         ] {
             check(&estimator(sigma, radial, Arc::new(Gaussian), way), truth);
         }
@@ -249,11 +249,11 @@ fn every_noise_has_the_gradient_of_quadrature() {
         let check = |baseline, coupling| {
             check(&fixed_sigma(Arc::clone(&noise), way(8, baseline, coupling)), truth);
         };
-        check(Baseline::None, Coupling::Independent);
-        check(Baseline::LeaveOneOut, Coupling::Independent);
-        check(Baseline::None, Coupling::QuasiRandom);
+        check(ControlVariate::None, Coupling::Independent);
+        check(ControlVariate::LeaveOneOut, Coupling::Independent);
+        check(ControlVariate::None, Coupling::QuasiRandom);
         if noise.is_symmetric() {
-            check(Baseline::None, Coupling::Antithetic);
+            check(ControlVariate::None, Coupling::Antithetic);
         }
     }
 }
@@ -262,12 +262,12 @@ fn every_noise_has_the_gradient_of_quadrature() {
 fn orthogonal_and_quasi_random_gaussians_have_the_gradient_of_quadrature() {
     let truth = QUADRATURE.gradient(&Gaussian, |_| SIGMA);
     for way in [
-        way(8, Baseline::None, Coupling::Orthogonal),
-        way(8, Baseline::LeaveOneOut, Coupling::Orthogonal),
+        way(8, ControlVariate::None, Coupling::Orthogonal),
+        way(8, ControlVariate::LeaveOneOut, Coupling::Orthogonal),
         // Two blocks, one of them not full.
-        way(3, Baseline::LeaveOneOut, Coupling::Orthogonal),
-        way(8, Baseline::None, Coupling::QuasiRandom),
-        way(1, Baseline::LeaveOneOut, Coupling::QuasiRandom),
+        way(3, ControlVariate::LeaveOneOut, Coupling::Orthogonal),
+        way(8, ControlVariate::None, Coupling::QuasiRandom),
+        way(1, ControlVariate::LeaveOneOut, Coupling::QuasiRandom),
     ] {
         check(&fixed_sigma(Arc::new(Gaussian), way), truth);
     }
@@ -277,7 +277,7 @@ fn orthogonal_and_quasi_random_gaussians_have_the_gradient_of_quadrature() {
 fn the_gradient_in_log_sigma_is_that_of_quadrature() {
     for noise in [Arc::new(Gaussian) as Arc<dyn Noise>, Arc::new(Gumbel)] {
         let truth = [QUADRATURE.log_sigma(noise.as_ref(), SIGMA)];
-        for baseline in [Baseline::None, Baseline::LeaveOneOut] {
+        for baseline in [ControlVariate::None, ControlVariate::LeaveOneOut] {
             let way = way(8, baseline, Coupling::Independent);
             let estimator = fixed_sigma(Arc::clone(&noise), way);
             let found = estimate(&estimator, truth, |found| [f64::from(found.log_sigma.unwrap())]);
@@ -314,16 +314,16 @@ impl SlatePolicy for Unchecked {
 
 /// Leave-one-out over all samples, where it is refused.
 fn forced_leave_one_out(coupling: Coupling) -> ScoreFunction {
-    let way = way(8, Baseline::None, coupling);
+    let way = way(8, ControlVariate::None, coupling);
     let policy = policy(Sigma::InverseDim, Radial::Keep, Arc::new(Gaussian), way);
     let policy = Arc::new(Unchecked(policy));
-    ScoreFunction::new(policy, Arc::new(Odd), Baseline::LeaveOneOut).unwrap()
+    ScoreFunction::new(policy, Arc::new(Odd), ControlVariate::LeaveOneOut).unwrap()
 }
 
 #[test]
 fn a_wrong_sign_a_missing_sigma_and_a_biased_baseline_are_told_apart() {
     let truth = QUADRATURE.gradient(&Gaussian, |_| SIGMA);
-    let way = way(8, Baseline::None, Coupling::Independent);
+    let way = way(8, ControlVariate::None, Coupling::Independent);
     let plain = fixed_sigma(Arc::new(Gaussian), way);
     let right = estimate(&plain, truth, mean_g);
     assert!(right.agrees_with(truth));
@@ -352,10 +352,10 @@ fn baseline_and_couplings_lower_the_variance() {
         let off = |g: &[f32]| [0, 1].map(|i| f64::from(g[i]) - mean[i]);
         g.iter_rows().map(|g| length(off(g)).powi(2)).sum::<f64>() / g.rows() as f64
     };
-    let plain = variance(Baseline::None, Coupling::Independent);
-    assert!(variance(Baseline::None, Coupling::Antithetic) < 0.7 * plain);
-    let leave_one_out = variance(Baseline::LeaveOneOut, Coupling::Independent);
+    let plain = variance(ControlVariate::None, Coupling::Independent);
+    assert!(variance(ControlVariate::None, Coupling::Antithetic) < 0.7 * plain);
+    let leave_one_out = variance(ControlVariate::LeaveOneOut, Coupling::Independent);
     assert!(leave_one_out < 0.7 * plain);
-    assert!(variance(Baseline::LeaveOneOut, Coupling::Orthogonal) < 0.9 * leave_one_out);
-    assert!(variance(Baseline::None, Coupling::QuasiRandom) < 0.6 * leave_one_out);
+    assert!(variance(ControlVariate::LeaveOneOut, Coupling::Orthogonal) < 0.9 * leave_one_out);
+    assert!(variance(ControlVariate::None, Coupling::QuasiRandom) < 0.6 * leave_one_out);
 }
