@@ -25,7 +25,6 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::ActionSets;
 use crate::embedding::StoredEmbeddings;
 use crate::embedding::fold_in::{FoldInOptions, gram};
-use crate::embedding::svd::transpose;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, dot};
 use crate::seed::{Purpose, Seed};
@@ -120,7 +119,7 @@ impl<'a> Factors<'a> {
         });
         Self {
             by_user: matrix,
-            by_item: transpose(matrix, num_actions),
+            by_item: matrix.transposed(num_actions),
             users: Matrix::zeros(matrix.len(), width),
             items,
             options: options.fold_in(),

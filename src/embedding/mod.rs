@@ -23,8 +23,7 @@ use crate::matrix::{Matrix, norm};
 pub use als::{AlsOptions, implicit_als};
 pub use fold_in::{FoldIn, FoldInOptions};
 pub use import::{Import, Missing, import};
-pub(crate) use svd::transpose;
-pub use svd::{Interactions, SvdOptions, training_matrix, truncated_svd};
+pub use svd::{SessionPart, SvdOptions, training_matrix, truncated_svd};
 
 /// β `[P, L]`: one row per action, fixed. Its digest ties indexes and checkpoints to it.
 #[derive(Clone, Debug)]

@@ -14,7 +14,6 @@ use rayon::prelude::*;
 use super::{ContextEncoder, Known};
 use crate::dataset::ActionSets;
 use crate::embedding::ActionEmbeddings;
-use crate::embedding::svd::{product, transpose};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -58,10 +57,10 @@ impl Ridge {
             return Err(Error::setting("context.ridge", problem));
         }
         let width = targets.cols();
-        let transposed = transpose(observed, num_actions);
-        let right = product(&transposed, targets.as_slice(), width); // XᵀT
+        let transposed = observed.transposed(num_actions);
+        let right = transposed.times(targets.as_slice(), width); // XᵀT
         let image = |block: &[f32]| {
-            let mut image = product(&transposed, &product(observed, block, width), width);
+            let mut image = transposed.times(&observed.times(block, width), width);
             image.par_iter_mut().zip(block).for_each(|(sum, value)| *sum += lambda * value);
             image
         };
@@ -105,7 +104,7 @@ pub fn least_squares(sets: &ActionSets, actions: &ActionEmbeddings) -> Result<Ma
     let factor = gram
         .llt(Side::Lower)
         .map_err(|error| Error::library("the least squares of embeddings", format!("{error:?}")))?;
-    let mut targets = product(sets, beta.as_slice(), dim);
+    let mut targets = sets.times(beta.as_slice(), dim);
     let columns = MatMut::from_column_major_slice_mut(&mut targets, dim, sets.len());
     factor.solve_in_place(columns);
     Matrix::new(targets, dim)

@@ -95,7 +95,7 @@ impl Covariance {
         let draws = draws.into();
         if form == CovarianceForm::AsPrinted && draws.sampling().num_samples < 2 {
             return Err(Error::setting(
-                "policy.samples",
+                "method.samples",
                 "the covariance as printed is taken over samples, and one has none: expected at \
                  least 2, found 1",
             ));

@@ -20,8 +20,7 @@ use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::dot;
 use crate::policy::Sampling;
-use crate::policy::rejection::Heads;
-use crate::retrieval::{Retriever, Slates, nth_included};
+use crate::retrieval::{Heads, Retriever, Slates, nth_included};
 use crate::reward::SlateReward;
 use crate::seed::{Purpose, Stream};
 
@@ -53,21 +52,21 @@ impl Fopo {
         sampling.validate()?;
         if sampling.slate_size > 1 {
             return Err(Error::setting(
-                "policy.slate_size",
+                "slate_size",
                 format!(
                     "FOPO weighs single actions by the softmax, expected 1, found {}; longer \
-                     slates have estimator.kind = \"covariance\"",
+                     slates have method.kind = \"covariance\"",
                     sampling.slate_size
                 ),
             ));
         }
         if !(uniform_share > 0.0 && uniform_share <= 1.0) {
             return Err(Error::setting(
-                "estimator.uniform_share",
+                "method.uniform_share",
                 format!("expected a number above 0 and at most 1, found {uniform_share}"),
             ));
         }
-        let heads = Heads::new(retriever, head, &sampling, actions.num_actions())?;
+        let heads = sampling.heads(retriever, head, actions.num_actions())?;
         Ok(Self { actions, heads, uniform_share, reward, sampling })
     }
 
@@ -107,7 +106,7 @@ impl Estimator for Fopo {
     /// that falls as 1/S.
     fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let _span = trace_span!("sampling").entered();
-        let heads = self.heads.search(rows, &self.sampling)?; // [rows, M]
+        let heads = self.heads.search(rows.contexts, rows.h)?; // [rows, M]
         let estimates =
             (0..heads.len()).into_par_iter().map(|row| self.estimate(rows, row, &heads)).collect();
         RowEstimate::gather(estimates, self.actions.latent_dim())

@@ -26,9 +26,8 @@ use crate::dataset::Sessions;
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::dot;
-use crate::policy::rejection::Heads;
 use crate::policy::{LatentPerturbation, SlatePolicy as _};
-use crate::retrieval::{is_excluded, nth_included};
+use crate::retrieval::{Heads, is_excluded, nth_included};
 use crate::reward::SlateReward;
 use crate::seed::{Purpose, Stream};
 
@@ -62,10 +61,10 @@ impl Likelihood {
     ) -> Result<Self> {
         if !(temperature > 0.0 && temperature.is_finite()) {
             let problem = format!("expected a number above 0, found {temperature}");
-            return Err(Error::setting("estimator.temperature", problem));
+            return Err(Error::setting("method.temperature", problem));
         }
         let retriever = Arc::clone(policy.retriever());
-        let heads = Heads::new(retriever, head, policy.sampling(), actions.num_actions())?;
+        let heads = policy.sampling().heads(retriever, head, actions.num_actions())?;
         Ok(Self { policy, actions, heads, sessions, reward, temperature })
     }
 
@@ -155,7 +154,7 @@ impl Estimator for Likelihood {
     /// No slate is drawn: every sample's reward is that of the decision, the top K of the search.
     fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let span = trace_span!("retrieval").entered();
-        let heads = self.heads.search(rows, self.policy.sampling())?; // [rows, M]
+        let heads = self.heads.search(rows.contexts, rows.h)?; // [rows, M]
         drop(span);
         let _span = trace_span!("estimator").entered();
         let estimates = (0..heads.len())

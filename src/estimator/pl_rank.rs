@@ -28,8 +28,8 @@ impl PlRank {
             return Err(Error::setting(
                 "reward.kind",
                 "PL-Rank credits each rank with its own weight times the relevance of its action, \
-                 which a reward of the slate as a whole does not have; use estimator.kind = \
-                 \"score-function\" or \"covariance\"",
+                 which a reward of the slate as a whole does not have; use method.kind = \"pl-pg\" or \
+                 \"covariance\"",
             ));
         };
         let slate_size = policy.sampling().slate_size;

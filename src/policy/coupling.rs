@@ -37,20 +37,20 @@ impl Coupling {
     /// # Errors
     /// [`Error::Setting`] with the reason.
     pub fn validate(self, noise: &dyn Noise, num_samples: usize) -> Result<()> {
-        let refuse = |problem: String| Err(Error::setting("policy.coupling", problem));
+        let refuse = |problem: String| Err(Error::setting("method.coupling", problem));
         match self {
             Self::Antithetic if !noise.is_symmetric() => refuse(format!(
                 "antithetic pairs need a symmetric noise: −ε of {noise:?} has another distribution"
             )),
             Self::Antithetic if !num_samples.is_multiple_of(2) => {
-                refuse(format!("pairs need an even policy.samples, found {num_samples}"))
+                refuse(format!("pairs need an even method.samples, found {num_samples}"))
             }
             Self::Orthogonal if !noise.is_spherical() => refuse(format!(
                 "orthogonal samples need a noise that no rotation changes, which is the Gaussian \
                  alone: turned, {noise:?} has another distribution"
             )),
             Self::QuasiRandom if num_samples > SOBOL_POINTS => refuse(format!(
-                "a quasi-random sequence has {SOBOL_POINTS} points, found policy.samples = \
+                "a quasi-random sequence has {SOBOL_POINTS} points, found method.samples = \
                  {num_samples}"
             )),
             _ => Ok(()),
@@ -79,10 +79,10 @@ impl Coupling {
             _ => return Ok(()),
         };
         Err(Error::setting(
-            "policy.coupling",
+            "method.coupling",
             format!(
-                "a leave-one-out baseline {reason}; set estimator.baseline = \"none\" or \
-                 policy.coupling = \"independent\""
+                "a leave-one-out baseline {reason}; set method.baseline = \"none\" or \
+                 method.coupling = \"independent\""
             ),
         ))
     }

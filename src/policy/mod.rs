@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::dataset::Sessions;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::retrieval::Slates;
+use crate::retrieval::{Heads, Retriever, Slates};
 use crate::seed::{Purpose, Seed, Stream};
 
 pub use coupling::Coupling;
@@ -67,14 +67,26 @@ impl Sampling {
     /// # Errors
     /// [`Error::Setting`] when S or K is 0.
     pub fn validate(&self) -> Result<()> {
-        for (key, value) in
-            [("policy.samples", self.num_samples), ("policy.slate_size", self.slate_size)]
+        for (key, value) in [("method.samples", self.num_samples), ("slate_size", self.slate_size)]
         {
             if value == 0 {
                 return Err(Error::setting(key, "expected at least 1, found 0"));
             }
         }
         Ok(())
+    }
+
+    /// The search for the `size` best of `num_actions` actions, without what is excluded.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the head does not hold a slate.
+    pub(crate) fn heads(
+        &self,
+        retriever: Arc<dyn Retriever>,
+        size: usize,
+        num_actions: usize,
+    ) -> Result<Heads> {
+        Heads::new(retriever, size, self.slate_size, self.excluded.clone(), num_actions)
     }
 
     /// The actions that no slate of `context` shows, ascending.

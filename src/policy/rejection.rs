@@ -27,9 +27,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{BatchRows, Sampling};
 use crate::embedding::ActionEmbeddings;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::matrix::dot;
-use crate::retrieval::{Queries, Retriever, Slates, is_excluded};
+use crate::retrieval::{Heads, Retriever, Slates, is_excluded};
 use crate::seed::{Purpose, Stream};
 
 /// Draws Plackett–Luce slates by rejection from a retrieved head and a uniform tail.
@@ -46,7 +46,7 @@ impl RejectionSampler {
     /// exclusion leaves fewer.
     ///
     /// # Errors
-    /// [`Error::Setting`] when S or K is 0, or the head does not hold a slate.
+    /// [`Error::Setting`](crate::Error::Setting) when S or K is 0, or the head does not hold a slate.
     pub fn new(
         actions: Arc<ActionEmbeddings>,
         retriever: Arc<dyn Retriever>,
@@ -54,7 +54,7 @@ impl RejectionSampler {
         sampling: Sampling,
     ) -> Result<Self> {
         sampling.validate()?;
-        let heads = Heads::new(retriever, head, &sampling, actions.num_actions())?;
+        let heads = sampling.heads(retriever, head, actions.num_actions())?;
         Ok(Self { actions, heads, sampling, as_printed: false })
     }
 
@@ -81,13 +81,13 @@ impl RejectionSampler {
     /// heads. Returns what `visit` does, in the order of the rows, and how the rejection went.
     ///
     /// # Errors
-    /// Those of retrieval and of `visit`; [`Error::NotFinite`] for a score that f32 cannot hold.
+    /// Those of retrieval and of `visit`; [`Error::NotFinite`](crate::Error::NotFinite) for a score that f32 cannot hold.
     pub fn visit<T: Send>(
         &self,
         rows: BatchRows<'_>,
         visit: impl Fn(usize, &mut Envelope<'_>) -> Result<T> + Sync,
     ) -> Result<(Vec<T>, Rejections)> {
-        let heads = self.heads.search(rows, &self.sampling)?; // [rows, M]
+        let heads = self.heads.search(rows.contexts, rows.h)?; // [rows, M]
         let visited = (0..rows.h.rows()).into_par_iter().map(|row| {
             let mut envelope = self.envelope(rows, row, &heads);
             Ok((visit(row, &mut envelope)?, envelope.rejections))
@@ -290,62 +290,5 @@ impl Add for Rejections {
 impl Sum for Rejections {
     fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
         parts.fold(Self::default(), Add::add)
-    }
-}
-
-/// Finds the M best actions of each unperturbed query.
-#[derive(Clone, Debug)]
-pub(crate) struct Heads {
-    retriever: Arc<dyn Retriever>,
-    size: usize,
-}
-
-impl Heads {
-    /// Heads of `size` actions; of as many as every context has left where that is fewer, so that
-    /// a row's head does not depend on the batch it comes in.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] when the head does not hold a slate.
-    pub(crate) fn new(
-        retriever: Arc<dyn Retriever>,
-        size: usize,
-        sampling: &Sampling,
-        num_actions: usize,
-    ) -> Result<Self> {
-        let slate_size = sampling.slate_size;
-        if size < slate_size {
-            return Err(Error::setting(
-                "estimator.head",
-                format!("expected at least policy.slate_size = {slate_size}, found {size}"),
-            ));
-        }
-        let most = sampling.excluded.as_ref().map_or(0, |sessions| {
-            let observed = &sessions.observed;
-            observed.contexts().map(|context| observed.of(context).len()).max().unwrap_or(0)
-        });
-        // A context with fewer than K actions left is refused by retrieval, if it comes up.
-        Ok(Self { retriever, size: size.min(num_actions.saturating_sub(most)).max(slate_size) })
-    }
-
-    /// The heads of `rows`, `[rows, M]`, best first.
-    ///
-    /// # Errors
-    /// Those of retrieval; [`Error::NotFinite`] for a score that f32 cannot hold.
-    pub(crate) fn search(&self, rows: BatchRows<'_>, sampling: &Sampling) -> Result<Slates> {
-        let excluded: Vec<&[u32]> =
-            rows.contexts.iter().map(|&context| sampling.excluded_of(context)).collect();
-        let heads = self.retriever.search(Queries {
-            latent: rows.h,
-            slate_size: self.size,
-            excluded: sampling.excluded.as_ref().map(|_| excluded.as_slice()),
-        })?;
-        for row in 0..heads.len() {
-            let scores = heads.scores(row);
-            if let Some(column) = scores.iter().position(|score| !score.is_finite()) {
-                let value = scores[column];
-                return Err(Error::NotFinite { what: "scores".into(), row, column, value });
-            }
-        }
-        Ok(heads)
     }
 }

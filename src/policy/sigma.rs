@@ -40,7 +40,7 @@ impl FromStr for Sigma {
             ("inverse-norm", _) => Ok(Self::InverseNorm),
             (_, Some(Ok(c))) if c.is_finite() && c > 0.0 => Ok(Self::Relative(c)),
             _ => Err(Error::setting(
-                "policy.sigma",
+                "method.sigma",
                 format!(
                     "expected \"inverse-dim\", \"inverse-norm\" or \"relative(c)\" with a positive \
                      c, found \"{text}\""
@@ -97,7 +97,7 @@ impl Scale {
     pub fn new(sigma: Sigma, radial: Radial, latent_dim: usize, mean_norm: f32) -> Result<Self> {
         if radial == Radial::Project && !matches!(sigma, Sigma::Relative(_)) {
             return Err(Error::setting(
-                "policy.radial",
+                "method.radial",
                 format!(
                     "\"project\" is the gradient under sigma = \"relative(c)\" only; with \
                      \"{sigma}\" it would be biased: use \"keep\""

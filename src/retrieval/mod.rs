@@ -4,6 +4,7 @@
 pub mod audit;
 pub mod candidates;
 pub mod exact;
+mod heads;
 pub mod hnsw;
 pub mod options;
 mod store;
@@ -15,6 +16,7 @@ pub use audit::{overlap, recall};
 pub use candidates::Candidates;
 pub use exact::Exact;
 pub(crate) use exact::best_of_scores;
+pub(crate) use heads::Heads;
 pub use hnsw::{BuildObserver, Hnsw};
 pub use options::{HnswOptions, RetrievalKind, Scalar};
 

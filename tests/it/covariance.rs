@@ -286,14 +286,14 @@ fn what_would_be_biased_or_undefined_is_refused_with_the_reason() {
     let case = Case::random(7, 3, &[], &[1, 4]).discounted(3);
     let printed = CovarianceForm::AsPrinted;
     let one = Covariance::new(printed, case.rejection(1, 4), case.reward.clone()).unwrap_err();
-    assert!(one.to_string().contains("`policy.samples`: the covariance as printed"), "{one}");
+    assert!(one.to_string().contains("`method.samples`: the covariance as printed"), "{one}");
     let slate = case.fopo(4, 0.5, 8).unwrap_err();
-    assert!(slate.to_string().contains("`policy.slate_size`: FOPO weighs single"), "{slate}");
+    assert!(slate.to_string().contains("`slate_size`: FOPO weighs single"), "{slate}");
     let single = Case::random(7, 3, &[], &[1, 4]);
     for share in [0.0, -0.5, 1.5, f64::NAN] {
         let error = single.fopo(4, share, 8).unwrap_err().to_string();
-        assert!(error.contains("`estimator.uniform_share`: expected a number above 0"), "{error}");
+        assert!(error.contains("`method.uniform_share`: expected a number above 0"), "{error}");
     }
     let empty = single.fopo(0, 0.5, 8).unwrap_err();
-    assert!(empty.to_string().contains("`estimator.head`: expected at least"), "{empty}");
+    assert!(empty.to_string().contains("`method.head`: expected at least"), "{empty}");
 }

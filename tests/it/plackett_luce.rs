@@ -579,7 +579,7 @@ fn what_cannot_be_drawn_or_credited_is_refused_with_the_reason() {
     };
     let rejection = PlackettLuce::new(actions.clone(), SlateDraws::Rejection, sampling(2, None));
     let error = rejection.unwrap_err().to_string();
-    assert!(error.contains("policy.draws") && error.contains("\"covariance\""), "{error}");
+    assert!(error.contains("method.draws") && error.contains("\"covariance\""), "{error}");
     let error = PlRank::new(policy(2, None), &AnyHit::new(sessions.clone())).unwrap_err();
     let error = error.to_string();
     assert!(error.contains("reward.kind") && error.contains("slate as a whole"), "{error}");

@@ -202,5 +202,5 @@ fn a_head_smaller_than_the_slate_is_refused() {
     let actions = identity(6);
     let retriever = Arc::new(Exact::new(actions.clone()));
     let error = RejectionSampler::new(actions, retriever, 2, sampling(3, 6, &[])).unwrap_err();
-    assert!(error.to_string().contains("`estimator.head`: expected at least"), "{error}");
+    assert!(error.to_string().contains("`method.head`: expected at least"), "{error}");
 }

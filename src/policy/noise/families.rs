@@ -113,7 +113,7 @@ impl StudentT {
     pub fn new(freedom: f64) -> Result<Self> {
         let refuse = |reason: &str| {
             let problem = format!("student-t needs ν > 2, found {freedom}: {reason}");
-            Err(Error::setting("policy.noise", problem))
+            Err(Error::setting("method.noise", problem))
         };
         match freedom {
             _ if freedom > Self::MOST => refuse("that large it is \"gaussian\""),

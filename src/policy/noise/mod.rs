@@ -135,7 +135,7 @@ impl FromStr for NoiseKind {
                  \"gumbel\" or \"raised-cosine\", found \"{text}\""
             ),
         };
-        Err(Error::setting("policy.noise", problem))
+        Err(Error::setting("method.noise", problem))
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
             ("normal", "\"gaussian\""),
         ] {
             let error = text.parse::<NoiseKind>().unwrap_err().to_string();
-            assert!(error.starts_with("setting `policy.noise`"), "{error}");
+            assert!(error.starts_with("setting `method.noise`"), "{error}");
             assert!(error.contains(reason), "{text}: {error}");
         }
     }

@@ -58,9 +58,9 @@ impl PlackettLuce {
         sampling.validate()?;
         if draws == SlateDraws::Rejection {
             return Err(Error::setting(
-                "policy.draws",
+                "method.draws",
                 "the score of a slate needs the weight of every action, which \"rejection\" spares \
-                 itself; use it with estimator.kind = \"covariance\"",
+                 itself; use it with method.kind = \"covariance\"",
             ));
         }
         Ok(Self { actions, draws, sampling })

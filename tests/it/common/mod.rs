@@ -13,7 +13,7 @@ use burn::module::{Module as _, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use fast_slate::dataset::SyntheticSettings;
 use fast_slate::device;
-use fast_slate::embedding::{Interactions, SvdOptions};
+use fast_slate::embedding::{SessionPart, SvdOptions};
 use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
 use fast_slate::problem::Problem;
 use fast_slate::run::{RunFolder, Which};
@@ -41,7 +41,7 @@ pub(crate) fn small_of(folder: &Path, latent_dim: usize) -> Prepared {
     let synthetic =
         SyntheticSettings { users: 400, actions: 300, topics: 12, ..SyntheticSettings::default() };
     let embedding = EmbeddingSource::Svd {
-        interactions: Interactions::All,
+        interactions: SessionPart::All,
         options: SvdOptions { latent_dim, ..SvdOptions::default() },
     };
     let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
