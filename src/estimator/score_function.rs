@@ -107,3 +107,18 @@ impl Estimator for ScoreFunction {
         Ok(Gradient { h, log_sigma, rewards })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leave_one_out_subtracts_the_mean_of_the_other_samples() {
+        let centred = |rewards: &[f32], s| ControlVariate::LeaveOneOut.centred(rewards, s);
+        assert_eq!(centred(&[1.0, 3.0, 4.0, 8.0], 2), [-2.0, 2.0, -4.0, 4.0]);
+        // One sample: the other contexts are left, and without any the baseline is 0.
+        assert_eq!(centred(&[1.0, 4.0, 7.0], 1), [-4.5, 0.0, 4.5]);
+        assert_eq!(centred(&[3.0], 1), [3.0]);
+        assert_eq!(ControlVariate::None.centred(&[1.0, 3.0], 2), [1.0, 3.0]);
+    }
+}

@@ -1,6 +1,5 @@
 //! The covariance gradient and FOPO against enumeration of every slate.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use fast_slate::dataset::{ActionSets, Sessions, Split};
@@ -14,6 +13,7 @@ use fast_slate::seed::{Purpose, Seed};
 use serde::Deserialize;
 
 use crate::common::enumeration::{Enumeration, latent};
+use crate::common::gold;
 use crate::common::monte_carlo::{Estimate, length};
 
 /// Actions, a query, and the reward of context 0.
@@ -145,26 +145,13 @@ struct Gold {
 }
 
 impl Gold {
-    /// The cases that have every gradient; none, saying so, where the file is not there.
+    /// The cases that have every gradient.
     fn read() -> Vec<Self> {
-        #[derive(Deserialize)]
-        struct File {
-            cases: Vec<serde_json::Value>,
-        }
-        let folder = std::env::var_os("FAST_SLATE_GOLD").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/gold"),
-            Into::into,
-        );
-        let path = folder.join("plackett_luce.json");
-        let Ok(text) = fs_err::read_to_string(&path) else {
-            eprintln!("skipped: {} is not there (set FAST_SLATE_GOLD)", path.display());
-            return Vec::new();
-        };
-        let File { cases } = serde_json::from_str(&text).unwrap();
-        let cases: Vec<Self> =
-            cases.into_iter().filter_map(|case| serde_json::from_value(case).ok()).collect();
-        assert!(!cases.is_empty());
-        cases
+        let cases: Vec<serde_json::Value> = gold("plackett_luce.json");
+        let whole: Vec<Self> =
+            cases.iter().filter_map(|case| Self::deserialize(case).ok()).collect();
+        assert!(cases.is_empty() || !whole.is_empty());
+        whole
     }
 
     fn case(&self) -> Case {

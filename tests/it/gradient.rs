@@ -277,12 +277,36 @@ fn orthogonal_and_quasi_random_gaussians_have_the_gradient_of_quadrature() {
 fn the_gradient_in_log_sigma_is_that_of_quadrature() {
     for noise in [Arc::new(Gaussian) as Arc<dyn Noise>, Arc::new(Gumbel)] {
         let truth = [QUADRATURE.log_sigma(noise.as_ref(), SIGMA)];
-        for baseline in [ControlVariate::None, ControlVariate::LeaveOneOut] {
-            let way = way(8, baseline, Coupling::Independent);
+        let baselines = [ControlVariate::None, ControlVariate::LeaveOneOut];
+        for (s, baseline) in
+            [8, 1].into_iter().flat_map(|s| baselines.map(|baseline| (s, baseline)))
+        {
+            let way = way(s, baseline, Coupling::Independent);
             let estimator = fixed_sigma(Arc::clone(&noise), way);
             let found = estimate(&estimator, truth, |found| [f64::from(found.log_sigma.unwrap())]);
             assert!(found.agrees_with(truth), "{noise:?} {way:?}: {found:?}, {truth:?}");
         }
+    }
+}
+
+/// The baseline of a context's only sample is the mean reward of the batch's other contexts, which its
+/// score does not depend on; it is 0 where there is no other context.
+#[test]
+fn a_single_sample_leaves_its_own_reward_out_of_the_gradient_in_log_sigma() {
+    let way = way(1, ControlVariate::LeaveOneOut, Coupling::Independent);
+    let policy = policy(Sigma::InverseDim, Radial::Keep, Arc::new(Gaussian), way);
+    let estimator = fixed_sigma(Arc::new(Gaussian), way);
+    for rows in [1, 2, 5] {
+        let h = Matrix::new(H.repeat(rows), 2).unwrap();
+        let contexts = vec![0; rows];
+        let batch = BatchRows { step: 3, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+        let Gradient { log_sigma, rewards, .. } = estimator.gradient(batch).unwrap();
+        let scores = policy.perturbed(batch).sigma_scores;
+        let (total, others) = (rewards.iter().sum::<f32>(), (rows - 1).max(1) as f32);
+        let terms = rewards.iter().zip(scores).map(|(r, score)| (r - (total - r) / others) * score);
+        let expected = terms.sum::<f32>() / rows as f32;
+        let found = log_sigma.unwrap();
+        assert!((found - expected).abs() < 1e-5, "B = {rows}: {found}, {expected}");
     }
 }
 

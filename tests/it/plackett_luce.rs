@@ -4,7 +4,6 @@
 #![allow(clippy::float_cmp, reason = "counts, zeros and sums in the same order are exact")]
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fast_slate::Error;
@@ -19,6 +18,8 @@ use fast_slate::policy::{
 use fast_slate::reward::{AnyHit, LinearReward, SlateReward};
 use fast_slate::seed::{Purpose, Seed, Stream};
 use statrs::distribution::{ChiSquared, ContinuousCDF};
+
+use crate::common;
 
 /// What the fast way is compared with.
 struct Slow {
@@ -184,23 +185,8 @@ struct Case {
     expected_linear_reward: Option<f64>,
 }
 
-/// The gold cases, or none, saying so.
 fn gold() -> Vec<Case> {
-    #[derive(serde::Deserialize)]
-    struct Gold {
-        cases: Vec<Case>,
-    }
-    let folder = std::env::var_os("FAST_SLATE_GOLD").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/gold"),
-        PathBuf::from,
-    );
-    let path = folder.join("plackett_luce.json");
-    if !path.exists() {
-        eprintln!("skipped: {} is not there (set FAST_SLATE_GOLD)", path.display());
-        return Vec::new();
-    }
-    let text = fs_err::read_to_string(path).unwrap();
-    serde_json::from_str::<Gold>(&text).unwrap().cases
+    common::gold("plackett_luce.json")
 }
 
 impl Case {
