@@ -4,6 +4,7 @@
 //! a user ([`fold_in`]).
 
 pub mod als;
+mod descent;
 pub mod fold_in;
 pub mod import;
 mod krylov;

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::retrieval::exact::{key, unpack};
+use crate::retrieval::best::{key, unpack};
 use crate::retrieval::{Queries, Retriever, Slates, check};
 
 /// Searches once for all queries around a centre.
@@ -115,9 +115,8 @@ impl Candidates {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::retrieval::Exact;
-    use crate::retrieval::audit::overlap;
     use crate::retrieval::exact::normals;
+    use crate::retrieval::{Exact, overlap};
 
     const SAMPLES: usize = 6;
 

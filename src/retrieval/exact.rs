@@ -14,7 +14,8 @@ use rayon::prelude::*;
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::Result;
-use crate::matrix::{dot, norm};
+use crate::matrix::norm;
+use crate::retrieval::best::{Best, is_above, rank, unpack};
 use crate::retrieval::{Queries, Retriever, Slates, check, is_excluded};
 
 /// Actions in a panel: its scores stay in a core's second-level cache until they are compared.
@@ -228,116 +229,6 @@ impl Scores<'_> {
     }
 }
 
-/// Whether `score` is neither below nor at `threshold`; so is any beside a NaN.
-#[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
-#[allow(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN is neither")]
-#[inline(always)]
-fn is_above(score: f32, threshold: f32) -> bool {
-    !(score <= threshold)
-}
-
-/// Writes the K best of `found`, best first, with `hᵀβ_a` summed in one fixed order: the scores of a query do not
-/// depend on the block it came in, nor on the index that found them.
-pub(super) fn rank(
-    query: &[f32],
-    embeddings: &ActionEmbeddings,
-    found: impl Iterator<Item = u32>,
-    actions: &mut [u32],
-    scores: &mut [f32],
-) {
-    let mut keys: Vec<u64> =
-        found.map(|action| key(dot(query, embeddings.row(action)), action)).collect();
-    keys.sort_unstable();
-    for (key, (action, score)) in keys.into_iter().zip(actions.iter_mut().zip(scores)) {
-        (*score, *action) = unpack(key);
-    }
-}
-
-/// The K best of `scores`, one for each of the P actions, that are not `excluded`, which is
-/// ascending; best first, equal scores to the lower action. K is the length of `actions`.
-pub(crate) fn best_of_scores(
-    scores: &[f32],
-    excluded: &[u32],
-    actions: &mut [u32],
-    best_scores: &mut [f32],
-) {
-    let mut best = Best::new(actions.len(), 0.0);
-    let mut threshold = f32::NAN;
-    for (action, &score) in (0_u32..).zip(scores) {
-        if is_above(score, threshold)
-            && !is_excluded(excluded, action)
-            && let Some(higher) = best.offer(score, action)
-        {
-            threshold = higher;
-        }
-    }
-    best.keys.sort_unstable();
-    for (key, (action, score)) in best.keys.into_iter().zip(actions.iter_mut().zip(best_scores)) {
-        (*score, *action) = unpack(key);
-    }
-}
-
-/// The K best seen so far and what is within `rounding` of them, among others that are not dropped
-/// yet, in any order; as [`key`]s.
-struct Best {
-    keys: Vec<u64>,
-    slate_size: usize,
-    rounding: f32,
-    /// How many are pruned: K more than were kept, so each is looked at a few times at most.
-    crowd: usize,
-}
-
-impl Best {
-    fn new(slate_size: usize, rounding: f32) -> Self {
-        Self { keys: Vec::new(), slate_size, rounding, crowd: 2 * slate_size }
-    }
-
-    /// Takes in an action and says, when that changes, what later ones must exceed. They have
-    /// higher numbers, so an equal score loses.
-    fn offer(&mut self, score: f32, action: u32) -> Option<f32> {
-        self.keys.push(key(score, action));
-        if self.keys.len() < self.crowd { None } else { self.prune() }
-    }
-
-    /// Drops what cannot be among the K best and says, if there are K, what can.
-    fn prune(&mut self) -> Option<f32> {
-        if self.keys.len() < self.slate_size {
-            return None;
-        }
-        let (_, last, _) = self.keys.select_nth_unstable(self.slate_size - 1);
-        let (score, action) = unpack(*last);
-        let threshold = score - self.rounding;
-        let last = key(threshold, action);
-        let mut at = 0;
-        // The K best come first and stay, even if an overflow makes the threshold a NaN.
-        self.keys.retain(|key| {
-            at += 1;
-            at <= self.slate_size || *key <= last
-        });
-        self.crowd = self.keys.len() + self.slate_size;
-        Some(threshold)
-    }
-}
-
-/// A number that ascends as scores descend and, among equal ones, actions ascend: one comparison
-/// of integers instead of two of a pair.
-pub(super) fn key(score: f32, action: u32) -> u64 {
-    // `+ 0.0` makes a negative zero positive: they are equal scores.
-    u64::from(descending((score + 0.0).to_bits())) << 32 | u64::from(action)
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "the high word and the low word")]
-pub(super) fn unpack(key: u64) -> (f32, u32) {
-    (f32::from_bits(descending((key >> 32) as u32)), key as u32)
-}
-
-/// The bits of a float as a number that descends as floats ascend, and back. Those of negative
-/// floats do already.
-fn descending(bits: u32) -> u32 {
-    const SIGN: u32 = 1 << 31;
-    if bits & SIGN == 0 { bits ^ !SIGN } else { bits }
-}
-
 /// Standard normals `[rows, cols]` for tests.
 #[cfg(test)]
 pub(super) fn normals(seed: u64, rows: usize, cols: usize) -> crate::matrix::Matrix {
@@ -352,7 +243,7 @@ pub(super) fn normals(seed: u64, rows: usize, cols: usize) -> crate::matrix::Mat
 mod tests {
     use super::*;
     use crate::error::Error;
-    use crate::matrix::Matrix;
+    use crate::matrix::{Matrix, dot};
 
     /// Every score, sorted.
     fn brute_force(embeddings: &ActionEmbeddings, queries: Queries<'_>) -> Slates {

@@ -2,10 +2,8 @@
 //! product. usearch speaks in distances `1 − dot` of quantised vectors; here it only proposes
 //! candidates, whose scores are recomputed from β. How an index is stored is in `store.rs`.
 
-use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt as _;
@@ -16,24 +14,12 @@ use usearch::{Index, VectorType};
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, norm};
-use crate::retrieval::exact::rank;
+use crate::retrieval::best::rank;
+use crate::retrieval::graph::{BuildObserver, REPRODUCIBLE, graph, scale};
+use crate::retrieval::slots::{Slot, Slots};
 use crate::retrieval::{
     Exact, HnswOptions, Queries, Retriever, Scalar, Slates, check, is_excluded, store,
 };
-
-/// Up to so many actions a graph is built by one thread, which takes less than a minute.
-const REPRODUCIBLE: usize = 50_000;
-
-/// Is told how far the building of an index has come. `()` does not listen.
-pub trait BuildObserver: Send + Sync + Debug {
-    /// So many actions `of` all are added. Comes with 0 first and with `of` last, and in between
-    /// from several threads at once.
-    fn added(&self, actions: usize, of: usize);
-}
-
-impl BuildObserver for () {
-    fn added(&self, _actions: usize, _of: usize) {}
-}
 
 /// A graph over β; what it fails to answer in full, it answers exactly.
 pub struct Hnsw {
@@ -220,88 +206,14 @@ impl<'a> Task<'a> {
     }
 }
 
-/// The graph of `actions`, added in their order by one thread, or by all.
-fn graph(
-    actions: &ActionEmbeddings,
-    options: &HnswOptions,
-    parallel: bool,
-    observer: &dyn BuildObserver,
-) -> Result<Index> {
-    fn failed(error: impl std::fmt::Display) -> Error {
-        Error::library("building an index", error)
-    }
-    let (count, scale) = (actions.num_actions(), scale(actions));
-    let threads = if parallel { rayon::current_num_threads() } else { 1 };
-    let index = options.index(actions.latent_dim())?;
-    // The slot decides the random levels: with one, the same β gives the same graph.
-    index.reserve_capacity_and_threads(count, threads).map_err(failed)?;
-    let done = AtomicUsize::new(0);
-    let add = |scaled: &mut Vec<f32>, action: usize| {
-        scaled.clear();
-        scaled.extend(actions.beta().row(action).iter().map(|value| value * scale));
-        index.add(action as u64, scaled).map_err(failed)?;
-        observer.added(done.fetch_add(1, Ordering::Relaxed), count);
-        Ok::<_, Error>(())
-    };
-    observer.added(0, count);
-    if parallel {
-        (0..count).into_par_iter().try_for_each_init(Vec::new, add)?;
-    } else {
-        let mut scaled = Vec::new();
-        (0..count).try_for_each(|action| add(&mut scaled, action))?;
-    }
-    observer.added(count, count);
-    Ok(index)
-}
-
-/// What β is multiplied by in the graph: the power of two that takes the longest row to a norm
-/// between 32 and 64. The order of inner products stays, f16 neither overflows nor goes
-/// subnormal, and `1 − dot` keeps the digits of `dot`. Powers of two round nothing.
-pub(super) fn scale(actions: &ActionEmbeddings) -> f32 {
-    let longest = actions.beta().iter_rows().map(norm).fold(0.0, f32::max);
-    if longest.is_normal() {
-        (5.0 - longest.log2().floor()).clamp(-120.0, 120.0).exp2()
-    } else {
-        1.0
-    }
-}
-
-/// usearch fails a search that finds no free thread slot, and the slots are reserved up front.
-/// Searches come from any rayon pool and any thread of a server, so those in excess wait.
-struct Slots {
-    count: usize,
-    taken: AtomicUsize,
-}
-
-impl Slots {
-    fn new() -> Self {
-        Self { count: 4 * rayon::current_num_threads().max(16), taken: AtomicUsize::new(0) }
-    }
-
-    fn take(&self) -> Slot<'_> {
-        let free = |taken| (taken < self.count).then_some(taken + 1);
-        // A search takes microseconds: waiting by yielding is enough.
-        while self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).is_err() {
-            std::thread::yield_now();
-        }
-        Slot(self)
-    }
-}
-
-struct Slot<'a>(&'a Slots);
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
     use crate::retrieval::exact::normals;
-    use crate::retrieval::recall;
+    use crate::retrieval::overlap;
 
     fn embeddings(seed: u64, num_actions: usize) -> Arc<ActionEmbeddings> {
         Arc::new(ActionEmbeddings::new(normals(seed, num_actions, 16)).unwrap())
@@ -329,7 +241,8 @@ mod tests {
                 small(&actions, &HnswOptions { scalar, ..HnswOptions::default() });
             for excluded in [None, Some(rows.as_slice())] {
                 let queries = Queries { latent: &latent, slate_size: 5, excluded };
-                let recall = recall(&hnsw, &Exact::new(actions.clone()), queries).unwrap();
+                let exact = Exact::new(actions.clone()).search(queries).unwrap();
+                let recall = overlap(&hnsw.search(queries).unwrap(), &exact);
                 assert!(recall >= 0.9, "{scalar:?}: recall {recall}");
                 let found = hnsw.search(queries).unwrap();
                 for i in 0..200 {
@@ -402,7 +315,8 @@ mod tests {
             let at = folder.path().join(parallel.to_string());
             store::save(&at, &index, &actions, &options).unwrap();
             let hnsw = Hnsw::open(&at, actions.clone(), &options).unwrap();
-            let recall = recall(&hnsw, &Exact::new(actions.clone()), queries).unwrap();
+            let exact = Exact::new(actions.clone()).search(queries).unwrap();
+            let recall = overlap(&hnsw.search(queries).unwrap(), &exact);
             assert!(recall >= 0.95, "parallel {parallel}: recall {recall}");
             let mut heard = heard.0.into_inner().unwrap();
             assert_eq!((heard[0], heard[heard.len() - 1]), (0, 2000));

@@ -1,23 +1,27 @@
 //! β → the K actions of largest inner product: `argsort^K hᵀβ_a` (equation 2). Everything here
 //! speaks in scores, greater is better; nothing ever holds `[queries, P]` scores.
 
-pub mod audit;
+mod best;
 pub mod candidates;
 pub mod exact;
+mod graph;
 mod heads;
 pub mod hnsw;
 pub mod options;
+mod slots;
 mod store;
+
+use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
-pub use audit::{overlap, recall};
+pub(crate) use best::best_of_scores;
 pub use candidates::Candidates;
 pub use exact::Exact;
-pub(crate) use exact::best_of_scores;
+pub use graph::BuildObserver;
 pub(crate) use heads::Heads;
-pub use hnsw::{BuildObserver, Hnsw};
+pub use hnsw::Hnsw;
 pub use options::{HnswOptions, RetrievalKind, Scalar};
 
 /// What is searched for: the top K for each row of `latent`.
@@ -78,6 +82,30 @@ impl Slates {
     pub fn scores(&self, i: usize) -> &[f32] {
         &self.scores[i * self.slate_size..(i + 1) * self.slate_size]
     }
+}
+
+/// Scores this near to each other, relatively, are the same.
+const SAME_SCORE: f32 = 1e-6;
+
+/// The mean share of `wanted` that `found` holds, in `[0, 1]`; the order does not count, and an
+/// action that scores what the last of `wanted` does is as good: items that the same users have
+/// interacted with have the same embedding. Without slates, 1.
+#[must_use]
+pub fn overlap(found: &Slates, wanted: &Slates) -> f64 {
+    if wanted.is_empty() {
+        return 1.0;
+    }
+    let hits: usize = (0..wanted.len())
+        .map(|i| {
+            let set: HashSet<u32> = wanted.slate(i).iter().copied().collect();
+            let last = wanted.scores(i).last().copied().unwrap_or(f32::INFINITY);
+            // Two ways to the same score round differently.
+            let enough = last - SAME_SCORE * last.abs();
+            let scored = found.slate(i).iter().zip(found.scores(i));
+            scored.filter(|(action, score)| set.contains(action) || **score >= enough).count()
+        })
+        .sum();
+    hits as f64 / (wanted.len() * wanted.slate(0).len()) as f64
 }
 
 /// Maximum inner product search over fixed action embeddings.
@@ -147,6 +175,19 @@ pub(crate) fn nth_included(excluded: &[u32], place: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn overlap_counts_sets_and_equal_scores() {
+        // Actions below 10 score less the greater they are; 22 scores what 2 does, and so on.
+        let slates = |actions: [u32; 4]| {
+            let scores = actions.map(|action| -((action % 10) as f32));
+            Slates::new(2, actions.to_vec(), scores.to_vec())
+        };
+        let exact = slates([1, 2, 3, 4]);
+        for (found, share) in [([1, 2, 3, 4], 1.0), ([2, 1, 4, 9], 0.75), ([1, 22, 3, 25], 0.75)] {
+            assert!((overlap(&slates(found), &exact) - share).abs() < 1e-12, "{found:?}");
+        }
+    }
 
     #[test]
     fn a_place_counts_what_is_not_excluded() {
