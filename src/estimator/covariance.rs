@@ -1,13 +1,12 @@
-//! The covariance gradient of Plackett–Luce (equation 8): neither the
-//! normalising constants nor any β but those of drawn actions enter, so that with rejection
-//! sampling ([`RejectionSampler`]) a gradient costs far less than a pass over the actions.
+//! The covariance gradient of Plackett–Luce (equation 8) takes slates and rewards, and needs β of the
+//! drawn actions only, no normalising constant. With rejection sampling ([`RejectionSampler`]) it
+//! costs far less than a pass over the actions.
 //!
-//! The score function of position i is `β_{a_i} − E[β_{a_i} | A_{<i}]`, and its product with the
-//! reward is a covariance given what stands before:
-//! `∇R = Σ_i E[Cov(r̂, β_{a_i} | A_{<i})]`. Two slates A, A' that share A_{<i} and are completed
-//! independently give it without bias, `Σ_i ½ (r̂ − r̂') (β_{a_i} − β_{a'_i})`. The paper prints
-//! `Cov(r̂, Σ_i β_{a_i})` over whole slates; this is the same for K = 1 only, since a later action
-//! also varies with the earlier ones.
+//! The score function of position i is `β_{a_i} − E[β_{a_i} | A_{<i}]`, so its mean product with the
+//! reward is a covariance given the earlier actions: `∇R = Σ_i E[Cov(r̂, β_{a_i} | A_{<i})]`. Two slates
+//! A, A' that share A_{<i} and are completed independently estimate it without bias,
+//! `Σ_i ½ (r̂ − r̂') (β_{a_i} − β_{a'_i})`. The paper prints `Cov(r̂, Σ_i β_{a_i})` over whole slates,
+//! which is equal for K = 1 only, because a later action also varies with the earlier ones.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use crate::policy::{PlackettLuce, RejectionSampler, Sampling, SlatePolicy as _};
 use crate::reward::SlateReward;
 use crate::seed::Purpose;
 
-/// Which covariance is estimated.
+/// The covariance to estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CovarianceForm {
@@ -36,13 +35,13 @@ pub enum CovarianceForm {
     AsPrinted,
 }
 
-/// How the slates are drawn.
+/// The source of slates.
 #[derive(Clone, Debug)]
 pub enum Draws {
-    /// From the scores of all actions, by [`Distribution::complete`](crate::policy::Distribution)
-    /// whichever draws the policy itself makes.
+    /// The scores of all actions, by [`Distribution::complete`](crate::policy::Distribution) whatever
+    /// draws the policy itself uses.
     Dense(PlackettLuce),
-    /// From a retrieved head and a uniform tail.
+    /// A retrieved head and a uniform tail.
     Rejection(RejectionSampler),
 }
 
@@ -103,7 +102,7 @@ impl Covariance {
         Ok(Self { form, draws, reward })
     }
 
-    /// The rewards `[S]` and g `[L]` of one row; `complete` draws what a slate lacks.
+    /// The estimate for one row; `complete` draws the missing actions of a slate.
     fn estimate(&self, context: u32, complete: impl FnMut(&mut Vec<u32>)) -> RowEstimate {
         match self.form {
             CovarianceForm::Corrected => self.corrected(context, complete),

@@ -1,7 +1,7 @@
-//! Estimators: samples and rewards → `g_b = ∂R̂/∂h_b` `[B, L]`, the gradient of the estimated
-//! reward with respect to each query. With β fixed, every method of the paper is of this form, so
-//! an estimator is ordinary Rust and knows nothing of autodiff; the tower's part of the gradient is
-//! the learner's.
+//! An estimator takes the queries of a batch, draws slates, asks for their rewards and returns
+//! `g_b = ∂R̂/∂h_b` `[B, L]`, the gradient of the estimated reward with respect to each query. With β
+//! fixed, every method of the paper has this form, so an estimator is ordinary Rust without autodiff;
+//! the learner continues the gradient through the tower.
 
 mod covariance;
 mod fopo;

@@ -1,6 +1,6 @@
-//! PL-Rank (Oosterhuis, *Learning-to-Rank at the Speed of Sampling*, SIGIR 2022), the gradient of
-//! a Plackett–Luce policy that knows the reward to be `Σ_k w_k ρ_{a_k}`: of each sampled slate it
-//! uses what every action would have earned at every rank, where the score function uses one number.
+//! PL-Rank (Oosterhuis, *Learning-to-Rank at the Speed of Sampling*, SIGIR 2022) takes slates of a
+//! Plackett–Luce policy and a reward `Σ_k w_k ρ_{a_k}`, and returns the gradient. It uses the reward
+//! that every action would have earned at every rank, where the score function uses one number.
 
 use tracing::trace_span;
 
@@ -38,15 +38,14 @@ impl PlRank {
         Ok(Self { policy, reward: linear.clone(), rank_weights })
     }
 
-    /// The policy.
     #[must_use]
-    pub fn policy(&self) -> &PlackettLuce {
+    pub(super) fn policy(&self) -> &PlackettLuce {
         &self.policy
     }
 
     /// The gradient in the scores of one row, and the rewards of its S slates.
     #[must_use]
-    pub fn of_row(
+    pub(super) fn of_row(
         &self,
         rows: BatchRows<'_>,
         row: usize,

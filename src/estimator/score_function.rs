@@ -1,6 +1,6 @@
-//! The score-function gradient, REINFORCE (equations 6 and 9): `g = 1/S Σ_s (r̂_s − b_s) ∇_h log q_s`,
-//! for any policy and any reward. With a latent perturbation it is LGP's gradient (the body of
-//! Algorithm 1 as corrected) or LRP's, with Plackett–Luce it is PL-PG.
+//! The score-function gradient, REINFORCE (equations 6 and 9), takes any policy and any reward and
+//! returns `g = 1/S Σ_s (r̂_s − b_s) ∇_h log q_s`. With a latent perturbation it is the gradient of LGP
+//! (the body of Algorithm 1 as corrected) or LRP, with Plackett–Luce it is PL-PG.
 
 use std::sync::Arc;
 
@@ -14,21 +14,22 @@ use crate::matrix::{Matrix, dot, rows_worth_a_fork};
 use crate::policy::{Drawn, SlatePolicy};
 use crate::reward::SlateReward;
 
-/// What is subtracted from a reward before it weighs its score.
+/// b, the number subtracted from a reward before it weighs the score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlVariate {
     /// Nothing, as in the paper.
     None,
-    /// The mean reward of the context's other samples; for S = 1 the mean reward of the batch's
-    /// other contexts. Independent of the sample it is subtracted from, hence without bias.
+    /// The mean reward of the context's other samples; at S = 1 the mean reward of the batch's other
+    /// contexts, and 0 in a batch of one. It is independent of the sample it is subtracted from, so
+    /// it adds no bias.
     LeaveOneOut,
 }
 
 impl ControlVariate {
     /// r̂ − b, for rewards `[B · S]` of S samples a row.
     pub(super) fn centred(self, rewards: &[f32], num_samples: usize) -> Vec<f32> {
-        // The samples among which one is left out: a context's own, or at S = 1 the batch's.
+        // One sample is left out of a context's own, or at S = 1 out of the whole batch's.
         let group = if num_samples > 1 { num_samples } else { rewards.len() };
         if self == Self::None || group < 2 {
             return rewards.to_vec();
@@ -56,7 +57,7 @@ impl ScoreFunction {
     /// The gradient of the reward of `policy`.
     ///
     /// # Errors
-    /// [`crate::Error::Setting`] for a baseline that would bias it.
+    /// [`crate::Error::Setting`] for a baseline that would bias the gradient.
     pub fn new(
         policy: Arc<dyn SlatePolicy>,
         reward: Arc<dyn SlateReward>,
