@@ -5,7 +5,7 @@ use crate::embedding::ActionEmbeddings;
 use crate::matrix::dot;
 use crate::retrieval::is_excluded;
 
-/// Whether `score` is neither below nor at `threshold`; so is any beside a NaN.
+/// True if `score` is above `threshold`, or either is a NaN.
 #[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
 #[allow(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN is neither")]
 #[inline(always)]
@@ -13,8 +13,8 @@ pub(super) fn is_above(score: f32, threshold: f32) -> bool {
     !(score <= threshold)
 }
 
-/// Writes the K best of `found`, best first, with `hᵀβ_a` summed in one fixed order: the scores of a query do not
-/// depend on the block it came in, nor on the index that found them.
+/// Writes the K best of `found`, best first, with `hᵀβ_a` summed in one fixed order, so that scores do
+/// not depend on the block of the query or on the index.
 pub(super) fn rank(
     query: &[f32],
     embeddings: &ActionEmbeddings,
@@ -30,8 +30,8 @@ pub(super) fn rank(
     }
 }
 
-/// The K best of `scores`, one for each of the P actions, that are not `excluded`, which is
-/// ascending; best first, equal scores to the lower action. K is the length of `actions`.
+/// Writes the K best of `scores` `[P]` without the `excluded` actions, which are ascending. K is the
+/// length of `actions`.
 pub(crate) fn best_of_scores(
     scores: &[f32],
     excluded: &[u32],
@@ -54,13 +54,12 @@ pub(crate) fn best_of_scores(
     }
 }
 
-/// The K best seen so far and what is within `rounding` of them, among others that are not dropped
-/// yet, in any order; as [`key`]s.
+/// Collects [`key`]s: the K best so far, the ones within `rounding` of them, and some to be dropped.
 pub(super) struct Best {
     pub(super) keys: Vec<u64>,
     slate_size: usize,
     rounding: f32,
-    /// How many are pruned: K more than were kept, so each is looked at a few times at most.
+    /// The number of keys that starts a pruning: K more than the last one kept.
     crowd: usize,
 }
 
@@ -69,14 +68,14 @@ impl Best {
         Self { keys: Vec::new(), slate_size, rounding, crowd: 2 * slate_size }
     }
 
-    /// Takes in an action and says, when that changes, what later ones must exceed. They have
+    /// Adds an action. Returns the score that later ones must exceed, when it changes; they have
     /// higher numbers, so an equal score loses.
     pub(super) fn offer(&mut self, score: f32, action: u32) -> Option<f32> {
         self.keys.push(key(score, action));
         if self.keys.len() < self.crowd { None } else { self.prune() }
     }
 
-    /// Drops what cannot be among the K best and says, if there are K, what can.
+    /// Drops the keys that cannot be among the K best. Returns the threshold, once there are K keys.
     pub(super) fn prune(&mut self) -> Option<f32> {
         if self.keys.len() < self.slate_size {
             return None;
@@ -96,8 +95,7 @@ impl Best {
     }
 }
 
-/// A number that ascends as scores descend and, among equal ones, actions ascend: one comparison
-/// of integers instead of two of a pair.
+/// An integer that sorts by falling score, then by rising action: one comparison instead of two.
 pub(super) fn key(score: f32, action: u32) -> u64 {
     // `+ 0.0` makes a negative zero positive: they are equal scores.
     u64::from(descending((score + 0.0).to_bits())) << 32 | u64::from(action)
@@ -108,8 +106,8 @@ pub(super) fn unpack(key: u64) -> (f32, u32) {
     (f32::from_bits(descending((key >> 32) as u32)), key as u32)
 }
 
-/// The bits of a float as a number that descends as floats ascend, and back. Those of negative
-/// floats do already.
+/// Maps the bits of a float to a number that descends as floats ascend, and back. The bits of negative
+/// floats descend already.
 fn descending(bits: u32) -> u32 {
     const SIGN: u32 = 1 << 31;
     if bits & SIGN == 0 { bits ^ !SIGN } else { bits }

@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::matrix::norm;
 use crate::retrieval::HnswOptions;
 
-/// Up to so many actions a graph is built by one thread, which takes less than a minute.
+/// The most actions for which one thread builds the graph, in less than a minute.
 pub(super) const REPRODUCIBLE: usize = 50_000;
 
-/// Is told how far the building of an index has come. `()` does not listen.
+/// Hears how far the building of an index has come. `()` does not listen.
 pub trait BuildObserver: Send + Sync + Debug {
-    /// So many actions `of` all are added. Comes with 0 first and with `of` last, and in between
-    /// from several threads at once.
+    /// `actions` of `of` actions are added. Called with 0 first and with `of` last, in between from
+    /// several threads at once.
     fn added(&self, actions: usize, of: usize);
 }
 
@@ -25,7 +25,7 @@ impl BuildObserver for () {
     fn added(&self, _actions: usize, _of: usize) {}
 }
 
-/// The graph of `actions`, added in their order by one thread, or by all.
+/// The graph of `actions`. One thread adds them in their order, or all threads do.
 pub(super) fn graph(
     actions: &ActionEmbeddings,
     options: &HnswOptions,
@@ -59,9 +59,9 @@ pub(super) fn graph(
     Ok(index)
 }
 
-/// What β is multiplied by in the graph: the power of two that takes the longest row to a norm
-/// between 32 and 64. The order of inner products stays, f16 neither overflows nor goes
-/// subnormal, and `1 − dot` keeps the digits of `dot`. Powers of two round nothing.
+/// The factor of β in the graph: the power of two, hence without rounding, that takes the longest row
+/// to a norm between 32 and 64. f16 neither overflows nor goes subnormal, and `1 − dot` keeps the
+/// digits of `dot`.
 pub(super) fn scale(actions: &ActionEmbeddings) -> f32 {
     let longest = actions.beta().iter_rows().map(norm).fold(0.0, f32::max);
     if longest.is_normal() {

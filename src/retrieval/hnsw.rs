@@ -1,6 +1,6 @@
-//! Approximate search in a navigable graph (Malkov & Yashunin 2016), by usearch with inner
-//! product. usearch speaks in distances `1 − dot` of quantised vectors; here it only proposes
-//! candidates, whose scores are recomputed from β. How an index is stored is in `store.rs`.
+//! Approximate search takes queries and returns nearly their top K, from a navigable graph (Malkov &
+//! Yashunin 2016) by usearch. usearch's distances `1 − dot` of quantised vectors only propose actions;
+//! scores are computed from β.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::retrieval::{
     Exact, HnswOptions, Queries, Retriever, Scalar, Slates, check, is_excluded, store,
 };
 
-/// A graph over β; what it fails to answer in full, it answers exactly.
+/// A graph over β. Queries for which the graph finds fewer than K actions get an exact search.
 pub struct Hnsw {
     index: Index,
     exact: Exact,
@@ -37,10 +37,10 @@ impl std::fmt::Debug for Hnsw {
 
 impl Hnsw {
     /// Opens the index of `actions` and `options` below `folder` (such as `prepared/index`), or
-    /// builds it there when there is none; whether it was built comes with it.
+    /// builds it there when there is none. The flag is true if it was built.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open) and [`build`](Self::build).
+    /// Fails as [`open`](Self::open) and [`build`](Self::build) do.
     pub fn open_or_build(
         folder: &Path,
         actions: Arc<ActionEmbeddings>,
@@ -75,7 +75,7 @@ impl Hnsw {
     }
 
     /// Opens the index in `folder`, memory-mapped, after checking that it belongs to `actions`
-    /// and `options` and is what was written.
+    /// and `options` and is undamaged.
     ///
     /// # Errors
     /// [`Error::File`] when it belongs to other embeddings or options or is damaged; an I/O error.
@@ -93,7 +93,7 @@ impl Hnsw {
         Ok(Self { index, exact: Exact::new(actions), scalar: options.scalar, slots })
     }
 
-    /// Writes the K actions and scores of one query, `[L]`; false where the graph has no K for it.
+    /// Writes the K actions and scores of one query `[L]`; false where the graph finds fewer than K.
     fn answer(
         &self,
         task: &mut Task<'_>,
@@ -182,7 +182,7 @@ impl Retriever for Hnsw {
     }
 }
 
-/// What the queries that one thread answers in a row share.
+/// Buffers and thread slot for the queries that one thread answers in a row.
 struct Task<'a> {
     direction: Vec<f32>,
     halves: Vec<f16>,

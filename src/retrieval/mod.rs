@@ -1,5 +1,6 @@
-//! β → the K actions of largest inner product: `argsort^K hᵀβ_a` (equation 2). Everything here
-//! speaks in scores, greater is better; nothing ever holds `[queries, P]` scores.
+//! Retrieval takes queries and β, and returns the K actions of largest inner product,
+//! `argsort^K hᵀβ_a` (equation 2). Scores are inner products, greater is better; nothing ever holds
+//! `[queries, P]` of them.
 
 mod best;
 pub mod candidates;
@@ -24,14 +25,14 @@ pub(crate) use heads::Heads;
 pub use hnsw::Hnsw;
 pub use options::{HnswOptions, RetrievalKind, Scalar};
 
-/// What is searched for: the top K for each row of `latent`.
+/// A request for the top K of each row of `latent`.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
     /// One query per row, `[N, L]`, finite.
     pub latent: &'a Matrix,
     /// K.
     pub slate_size: usize,
-    /// For each row the actions that must not be returned, ascending; `[N]`.
+    /// Actions that must not be returned, ascending, for each row; `[N]`.
     pub excluded: Option<&'a [&'a [u32]]>,
 }
 
@@ -65,7 +66,7 @@ impl Slates {
         self.actions.len() / self.slate_size
     }
 
-    /// Whether nothing was asked.
+    /// True without queries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
@@ -84,12 +85,12 @@ impl Slates {
     }
 }
 
-/// Scores this near to each other, relatively, are the same.
+/// The relative difference below which scores count as equal.
 const SAME_SCORE: f32 = 1e-6;
 
-/// The mean share of `wanted` that `found` holds, in `[0, 1]`; the order does not count, and an
-/// action that scores what the last of `wanted` does is as good: items that the same users have
-/// interacted with have the same embedding. Without slates, 1.
+/// Recall: the mean share of `wanted` that `found` holds, in `[0, 1]`, in any order; 1 without slates.
+/// An action whose score equals the last score of `wanted` counts as found, since items with the same
+/// users have the same embedding.
 #[must_use]
 pub fn overlap(found: &Slates, wanted: &Slates) -> f64 {
     if wanted.is_empty() {
@@ -99,7 +100,7 @@ pub fn overlap(found: &Slates, wanted: &Slates) -> f64 {
         .map(|i| {
             let set: HashSet<u32> = wanted.slate(i).iter().copied().collect();
             let last = wanted.scores(i).last().copied().unwrap_or(f32::INFINITY);
-            // Two ways to the same score round differently.
+            // Scores that were summed in another order are off by rounding.
             let enough = last - SAME_SCORE * last.abs();
             let scored = found.slate(i).iter().zip(found.scores(i));
             scored.filter(|(action, score)| set.contains(action) || **score >= enough).count()
@@ -150,7 +151,7 @@ pub(crate) fn check(queries: Queries<'_>, num_actions: usize, latent_dim: usize)
     Ok(())
 }
 
-/// Whether a row of [`Queries::excluded`] holds `action`.
+/// True if a row of [`Queries::excluded`] holds `action`.
 pub(crate) fn is_excluded(excluded: &[u32], action: u32) -> bool {
     !excluded.is_empty() && excluded.binary_search(&action).is_ok()
 }

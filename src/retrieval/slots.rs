@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// usearch fails a search that finds no free thread slot, and the slots are reserved up front.
-/// Searches come from any rayon pool and any thread of a server, so those in excess wait.
+/// A fixed number of slots. usearch fails a search that finds no free one, so threads beyond the number
+/// wait here.
 pub(super) struct Slots {
     pub(super) count: usize,
     pub(super) taken: AtomicUsize,
