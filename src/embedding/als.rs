@@ -1,6 +1,6 @@
 //! Implicit-feedback alternating least squares (Hu, Koren & Volinsky, *Collaborative Filtering for
-//! Implicit Feedback Datasets*, 2008) on the binary training matrix A: user vectors x and item
-//! vectors β that minimise
+//! Implicit Feedback Datasets*, 2008) takes the binary training matrix A and returns item vectors β
+//! that minimise, together with user vectors x,
 //!
 //! ```text
 //! Σ_{u,a} c_{ua} (A_ua − x_uᵀβ_a)² + λ (Σ_u ‖x_u‖² + Σ_a ‖β_a‖²),   c_ua = 1 + α A_ua
@@ -9,12 +9,11 @@
 //! A sweep solves for all users with the items fixed, then the other way around, by three steps of
 //! conjugate gradients from where the last sweep ended (Takács, Pilászy & Tikk, *Applications of the
 //! Conjugate Gradient Method for Implicit Feedback Collaborative Filtering*, 2011): O(nnz L + (U + P)
-//! L²). Such steps lower what is minimised, however far they are from the solution. One thread solves
-//! a row, and rows are put into blocks, in one order, so the numbers do not depend on how many there
-//! are.
+//! L²). Every step lowers the objective. One thread solves a block of rows, and blocks do not depend on
+//! the number of threads, so neither does the result.
 //!
-//! The Python library `implicit` weighs an interaction by its `alpha` itself, so that its `alpha` is
-//! 1 + α; `factors`, `regularization` and `iterations` are the same.
+//! In the Python library `implicit`, `alpha` is our 1 + α; `factors`, `regularization` and
+//! `iterations` mean the same.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -27,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::seed::{Purpose, Seed};
 
-/// How the factors are found.
+/// Options of the factorisation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AlsOptions {
@@ -37,7 +36,7 @@ pub struct AlsOptions {
     pub iterations: usize,
     /// λ, more than 0.
     pub regularization: f64,
-    /// α: an interaction weighs 1 + α, what is none 1.
+    /// α: an interaction weighs 1 + α, a missing one 1.
     pub confidence: f64,
 }
 
@@ -48,7 +47,7 @@ impl Default for AlsOptions {
 }
 
 impl AlsOptions {
-    /// What gives a user the vector that these options mean.
+    /// The options of the fold-in that gives a user the vector of this factorisation.
     #[must_use]
     pub fn fold_in(self) -> FoldInOptions {
         FoldInOptions { regularization: self.regularization, confidence: self.confidence }
@@ -69,7 +68,7 @@ impl AlsOptions {
 }
 
 /// The item vectors β `[P, L]` of `matrix`, whose actions are below `num_actions`; 0 for an action
-/// that nobody interacted with.
+/// without interactions.
 ///
 /// # Errors
 /// [`Error::Setting`] unless L and the number of sweeps are at least 1, λ > 0 and α ≥ 0.
@@ -96,7 +95,7 @@ struct Factors<'a> {
 }
 
 impl<'a> Factors<'a> {
-    /// Items at small random numbers, to which the first sweep finds users.
+    /// Starts the items at small random numbers; the first sweep begins with the users.
     fn new(matrix: &'a ActionSets, num_actions: usize, options: AlsOptions, seed: Seed) -> Self {
         let width = options.latent_dim.next_multiple_of(LANES);
         let mut items = Matrix::zeros(num_actions, width);
@@ -123,7 +122,7 @@ impl<'a> Factors<'a> {
     }
 }
 
-/// The first `width` columns, in the same memory.
+/// The first `width` columns of `matrix`, without a second copy.
 fn narrow(matrix: Matrix, width: usize) -> Result<Matrix> {
     let (rows, padded) = (matrix.rows(), matrix.cols());
     let mut numbers = matrix.into_vec();

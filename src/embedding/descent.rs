@@ -13,12 +13,13 @@ use crate::matrix::{Matrix, dot};
 
 /// Numbers in a vector register; rows of factors are padded with zeros to whole ones.
 pub(super) const LANES: usize = 8;
-/// Rows whose products with the Gram matrix are one matrix product.
+/// Rows in a block; their products with the Gram matrix are one matrix product.
 const BLOCK: usize = 32;
 /// Steps of conjugate gradients in a sweep.
 pub(super) const STEPS: usize = 3;
 
-/// Brings each row of `near` closer to what the rows of `far` in its set determine.
+/// Improves each row of `near` by [`STEPS`] steps towards the least squares solution for the rows of
+/// `far` in its set.
 #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of the factors")]
 pub(super) fn improve(sets: &ActionSets, near: &mut Matrix, far: &Matrix, options: FoldInOptions) {
     let width = far.cols();
@@ -47,7 +48,7 @@ struct Descent<'a> {
 }
 
 impl Descent<'_> {
-    /// Improves `rows`, of the sets from `first` on.
+    /// Improves `rows`, which belong to the sets from `first` on.
     #[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
     #[inline(always)]
     fn improve(&self, rows: &mut [f32], first: u32) {
@@ -61,7 +62,7 @@ impl Descent<'_> {
         let each = each.zip(residuals.chunks_exact_mut(width)).zip(&mut energies);
         for ((((row, image), residual), energy), set) in each.zip(sets()) {
             if set.is_empty() {
-                // The solution; the residual stays 0.
+                // Zero is the solution, and the residual stays 0.
                 row.fill(0.0);
                 continue;
             }
@@ -78,7 +79,7 @@ impl Descent<'_> {
             for (((((row, image), residual), direction), energy), set) in each.zip(sets()) {
                 add_weighted(set, self.far, direction, [0.0, self.confidence], image);
                 let curvature = dot(direction, image);
-                // At the solution, or so close that the squares are no numbers any more.
+                // At the solution, or so close that the squares underflow.
                 if *energy < f32::MIN_POSITIVE || curvature < f32::MIN_POSITIVE {
                     direction.fill(0.0);
                     continue;
@@ -105,8 +106,8 @@ impl Descent<'_> {
     }
 }
 
-/// Rows to improve, of the sets from `first` on. No closure: one that borrows is called through a
-/// function of its own, which has not the dispatch's instructions.
+/// The arguments of [`Descent::improve`]. A closure would be compiled without the instructions of the
+/// dispatch.
 struct Block<'a> {
     descent: &'a Descent<'a>,
     rows: &'a mut [f32],
@@ -127,8 +128,7 @@ impl WithSimd for Block<'_> {
 #[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
 #[inline(always)]
 fn add_weighted(set: &[u32], factors: &Matrix, x: &[f32], weight: [f32; 2], sum: &mut [f32]) {
-    // Several rows at a time: their products do not wait for each other, and x and the sum are
-    // loaded once for all of them.
+    // Four rows at a time share the loads of x and the sum, and their products run side by side.
     let (groups, rest) = set.as_chunks::<4>();
     for group in groups {
         add_group(group.map(|at| factors.row(at as usize)), x, weight, sum);
@@ -146,7 +146,7 @@ fn add_group<const N: usize>(
     [constant, slope]: [f32; 2],
     sum: &mut [f32],
 ) {
-    // Slices that are known to be as long as x are not asked for their length in the loops.
+    // Slices of the length of x need no bounds checks in the loops.
     let (x, _) = x.as_chunks::<LANES>();
     let rows = rows.map(|row| &row.as_chunks::<LANES>().0[..x.len()]);
     let sum = &mut sum.as_chunks_mut::<LANES>().0[..x.len()];

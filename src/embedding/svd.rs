@@ -1,10 +1,10 @@
-//! Truncated SVD of the binary training matrix A (contexts × actions), from the leading
-//! eigenvectors of `A Aᵀ` or `AᵀA`, whichever is smaller (`krylov`). A is touched
-//! only through products with thin dense blocks, so memory is O((U + P)·L), and the basis, 6 to 7
-//! times L columns, has the fewer of U and P rows.
+//! Takes the binary training matrix A (contexts × actions) and returns its truncated SVD, from the
+//! leading eigenvectors of `A Aᵀ` or `AᵀA`, whichever is smaller (`krylov`). It uses A only in products
+//! with thin dense blocks, so memory is O((U + P)·L); the basis has 6 to 7 times L columns and
+//! min(U, P) rows.
 //!
-//! The blocks are f32, so a singular value σ is good to about 1e-7 · (σ_1 / σ)² of itself, and
-//! σ_1 / σ_L is a few tens for interactions.
+//! The blocks are f32, so a singular value σ is good to about 1e-7 · (σ_1 / σ)² of itself; σ_1 / σ_L is
+//! a few tens for interactions.
 
 use std::borrow::Cow;
 
@@ -19,18 +19,18 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::seed::{Purpose, Seed};
 
-/// Which interactions of the training contexts make A.
+/// The interactions of the training contexts that make A.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionPart {
-    /// X and Y: all that a training user did.
+    /// X and Y, all interactions of a training user.
     #[default]
     All,
     /// X alone, as the paper's text has it.
     Observed,
 }
 
-/// How the decomposition is made.
+/// Options of the decomposition.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SvdOptions {
@@ -38,12 +38,12 @@ pub struct SvdOptions {
     pub latent_dim: usize,
     /// The most multiplications of a block of L/4 columns by A and Aᵀ.
     pub images: usize,
-    /// η: the matrix that is decomposed is `(n_u n_a)^−η A_{ua}`, n the numbers of interactions of a
-    /// context and of an action. At 0 those with the most interactions have the leading dimensions
-    /// for themselves; ½ is the normalised adjacency of the graph.
+    /// η: the decomposed matrix is `(n_u n_a)^−η A_{ua}`, n being the numbers of interactions of a
+    /// context and of an action. At 0 the most frequent ones dominate the leading dimensions; ½ is the
+    /// normalised adjacency of the graph.
     pub normalization: f32,
-    /// The search ends once the captured energy `‖A V‖² = Σ σ²` grows by less than this share of
-    /// itself in two of them; 0 means all `images`.
+    /// The search ends once two more images raise the captured energy `‖A V‖² = Σ σ²` by less than
+    /// this share; 0 means all `images`.
     pub tolerance: f64,
 }
 
@@ -60,8 +60,7 @@ impl SvdOptions {
     }
 }
 
-/// A: one row for each training context, the actions it interacted with. No action is both in a
-/// context's X and in its Y.
+/// A: one row of actions for each training context.
 #[must_use]
 pub fn training_matrix(sessions: &Sessions, interactions: SessionPart) -> ActionSets {
     let contexts = sessions.contexts(Split::Train);
@@ -79,13 +78,13 @@ pub fn training_matrix(sessions: &Sessions, interactions: SessionPart) -> Action
     })
 }
 
-/// The L largest singular values of `matrix`, whose actions are below `num_actions`, normalised as
-/// the options say, and their right singular vectors V `[P, L]`; the largest entry of each column of
-/// V is positive.
+/// The L largest singular values and right singular vectors V `[P, L]` of `matrix`, whose actions are
+/// below `num_actions`, after the normalisation of the options. The largest entry of each column of V
+/// is positive. The result does not depend on the number of threads.
 ///
 /// # Errors
-/// [`Error::Setting`] when L is 0 or not below both sides of the matrix, when the tolerance is
-/// not a share or the normalisation not from 0 to 1; [`Error::Library`] when the small dense SVD fails.
+/// [`Error::Setting`] when L is 0 or not below both sides of the matrix, the tolerance not in [0, 1) or
+/// the normalisation not in [0, 1]; [`Error::Library`] when the small dense SVD fails.
 pub fn truncated_svd(
     matrix: &ActionSets,
     num_actions: usize,
@@ -117,7 +116,7 @@ pub fn truncated_svd(
         images: options.images,
         tolerance: options.tolerance,
     };
-    // The basis is kept on the side that has fewer rows: of A Aᵀ, or of AᵀA.
+    // The basis is on the side with fewer rows: A Aᵀ or AᵀA.
     let transposed = matrix.transposed(num_actions);
     let of_actions = num_actions < matrix.len();
     let (near, far) = if of_actions { (&transposed, matrix) } else { (matrix, &transposed) };

@@ -1,10 +1,9 @@
-//! A ridge regression from what is observed to the latent space: `M(X) = Σ_{a∈X} w_a`, with W `[P, L]`
-//! the least squares solution `min ‖X W − T‖² + λ ‖W‖²` over the training contexts. The mean asks
-//! which β a user's actions have; this asks which latent vector users with such actions turned out to
-//! need.
+//! A ridge regression from observed actions to the latent space: `M(X) = Σ_{a∈X} w_a`, where W `[P, L]`
+//! is the least squares solution `min ‖X W − T‖² + λ ‖W‖²` for given latent vectors T of the training
+//! contexts.
 //!
 //! P and U may be millions, so the normal equations `(XᵀX + λ) W = Xᵀ T` are never formed: conjugate
-//! gradients touch X through products only, `O(nnz · L)` each, all L columns at once.
+//! gradients use X in products only, `O(nnz · L)` each, all L columns at once.
 
 use faer::linalg::matmul::matmul;
 use faer::linalg::solvers::Solve as _;
@@ -19,7 +18,7 @@ use crate::matrix::Matrix;
 
 /// The most steps of conjugate gradients.
 const STEPS: usize = 50;
-/// They end when no column's residual is longer than this share of its right side.
+/// They end when every column's residual is at most this share of its right side.
 const TOLERANCE: f64 = 1e-4;
 
 /// The sum of the rows of W over X.
@@ -42,7 +41,7 @@ impl Ridge {
     }
 
     /// Fits W to `targets` T `[U, L]`, the latent vectors of the contexts in `observed`, whose actions
-    /// are below `num_actions`. The same on any number of threads.
+    /// are below `num_actions`. The result does not depend on the number of threads.
     ///
     /// # Errors
     /// [`Error::Setting`] unless λ is positive.
@@ -89,8 +88,8 @@ impl ContextEncoder for Ridge {
     }
 }
 
-/// The latent vectors T `[U, L]` whose scores are nearest to `sets`, `min ‖T βᵀ − Y‖²`, which are
-/// `Y β (βᵀβ + ε)⁻¹`, ε so small that it matters only where β has fewer than L dimensions.
+/// The latent vectors T `[U, L]` whose scores are nearest to `sets`, `min ‖T βᵀ − Y‖²`:
+/// `Y β (βᵀβ + ε)⁻¹`, with an ε so small that it matters only where β has fewer than L dimensions.
 ///
 /// # Errors
 /// [`Error::Library`] when βᵀβ cannot be factored.
@@ -133,7 +132,7 @@ fn conjugate_gradients(
     let mut energy = dots(&residual, &preconditioned, width);
     for _ in 0..STEPS {
         let moved = image(&direction);
-        // A column that has arrived stays: its direction is nothing, and nothing by nothing is no step.
+        // A solved column stays: its direction is 0, and 0 / 0 is taken as no step.
         let steps = ratios(&energy, &dots(&direction, &moved, width));
         add(&mut solution, &steps, &direction);
         let back: Vec<f32> = steps.iter().map(|step| -step).collect();
@@ -175,7 +174,7 @@ fn add(to: &mut [f32], weights: &[f32], from: &[f32]) {
     });
 }
 
-/// Rows whose products one thread sums, so that the order of a sum is always the same.
+/// Rows whose products one thread sums; it fixes the order of the sum.
 const ROWS: usize = 4096;
 
 /// `xᵀy` of each column.
