@@ -12,7 +12,7 @@ use burn::train::TrainStep as _;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
-use fast_slate::embedding::{Interactions, SvdOptions, training_matrix, truncated_svd};
+use fast_slate::embedding::{SessionPart, SvdOptions, training_matrix, truncated_svd};
 use fast_slate::estimator::{BatchRows, Estimator as _, PlRank};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
@@ -99,7 +99,7 @@ fn search(criterion: &mut Criterion) {
 }
 
 fn svd(criterion: &mut Criterion) {
-    let matrix = training_matrix(&PREPARED.1.sessions, Interactions::All);
+    let matrix = training_matrix(&PREPARED.1.sessions, SessionPart::All);
     let num_actions = PREPARED.1.sessions.num_actions;
     let mut group = criterion.benchmark_group("svd");
     group.sample_size(10).bench_function("100 of 20 000", |bencher| {
@@ -131,9 +131,9 @@ fn pl_rank(criterion: &mut Criterion) {
         let policy =
             PlackettLuce::new(Arc::clone(&task.actions), SlateDraws::default(), sampling);
         let estimator = PlRank::new(policy.unwrap(), &reward).unwrap();
-        let rows = BatchRows { step: 0, first: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+        let rows = BatchRows { step: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
         group.bench_function(BenchmarkId::new("dense pass", num_samples), |bencher| {
-            bencher.iter(|| estimator.sample(rows).unwrap());
+            bencher.iter(|| estimator.gradient(rows).unwrap());
         });
     }
 }

@@ -95,9 +95,7 @@
 //!   without `prepare` reads no CSV.
 //! - Nothing but [`device`] knows which backends are compiled in.
 //! - Nothing draws from a global generator: a draw is addressed by (seed, purpose, step, place in
-//!   the global batch), so a resumed run draws what an uninterrupted one draws.
-//! - A batch is split by rows in retrieval and reward only: `sample` and `finish` of an
-//!   [`estimator::Estimator`]; forward and backward see the whole batch.
+//!   the batch), so a resumed run draws what an uninterrupted one draws.
 //! - Nothing ever holds `[queries, P]` scores.
 //! - No public function takes a distance: retrieval speaks in scores, greater is better.
 //! - No file is half written under its final name.

@@ -39,7 +39,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::dataset::{ActionSets, Sessions};
-use crate::embedding::{AlsOptions, Interactions, training_matrix, transpose};
+use crate::embedding::{AlsOptions, SessionPart, training_matrix};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::task::Task;
@@ -238,8 +238,8 @@ impl Fitter {
     /// A fitter on `sessions`; the seed is that of whatever is drawn.
     #[must_use]
     pub fn new(sessions: &Sessions, seed: Seed) -> Self {
-        let training = training_matrix(sessions, Interactions::All);
-        let contexts_of = Arc::new(transpose(&training, sessions.num_actions));
+        let training = training_matrix(sessions, SessionPart::All);
+        let contexts_of = Arc::new(training.transposed(sessions.num_actions));
         Self { training, contexts_of, seed, gram: None }
     }
 

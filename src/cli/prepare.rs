@@ -12,7 +12,7 @@ use crate::dataset::{
     FeatureColumn, FeatureSource, FeatureTable, Filters, ITEM_ID, Source, SplitSettings,
 };
 use crate::device;
-use crate::embedding::{AlsOptions, Import, Interactions, SvdOptions};
+use crate::embedding::{AlsOptions, Import, SessionPart, SvdOptions};
 use crate::error::Error;
 use crate::prepared::{
     EmbeddingSource, Input, Manifest, Phase, Phases, PrepareSettings, Prepared, prepare,
@@ -188,7 +188,7 @@ impl PrepareArgs {
     fn embedding(&self) -> Result<EmbeddingSource> {
         self.require_fitting_flags()?;
         let interactions =
-            if self.observed_only { Interactions::Observed } else { Interactions::All };
+            if self.observed_only { SessionPart::Observed } else { SessionPart::All };
         Ok(match &self.embeddings {
             Embeddings::Svd => {
                 let default = SvdOptions::default();

@@ -14,6 +14,7 @@ mod features;
 mod parquet;
 #[cfg(feature = "prepare")]
 mod prepare;
+mod products;
 #[cfg(feature = "prepare")]
 pub mod registry;
 mod statistics;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Learned, Parts, Recipe, Searched};
 use crate::error::{Error, Result};
-use crate::estimator::{AnyEstimator, Baseline, ScoreFunction};
+use crate::estimator::{AnyEstimator, ControlVariate, ScoreFunction};
 use crate::policy::{Coupling, LatentPerturbation, NoiseKind, Radial, Sampling, Scale, Sigma};
 use crate::retrieval::Candidates;
 use crate::reward::RewardKind;
@@ -26,7 +26,7 @@ pub struct LatentMethod {
     /// The part of the gradient along h under a relative σ.
     pub radial: Radial,
     /// What is subtracted from a sample's reward.
-    pub baseline: Baseline,
+    pub baseline: ControlVariate,
     /// How the noise of a query's samples depends on each other.
     pub coupling: Coupling,
     /// Whether a factor of σ is learned beside θ.
@@ -50,7 +50,7 @@ impl LatentMethod {
             samples: 10,
             sigma: Sigma::InverseDim,
             radial: Radial::Keep,
-            baseline: Baseline::None,
+            baseline: ControlVariate::None,
             coupling: Coupling::Independent,
             learn_sigma: false,
             sigma_floor: 0.1,
@@ -110,7 +110,7 @@ impl Recipe for LatentMethod {
         Scale::new(self.sigma, self.radial, 1, 1.0)?;
         let noise = self.noise.unwrap_or_default().init();
         self.coupling.validate(noise.as_ref(), sampling.num_samples)?;
-        if self.baseline == Baseline::LeaveOneOut {
+        if self.baseline == ControlVariate::LeaveOneOut {
             self.coupling.check_leave_one_out(sampling.num_samples)?;
         }
         Ok(())

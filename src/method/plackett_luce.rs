@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Learned, Parts, Recipe};
 use crate::error::Result;
-use crate::estimator::{AnyEstimator, Baseline, LearnedActions, PlRank, ScoreFunction};
+use crate::estimator::{AnyEstimator, ControlVariate, LearnedActions, PlRank, ScoreFunction};
 use crate::policy::{PlackettLuce, Sampling, SlateDraws};
 use crate::reward::RewardKind;
 
@@ -20,7 +20,7 @@ pub struct PlPgMethod {
     /// How slates are drawn: `prefix-sums` or `gumbel`.
     pub draws: SlateDraws,
     /// What is subtracted from a sample's reward.
-    pub baseline: Baseline,
+    pub baseline: ControlVariate,
     /// Whether β is trained instead of a tower (appendix "Effect of fixing β").
     pub learn_actions: bool,
 }
@@ -40,7 +40,7 @@ pub struct PlRankMethod {
 impl Default for PlPgMethod {
     fn default() -> Self {
         let PlRankMethod { samples, draws, learn_actions } = PlRankMethod::default();
-        Self { samples, draws, baseline: Baseline::None, learn_actions }
+        Self { samples, draws, baseline: ControlVariate::None, learn_actions }
     }
 }
 

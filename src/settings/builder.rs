@@ -222,7 +222,7 @@ fn insert(table: &mut Table, key: &str, value: Value) {
 mod tests {
     use super::*;
     use crate::method::Method;
-    use crate::estimator::Baseline;
+    use crate::estimator::ControlVariate;
     use crate::policy::{NoiseKind, Sigma, SlateDraws};
     use crate::settings::Preset;
 
@@ -338,7 +338,7 @@ mod tests {
         let Method::PlPg(pl_pg) = chosen(&["method.samples=7", "method.kind=pl-pg"]) else {
             panic!("pl-pg was chosen")
         };
-        assert_eq!((pl_pg.samples, pl_pg.baseline), (7, Baseline::LeaveOneOut));
+        assert_eq!((pl_pg.samples, pl_pg.baseline), (7, ControlVariate::LeaveOneOut));
         let lrp = chosen(&["method.kind=lrp", "method.noise=laplace"]);
         assert_eq!(lrp.latent().unwrap().noise, Some(NoiseKind::Laplace));
         assert_eq!(lrp.latent().unwrap().candidates, 100);

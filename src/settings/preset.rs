@@ -8,7 +8,7 @@ use super::{
 };
 use crate::embedding::{AlsOptions, Power};
 use crate::encoder::{ContextSettings, EncoderKind};
-use crate::estimator::Baseline;
+use crate::estimator::ControlVariate;
 use crate::method::{LatentMethod, Method, MethodKind};
 use crate::policy::{Radial, Sigma};
 use crate::retrieval::{HnswOptions, Scalar};
@@ -98,7 +98,7 @@ impl Preset {
                     samples: 30,
                     sigma: Sigma::Relative(0.3),
                     radial: Radial::Project,
-                    baseline: Baseline::LeaveOneOut,
+                    baseline: ControlVariate::LeaveOneOut,
                     candidates: 100,
                     ..LatentMethod::gaussian()
                 }),

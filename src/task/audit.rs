@@ -190,5 +190,5 @@ pub(super) struct Sample {
 }
 
 fn rows<'a>(contexts: &'a [u32], h: &'a Matrix, sigma_factor: f32) -> BatchRows<'a> {
-    BatchRows { step: AUDIT_STEP, first: 0, contexts, h, sigma_factor }
+    BatchRows { step: AUDIT_STEP, contexts, h, sigma_factor }
 }

@@ -13,6 +13,8 @@ use fast_slate::settings::{Preset, Settings};
 use fast_slate::tower::{Tower, TowerKind, to_host};
 use fast_slate::training::{Outcome, Row, Trainer, read_metrics};
 
+use crate::common::{devices, skipped};
+
 /// What `settings` train on `device`, and the validation rewards seen.
 fn train(
     prepared: &Prepared,
@@ -45,17 +47,6 @@ fn prepared(folder: &Path) -> Prepared {
     Prepared::create(&input, &PrepareSettings::default(), &folder.join("data"), false).unwrap()
 }
 
-/// The backends that are compiled in and can be used here.
-fn devices() -> impl Iterator<Item = &'static str> {
-    device::compiled().into_iter().filter(|device| match device::choose(Some(device)) {
-        Ok(_) => true,
-        Err(error) => {
-            eprintln!("skipped {device}: {error}");
-            false
-        }
-    })
-}
-
 #[test]
 fn all_backends_take_the_same_path_and_learn() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +74,11 @@ fn all_backends_take_the_same_path_and_learn() {
         let best = rewards.iter().copied().fold(f64::MIN, f64::max);
         assert!(best >= rewards[0] + 0.05, "{device} learnt little: {rewards:?}");
     }
-    assert!(reference.is_some(), "no backend could be tried");
+    match devices().count() {
+        0 => panic!("no backend could be tried"),
+        1 => skipped("a single backend has nothing to be compared with (--features flex,wgpu)"),
+        _ => {}
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use faer::linalg::solvers::DenseSolveCore as _;
 use fast_slate::baseline::{Asked, Baseline, Fitter, Tuned};
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::{
-    Interactions, SvdOptions, implicit_als, training_matrix, truncated_svd,
+    SessionPart, SvdOptions, implicit_als, training_matrix, truncated_svd,
 };
 use fast_slate::evaluation::Evaluation;
 use fast_slate::task::Task;
@@ -82,7 +82,7 @@ fn dense(sets: &ActionSets, actions: usize) -> Mat<f64> {
 }
 
 fn of_training(sessions: &Sessions) -> Mat<f64> {
-    dense(&training_matrix(sessions, Interactions::All), sessions.num_actions)
+    dense(&training_matrix(sessions, SessionPart::All), sessions.num_actions)
 }
 
 /// With fewer training contexts than actions, as many, and more.
@@ -135,7 +135,7 @@ fn neighbours_are_those_of_brute_force() {
 #[test]
 fn pure_svd_is_the_projection_on_v() {
     let sessions = sessions(60, 30);
-    let training = training_matrix(&sessions, Interactions::All);
+    let training = training_matrix(&sessions, SessionPart::All);
     let options = SvdOptions { latent_dim: 5, ..SvdOptions::default() };
     let v = truncated_svd(&training, 30, options, Seed(1)).unwrap().v;
     let v = Mat::from_fn(30, 5, |i, j| f64::from(v.row(i)[j]));
@@ -147,7 +147,7 @@ fn pure_svd_is_the_projection_on_v() {
 fn als_scores_with_the_weighted_ridge_regression_of_a_user() {
     let sessions = sessions(60, 30);
     let options = fast_slate::embedding::AlsOptions { latent_dim: 4, ..Default::default() };
-    let training = training_matrix(&sessions, Interactions::All);
+    let training = training_matrix(&sessions, SessionPart::All);
     let beta = implicit_als(&training, 30, options, Seed(1)).unwrap().v;
     let beta = Mat::from_fn(30, 4, |i, j| f64::from(beta.row(i)[j]));
     let mut expected = Mat::zeros(60, 30);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::ActionEmbeddings;
-use fast_slate::estimator::{Baseline, Estimator, PlRank, ScoreFunction};
+use fast_slate::estimator::{ControlVariate, Estimator, PlRank, ScoreFunction};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
 use fast_slate::reward::{AnyHit, LinearReward, SlateReward};
@@ -84,9 +84,9 @@ fn the_score_function_of_plackett_luce_has_the_gradient_of_enumeration() {
             Arc::new(LinearReward::discounted(slate_size, Arc::clone(sessions)));
         let any_hit: Arc<dyn SlateReward> = Arc::new(AnyHit::new(Arc::clone(sessions)));
         for (reward, num_samples, draws, baseline) in [
-            (&any_hit, 16, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
-            (&linear, 16, SlateDraws::Gumbel, Baseline::None),
-            (&linear, 1, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
+            (&any_hit, 16, SlateDraws::PrefixSums, ControlVariate::LeaveOneOut),
+            (&linear, 16, SlateDraws::Gumbel, ControlVariate::None),
+            (&linear, 1, SlateDraws::PrefixSums, ControlVariate::LeaveOneOut),
         ] {
             let policy = Arc::new(problem.policy(num_samples, draws));
             let estimator = ScoreFunction::new(policy, Arc::clone(reward), baseline).unwrap();
