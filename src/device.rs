@@ -4,19 +4,21 @@ use burn::tensor::Device;
 
 use crate::error::{Error, Result};
 
-/// A device and how it came to be chosen.
+/// A device and its name.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     /// The device, without autodiff.
     pub device: Device,
     /// Its name, as `--device` takes it.
     pub name: &'static str,
-    /// One line for the user: what was chosen and, if nobody asked for it, why.
-    pub note: String,
 }
 
 /// Names that some build understands.
 pub const NAMES: [&str; 4] = ["ndarray", "flex", "wgpu", "cuda"];
+
+/// Why a device was chosen that nobody named.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+const FOUND: &str = " (a GPU was found)";
 
 /// Names compiled into this build.
 #[must_use]
@@ -38,23 +40,23 @@ pub fn compiled() -> Vec<&'static str> {
 }
 
 /// The device called `name`, or without a name: a real GPU of a compiled backend if there is one,
-/// otherwise the CPU. A software adapter is taken only when asked for.
+/// otherwise the CPU. A software adapter is taken only when asked for. Logs the choice and, where
+/// nobody named a device, the reason.
 ///
 /// # Errors
 /// [`Error::Device`] when the name is unknown, not compiled in, or has no device on this machine.
 pub fn choose(name: Option<&str>) -> Result<Chosen> {
-    match name {
-        Some(name) => named(name),
-        None => automatic(),
-    }
+    let (chosen, note) = match name {
+        Some(name) => named(name)?,
+        None => automatic()?,
+    };
+    tracing::info!("device {}{note}", chosen.name);
+    Ok(chosen)
 }
 
-fn named(name: &str) -> Result<Chosen> {
-    let asked = |device: Device, name, what: &str| Chosen {
-        device,
-        name,
-        note: format!("device {name}{what}"),
-    };
+/// The device called `name`, and what it is.
+fn named(name: &str) -> Result<(Chosen, String)> {
+    let asked = |device, name, what: &str| (Chosen { device, name }, what.to_owned());
     match name {
         #[cfg(feature = "ndarray")]
         "ndarray" => Ok(asked(ndarray(), "ndarray", " (CPU)")),
@@ -93,14 +95,15 @@ fn named(name: &str) -> Result<Chosen> {
     }
 }
 
-fn automatic() -> Result<Chosen> {
+/// The best device here, and why it was chosen.
+fn automatic() -> Result<(Chosen, String)> {
     #[cfg(feature = "cuda")]
     if let Some(device) = cuda::gpu() {
-        return Ok(Chosen { device, name: "cuda", note: "device cuda (a GPU was found)".into() });
+        return Ok((Chosen { device, name: "cuda" }, FOUND.into()));
     }
     #[cfg(feature = "wgpu")]
     if let Some((device, _)) = wgpu::gpu() {
-        return Ok(Chosen { device, name: "wgpu", note: "device wgpu (a GPU was found)".into() });
+        return Ok((Chosen { device, name: "wgpu" }, FOUND.into()));
     }
     let gpus: Vec<_> =
         compiled().into_iter().filter(|name| ["wgpu", "cuda"].contains(name)).collect();
@@ -115,8 +118,7 @@ fn automatic() -> Result<Chosen> {
             problem: format!("{why}, nor a CPU backend; build with `--features ndarray`"),
         });
     };
-    let chosen = named(cpu)?;
-    Ok(Chosen { note: format!("device {cpu} (CPU: {why})"), ..chosen })
+    Ok((named(cpu)?.0, format!(" (CPU: {why})")))
 }
 
 #[cfg(feature = "ndarray")]

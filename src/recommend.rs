@@ -43,7 +43,6 @@ impl TrainedPolicy {
         let (settings, origin) = folder.read_settings()?;
         let checkpoint = folder.checkpoint(which)?;
         let chosen = device::choose(device)?;
-        tracing::info!("{}", chosen.note);
         let prepared = Prepared::open(&origin.data)?;
         if prepared.digest() != origin.data_digest {
             let problem = "has changed since this run was trained on it; train again";

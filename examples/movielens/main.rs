@@ -58,7 +58,7 @@ fn run(args: Args) -> Result<()> {
     settings.budget.amount = args.steps;
     let problem = Problem::load(&prepared, &settings)?;
     let chosen = device::choose(args.device.as_deref())?;
-    println!("{}", chosen.note);
+    println!("device {}", chosen.name);
     let run = RunFolder::new(args.out.join("run"));
     if run.exists() {
         fs_err::remove_dir_all(run.path())?;

@@ -1,11 +1,18 @@
 //! `slate completions`.
 
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use super::Cli;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::CommandFactory as _;
 
-use super::args::{Cli, CompletionsArgs};
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    shell: Shell,
+}
 
 /// Prints the shell's completion script to stdout.
 pub(super) fn run(args: &CompletionsArgs) -> Result<ExitCode> {

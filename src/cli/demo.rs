@@ -1,16 +1,28 @@
 //! `slate demo`: prepare, train and recommend on synthetic sessions.
 
+use std::path::PathBuf;
+
 use anyhow::{Context as _, Result};
+use clap::{Args, ValueHint};
 use fs_err as fs;
 use serde::Serialize;
 
-use super::Report;
-use super::args::DemoArgs;
+use super::prologue::SettingsArgs;
+use super::report::Report;
 use super::train::{self, Trained};
 use crate::dataset::SyntheticSettings;
 use crate::prepared::{Input, PrepareSettings, Prepared};
 use crate::recommend::{Recommendation, Recommender, TrainedPolicy};
 use crate::run::{RunFolder, Which};
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Where to write; an earlier demo there is replaced.
+    #[arg(long, default_value = "artifacts/demo", value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
 
 #[derive(Debug, Serialize)]
 struct Demo {

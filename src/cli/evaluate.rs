@@ -1,19 +1,46 @@
 //! `slate evaluate`.
 
+use clap::{Args, ValueHint};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::Report;
-use super::args::EvaluateArgs;
+use super::flags::{DeviceArgs, split};
+use super::report::Report;
 use crate::baseline::{Asked, Baseline, Trial, Tuned};
 use crate::dataset::Split;
 use crate::evaluation::{Evaluation, Interval, Metrics};
 use crate::problem::Search;
 use crate::recommend::TrainedPolicy;
+use crate::run::Which;
 use crate::seed::Seed;
+
+#[derive(Debug, Args)]
+pub(crate) struct EvaluateArgs {
+    /// The run's folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    run: PathBuf,
+    /// train, validation or test.
+    #[arg(long, value_parser = split, default_value = "validation")]
+    split: Split,
+    /// What to compare with on the same users, by commas: popularity, uniform, svd, als, ease,
+    /// item-knn, or the folder of another run on the same sessions (./svd is a folder).
+    #[arg(long, value_name = "BASELINE|RUN", value_delimiter = ',', value_hint = ValueHint::DirPath)]
+    against: Vec<PathBuf>,
+    /// Tune each baseline for so many seconds on the reward of the validation users.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "against")]
+    tune: u64,
+    /// Retrieve through the index instead of exactly.
+    #[arg(long)]
+    index: bool,
+    /// best, last or a step.
+    #[arg(long, default_value_t = Which::Best)]
+    checkpoint: Which,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
 
 #[derive(Debug, Serialize)]
 struct Evaluated {

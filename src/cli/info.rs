@@ -1,14 +1,23 @@
 //! `slate info`.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::Report;
-use super::args::InfoArgs;
+use super::report::Report;
 use crate::device;
 use crate::prepared::{Manifest, Prepared};
 use crate::run::{CheckpointState, RunFolder, RunOrigin, Which};
 use crate::settings::Settings;
+
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// A prepared folder or a run.
+    #[arg(value_hint = ValueHint::DirPath)]
+    folder: Option<PathBuf>,
+}
 
 /// What this build can do.
 #[derive(Debug, Serialize)]

@@ -1,10 +1,33 @@
 //! `slate recommend`.
 
-use anyhow::Result;
+use std::path::PathBuf;
 
-use super::Report;
-use super::args::RecommendArgs;
+use anyhow::Result;
+use clap::{Args, ValueHint};
+
+use super::flags::DeviceArgs;
+use super::report::Report;
 use crate::recommend::{Recommendation, Recommender, TrainedPolicy};
+use crate::run::Which;
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("who").required(true)))]
+pub(crate) struct RecommendArgs {
+    /// The run's folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    run: PathBuf,
+    /// A user of the prepared data; everything known of them is used, nothing of it is shown.
+    #[arg(long, group = "who")]
+    user: Option<String>,
+    /// Item ids that somebody new has interacted with, by commas; "" for none.
+    #[arg(long, group = "who", value_delimiter = ',')]
+    items: Option<Vec<String>>,
+    /// best, last or a step.
+    #[arg(long, default_value_t = Which::Best)]
+    checkpoint: Which,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
 
 pub(super) fn run(args: &RecommendArgs) -> Result<Report> {
     let policy = TrainedPolicy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;

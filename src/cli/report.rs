@@ -5,6 +5,9 @@ use std::io::{ErrorKind, Write as _};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
+/// Exit code of a run that was interrupted, as shells report it (128 + SIGINT).
+pub(super) const INTERRUPTED: u8 = 130;
+
 /// A verb's result.
 #[derive(Debug)]
 pub(crate) struct Report {

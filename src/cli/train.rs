@@ -1,21 +1,38 @@
 //! `slate train`.
 
+use clap::{Args, ValueHint};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::args::{SettingsArgs, TrainArgs};
-use super::{Report, watched};
+use super::prologue::{Opened, SettingsArgs, open};
+use super::report::Report;
 use crate::dataset::Split;
-use crate::device;
 use crate::evaluation::Interval;
-use crate::prepared::Prepared;
 use crate::problem::Problem;
 use crate::run::{Best, RunFolder, RunOrigin};
-use crate::settings::{Settings, SettingsBuilder};
+use crate::settings::Settings;
 use crate::training::{Console, Ending, Row, Trainer, read_metrics};
+
+#[derive(Debug, Args)]
+pub(crate) struct TrainArgs {
+    /// The prepared folder [default with --resume: the run's own].
+    #[arg(long, value_hint = ValueHint::DirPath, required_unless_present = "resume")]
+    data: Option<PathBuf>,
+    /// The run's folder.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    /// Go on from the last checkpoint.
+    #[arg(long, conflicts_with_all = ["preset", "config", "init"])]
+    resume: bool,
+    /// Begin with the best model of this run, of the same tower on the same data.
+    #[arg(long, value_name = "RUN", value_hint = ValueHint::DirPath)]
+    init: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
 
 /// What a training has come to.
 #[derive(Clone, Debug, Serialize)]
@@ -50,29 +67,24 @@ pub(super) fn start(
     init: Option<&Path>,
     args: &SettingsArgs,
 ) -> Result<Trained> {
-    let chosen = device::choose(args.device.device.as_deref())?;
-    tracing::info!("{}", chosen.note);
-    let prepared = watched(Prepared::open(data)?);
-    let settings = resolve(&prepared.preset(args.preset.unwrap_or_default()), args)?;
+    let Opened { prepared, device, settings } = args.open(data)?;
     let problem = Problem::load(&prepared, &settings)?;
     let _lock = run.lock()?;
-    let origin = RunOrigin::new(&prepared, chosen.name);
+    let origin = RunOrigin::new(&prepared, device.name);
     match init {
         None => run.begin(&settings, &origin)?,
         Some(other) => run.begin_from(other, &settings, origin)?,
     }
-    train(run, &problem, &settings, &chosen.device)
+    train(run, &problem, &settings, &device.device)
 }
 
 /// Goes on with a run whose settings are the same.
 fn resume(run: &RunFolder, args: &TrainArgs) -> Result<Trained> {
     let (recorded, origin) = run.read_settings()?;
     let _lock = run.lock()?;
-    let settings = resolve(&recorded, &args.settings)?;
-    let device = args.settings.device.device.as_deref().unwrap_or(&origin.device);
-    let chosen = device::choose(Some(device))?;
-    tracing::info!("{}", chosen.note);
-    let prepared = watched(Prepared::open(args.data.as_deref().unwrap_or(&origin.data))?);
+    let settings = args.settings.resolve(&recorded)?;
+    let chosen = args.settings.device.choose(Some(&origin.device))?;
+    let prepared = open(args.data.as_deref().unwrap_or(&origin.data))?;
     run.require_same_path(&settings, &RunOrigin::new(&prepared, chosen.name))?;
     let problem = Problem::load(&prepared, &settings)?;
     // The same data may have moved.
@@ -135,51 +147,12 @@ impl Trained {
     }
 }
 
-/// The settings that `args` make of `base`.
-pub(super) fn resolve(base: &Settings, args: &SettingsArgs) -> Result<Settings> {
-    let mut builder = SettingsBuilder::new(base)?;
-    if let Some(path) = &args.config {
-        builder = builder.file(path)?;
-    }
-    let kinds = [("policy.kind", &args.policy), ("estimator.kind", &args.estimator)];
-    for (key, kind) in kinds {
-        if let Some(kind) = kind {
-            builder = builder.set(key, kind.as_str())?;
-        }
-    }
-    for assignment in &args.set {
-        builder = builder.assignment(assignment)?;
-    }
-    let budgets = [("steps", args.steps), ("epochs", args.epochs), ("seconds", args.seconds)];
-    for (unit, amount) in budgets {
-        if let Some(amount) = amount {
-            builder =
-                builder.set("budget.unit", unit)?.set("budget.amount", toml_integer(amount)?)?;
-        }
-    }
-    let seed = args.seed.map(toml_integer).transpose()?;
-    let samples = args.samples.map(|n| toml_integer(n as u64)).transpose()?;
-    let slate_size = args.slate_size.map(|n| toml_integer(n as u64)).transpose()?;
-    let numbers = [("seed", seed), ("policy.samples", samples), ("policy.slate_size", slate_size)];
-    for (key, value) in numbers {
-        if let Some(value) = value {
-            builder = builder.set(key, value)?;
-        }
-    }
-    Ok(builder.build()?)
-}
-
-/// TOML's integers are signed.
-fn toml_integer(number: u64) -> Result<i64> {
-    i64::try_from(number).with_context(|| format!("{number} is too large"))
-}
-
 /// A flag that the first Ctrl-C sets; the second one ends the process.
 pub(super) fn stop_on_interrupt() -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| {
         if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(super::INTERRUPTED));
+            std::process::exit(i32::from(super::report::INTERRUPTED));
         }
     })
     .context("listening to Ctrl-C")?;

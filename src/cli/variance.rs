@@ -1,17 +1,44 @@
 //! `slate variance`: how noisy the methods' gradients are, over K and S.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::args::VarianceArgs;
-use super::train::resolve;
-use super::{Report, watched};
-use crate::device;
-use crate::prepared::Prepared;
+use super::prologue::{Opened, SettingsArgs};
+use super::report::Report;
 use crate::problem::Problem;
-use crate::run::RunFolder;
+use crate::run::{RunFolder, Which};
 use crate::settings::Method;
 use crate::training::{GradientStatistics, Learner, diagnostic_batches, gradient_statistics};
+
+#[derive(Debug, Args)]
+pub(crate) struct VarianceArgs {
+    /// The prepared folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    data: PathBuf,
+    /// By commas: lgp, lgp-mips, pl-pg, pl-rank, covariance, fopo.
+    #[arg(long, value_delimiter = ',', default_value = "lgp,pl-pg,pl-rank,covariance")]
+    methods: Vec<Method>,
+    /// K, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "2,5,10")]
+    slate_sizes: Vec<usize>,
+    /// S, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1,10")]
+    sample_sizes: Vec<usize>,
+    /// Gradients drawn for each cell and batch.
+    #[arg(long, default_value_t = 100)]
+    draws: u64,
+    /// At the model of this run's checkpoint instead of the initial one.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    run: Option<PathBuf>,
+    /// Of that run: best, last or a step.
+    #[arg(long, default_value_t = Which::Best, requires = "run")]
+    checkpoint: Which,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
 
 /// A cell of the table.
 #[derive(Debug, Serialize)]
@@ -36,11 +63,7 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
     if args.settings.samples.is_some() || args.settings.slate_size.is_some() {
         bail!("the table is over several S and K: give --sample-sizes and --slate-sizes");
     }
-    let chosen = device::choose(args.settings.device.device.as_deref())?;
-    tracing::info!("{}", chosen.note);
-    let prepared = watched(Prepared::open(&args.data)?);
-    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
-    let base = resolve(&preset, &args.settings)?;
+    let Opened { prepared, device, settings: base } = args.settings.open(&args.data)?;
     let checkpoint =
         args.run.as_ref().map(|run| RunFolder::new(run).checkpoint(args.checkpoint)).transpose()?;
 
@@ -55,7 +78,7 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
                     Err(refusal) => Found::Refused(refusal.to_string()),
                     Ok(settings) => {
                         let problem = Problem::load(&prepared, &settings)?;
-                        let initial = problem.initial_model(&settings, &chosen.device)?;
+                        let initial = problem.initial_model(&settings, &device.device)?;
                         let model = match &checkpoint {
                             Some(checkpoint) => checkpoint.load_model(initial)?,
                             None => initial,

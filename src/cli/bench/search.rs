@@ -1,6 +1,8 @@
 //! `slate bench search`: how near exact search comes to the machine's own rate of products, on
 //! standard normal embeddings and queries. It is a product and a selection, so it stays below.
 
+use clap::Args;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,12 +12,32 @@ use faer::{Accum, Mat, Par};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::cli::Report;
-use crate::cli::args::BenchSearchArgs;
+use crate::cli::report::Report;
 use crate::embedding::ActionEmbeddings;
 use crate::matrix::Matrix;
 use crate::retrieval::{Exact, Queries, Retriever as _};
 use crate::seed::{Purpose, Seed};
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchSearchArgs {
+    /// P, the number of actions, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "41000,750000,2230000")]
+    actions: Vec<NonZeroUsize>,
+    /// L, the length of an embedding.
+    #[arg(long, default_value = "100")]
+    latent_dim: NonZeroUsize,
+    /// Queries in a search, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "320,3200")]
+    queries: Vec<NonZeroUsize>,
+    /// K, the number of items on a slate, by commas.
+    #[arg(long, value_delimiter = ',', default_value = "5,100")]
+    slate_size: Vec<NonZeroUsize>,
+    /// Times that everything is measured.
+    #[arg(long, default_value = "3")]
+    repetitions: NonZeroUsize,
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
 
 /// Rows and columns of the plain product: enough that its rate grows no further.
 const PRODUCT: usize = 4096;

@@ -1,30 +1,31 @@
 //! `slate bench recall`: how wide the graph must be searched. `slate prepare --recall` says it too.
 
-#[cfg(feature = "train")]
-use anyhow::Result;
+use std::path::PathBuf;
 
-#[cfg(feature = "train")]
-use super::args::BenchRecallArgs;
-#[cfg(feature = "train")]
-use super::train::resolve;
-#[cfg(feature = "train")]
-use super::{Report, watched};
-#[cfg(feature = "train")]
-use crate::device;
-#[cfg(feature = "train")]
-use crate::prepared::Prepared;
-#[cfg(feature = "train")]
+use anyhow::Result;
+use clap::{Args, ValueHint};
+
+use crate::cli::prologue::{Opened, SettingsArgs, share};
+use crate::cli::report::Report;
 use crate::problem::Problem;
 use crate::problem::Tuning;
 
-#[cfg(feature = "train")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchRecallArgs {
+    /// The prepared folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    data: PathBuf,
+    /// The share of the exact top K that training is to find.
+    #[arg(long, value_parser = share, default_value_t = 0.98)]
+    recall: f64,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
 pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
-    let chosen = device::choose(args.settings.device.device.as_deref())?;
-    let prepared = watched(Prepared::open(&args.data)?);
-    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
-    let settings = resolve(&preset, &args.settings)?;
+    let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
     let problem = Problem::load(&prepared, &settings)?;
-    let model = problem.initial_model(&settings, &chosen.device)?;
+    let model = problem.initial_model(&settings, &device.device)?;
     let tuning = problem.tune_ef_search(&prepared, &settings, &model, args.recall)?;
     let mut text = table(&tuning);
     if let Some(set) = set(&tuning) {
@@ -34,7 +35,7 @@ pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
 }
 
 /// A line for each width tried, and one for what came of it.
-pub(super) fn table(tuning: &Tuning) -> String {
+pub(crate) fn table(tuning: &Tuning) -> String {
     let mut text = String::from("ef_search  recall\n");
     for tried in &tuning.tried {
         text += &format!("{:>9}  {:.4}\n", tried.ef_search, tried.recall);
@@ -51,6 +52,6 @@ pub(super) fn table(tuning: &Tuning) -> String {
 }
 
 /// What makes a run use what was found, if anything was.
-pub(super) fn set(tuning: &Tuning) -> Option<String> {
+pub(crate) fn set(tuning: &Tuning) -> Option<String> {
     tuning.ef_search.map(|ef_search| format!("--set retrieval.hnsw.ef_search={ef_search}"))
 }
