@@ -38,6 +38,7 @@
 //! | module | from → to |
 //! |---|---|
 //! | [`error`], [`files`], [`seed`], [`matrix`] | errors; files that appear whole; addressed randomness; host matrices |
+//! | [`estimate`] | numbers → mean, standard error, interval |
 //! | [`device`] | `--device` names → Burn devices |
 //! | [`dataset`] | files → sessions X, Y |
 //! | [`embedding`] | sessions → β |
@@ -116,6 +117,7 @@ pub mod device;
 pub mod embedding;
 pub mod encoder;
 pub mod error;
+pub mod estimate;
 pub mod estimator;
 pub mod evaluation;
 pub mod files;

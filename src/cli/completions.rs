@@ -1,12 +1,12 @@
 //! `slate completions`.
 
-use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
 use super::Cli;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::{Args, CommandFactory as _};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {

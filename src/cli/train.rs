@@ -1,16 +1,17 @@
-//! `slate train`.
+//! `slate train`: a prepared folder and settings in, a run out.
 
-use clap::{Args, ValueHint};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
 use super::prologue::{Opened, SettingsArgs, open};
 use super::report::Report;
 use crate::dataset::Split;
-use crate::evaluation::Interval;
+use crate::estimate::{Estimate, Interval};
+use crate::evaluation::CHOSEN_HERE;
 use crate::problem::Problem;
 use crate::run::{Best, RunFolder, RunOrigin};
 use crate::settings::Settings;
@@ -18,23 +19,23 @@ use crate::training::{Console, Ending, Row, Trainer, read_metrics};
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainArgs {
-    /// The prepared folder [default with --resume: the run's own].
+    /// The prepared folder [default with --resume: the folder that the run was started on].
     #[arg(long, value_hint = ValueHint::DirPath, required_unless_present = "resume")]
     data: Option<PathBuf>,
-    /// The run's folder.
+    /// The folder to write the run to.
     #[arg(long, value_hint = ValueHint::DirPath)]
     out: PathBuf,
-    /// Go on from the last checkpoint.
+    /// Continue the run in --out from its last checkpoint.
     #[arg(long, conflicts_with_all = ["preset", "config", "init"])]
     resume: bool,
-    /// Begin with the best model of this run, of the same tower on the same data.
+    /// Begin with the best model of this run, which must have the same tower and the same data.
     #[arg(long, value_name = "RUN", value_hint = ValueHint::DirPath)]
     init: Option<PathBuf>,
     #[command(flatten)]
     settings: SettingsArgs,
 }
 
-/// What a training has come to.
+/// The result of a training.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Trained {
     run: PathBuf,
@@ -45,6 +46,8 @@ pub(super) struct Trained {
     reward_se: Option<f64>,
     gain: Option<Interval>,
     best: Option<Best>,
+    /// Says that the validation users chose the best checkpoint.
+    note: Option<&'static str>,
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<Report> {
@@ -60,7 +63,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<Report> {
     Ok(report)
 }
 
-/// Starts a run in an empty folder, with the model of the run `init` if there is one.
+/// Starts a run, with the model of the run `init` if there is one.
 pub(super) fn start(
     run: &RunFolder,
     data: &Path,
@@ -78,7 +81,7 @@ pub(super) fn start(
     train(run, &problem, &settings, &device.device)
 }
 
-/// Goes on with a run whose settings are the same.
+/// Continues a run whose settings are the same.
 fn resume(run: &RunFolder, args: &TrainArgs) -> Result<Trained> {
     let (recorded, origin) = run.read_settings()?;
     let _lock = run.lock()?;
@@ -116,6 +119,7 @@ fn train(
         reward_se: last.map(|last| last.1),
         gain: last.map(|last| last.2),
         best: outcome.best,
+        note: outcome.best.map(|_| CHOSEN_HERE),
     })
 }
 
@@ -128,26 +132,32 @@ impl Trained {
         let run = self.run.display();
         if self.is_interrupted() {
             return format!(
-                "interrupted at step {}; go on with\n  slate train --resume --out {run}",
+                "interrupted at step {}; continue with\n  slate train --resume --out {run}",
                 self.step
             );
         }
         let how = if self.ending == Ending::StoppedEarly { "stopped early" } else { "trained" };
         let mut text = format!("{how} at step {}: {run}\n", self.step);
-        if let (Some(reward), Some(se), Some(gain)) = (self.reward, self.reward_se, self.gain) {
+        if let (Some(reward), Some(standard_error), Some(gain)) =
+            (self.reward, self.reward_se, self.gain)
+        {
             text += &format!(
-                "validation reward {reward:.4} ± {se:.4}, gain over step 0 {:+.4} [{:+.4}, {:+.4}]\n",
-                gain.mean, gain.low, gain.high
+                "validation reward {}, gain over step 0 {gain}\n",
+                Estimate { mean: reward, standard_error }
             );
         }
         if let Some(best) = self.best {
-            text += &format!("best {:.4} at step {}\n", best.reward, best.step);
+            let Best { reward, step } = best;
+            text += &format!("best {reward:.4} at step {step}: {CHOSEN_HERE}\n");
         }
-        text + &format!("look at slates with\n  slate recommend {run} --user ID")
+        text + &format!(
+            "judge it on test users with\n  slate evaluate {run}\n\
+             look at slates with\n  slate recommend {run} --user ID"
+        )
     }
 }
 
-/// A flag that the first Ctrl-C sets; the second one ends the process.
+/// A flag that the first Ctrl-C sets. The second Ctrl-C ends the process.
 pub(super) fn stop_on_interrupt() -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| {

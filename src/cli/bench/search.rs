@@ -1,12 +1,12 @@
 //! `slate bench search`: how near exact search comes to the machine's own rate of products, on
 //! standard normal embeddings and queries. It is a product and a selection, so it stays below.
 
-use clap::Args;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use clap::Args;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use rayon::prelude::*;

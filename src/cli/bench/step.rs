@@ -1,13 +1,13 @@
 //! `slate bench step`: where a training step's time goes. The parts are the library's own spans; on
 //! a GPU what is queued counts where it is waited for.
 
-use clap::{Args, ValueHint};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use burn::train::TrainStep as _;
+use clap::{Args, ValueHint};
 use serde::Serialize;
 use tracing::span::Id;
 use tracing::{Subscriber, trace_span};
