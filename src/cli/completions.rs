@@ -1,4 +1,4 @@
-//! `slate completions`.
+//! `slate completions`: the name of a shell in, its completion script out.
 
 use clap_complete::Shell;
 
@@ -10,7 +10,7 @@ use clap::{Args, CommandFactory as _};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// The shell to complete for.
     shell: Shell,
 }
 

@@ -1,4 +1,4 @@
-//! `slate demo`: prepare, train and recommend on synthetic sessions.
+//! `slate demo`: synthetic sessions in, a slate out; prepares, trains and recommends.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::run::{RunFolder, Which};
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Where to write; an earlier demo there is replaced.
+    /// The folder to write to; an earlier demo there is replaced.
     #[arg(long, default_value = "artifacts/demo", value_hint = ValueHint::DirPath)]
     out: PathBuf,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Flags that several verbs share, in every build.
+//! Flags that verbs of every build share.
 
 use clap::Args;
 
@@ -6,7 +6,8 @@ use crate::dataset::Split;
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct DeviceArgs {
-    /// ndarray, flex, wgpu or cuda [default: a real GPU if there is one, otherwise the CPU].
+    /// The backend: ndarray, flex, wgpu or cuda [default: a real GPU if there is one, otherwise the
+    /// CPU].
     #[arg(long)]
     pub(crate) device: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `slate info`.
+//! `slate info`: a prepared folder or a run in, its description out.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ use crate::settings::Settings;
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// A prepared folder or a run.
+    /// A prepared folder or a run; without one, this build is described.
     #[arg(value_hint = ValueHint::DirPath)]
     folder: Option<PathBuf>,
 }
 
-/// What this build can do.
+/// The features of this build.
 #[derive(Debug, Serialize)]
 struct Build {
     version: &'static str,
@@ -28,7 +28,7 @@ struct Build {
     prepare: bool,
 }
 
-/// A run so far.
+/// A run and its progress.
 #[derive(Debug, Serialize)]
 struct Run {
     origin: RunOrigin,
@@ -86,7 +86,8 @@ fn describe_run(run: &RunFolder) -> Result<Report> {
         origin.version
     );
     if let Some(init) = &origin.init {
-        text += &format!("began with {} at step {}\n", init.run.display(), init.step);
+        text +=
+            &format!("started from the model of {} at step {}\n", init.run.display(), init.step);
     }
     match &last {
         None => text += "no checkpoint yet\n",

@@ -1,5 +1,5 @@
-//! The command line. A file for each verb holds its flags, and its `run` takes what was typed and
-//! returns a report, which is printed once, as text or as JSON.
+//! A command line in, a report out, printed once as text or as JSON. A file for each verb holds its
+//! flags and its `run`; `flags` and `prologue` hold what verbs share.
 
 mod bench;
 #[cfg(feature = "train")]
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-/// Trains the slate a recommender shows, directly for its own reward.
+/// Trains the slate that a recommender shows, directly for its reward.
 #[derive(Debug, Parser)]
 #[command(name = "slate", version, max_term_width = 100)]
 struct Cli {
@@ -49,50 +49,50 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Turn a file of interactions into sessions, embeddings and an index.
+    /// Turn a log of interactions into sessions, embeddings and an index.
     #[cfg(feature = "prepare")]
     Prepare(prepare::PrepareArgs),
-    /// List the public data sets that `prepare` reads as they are published.
+    /// List the public data sets that `prepare` reads without any flags for columns.
     #[cfg(feature = "prepare")]
     Datasets,
-    /// Make a log up: users with known tastes, at the size of a data set of the paper or any other.
+    /// Generate a synthetic log of users with known tastes, of any size.
     #[cfg(feature = "prepare")]
     Synth(synth::SynthArgs),
     /// Train a policy on a prepared folder.
     #[cfg(feature = "train")]
     Train(train::TrainArgs),
-    /// Choose a run's settings by their validation reward: successive halving in a time budget.
+    /// Search for settings with a high validation reward, by successive halving in a time budget.
     #[cfg(feature = "train")]
     Tune(tune::TuneArgs),
-    /// Report the reward of a run's decision on held-out users.
+    /// Report the reward of a trained policy on held-out users.
     Evaluate(evaluate::EvaluateArgs),
-    /// Print slates for a user, or for somebody new.
+    /// Print the slate of a user, or of somebody new.
     Recommend(recommend::RecommendArgs),
     /// Describe this build, a prepared folder or a run.
     Info(info::InfoArgs),
-    /// Measure where the time goes.
+    /// Measure the speed of training steps and of searches.
     #[command(subcommand)]
     Bench(bench::BenchVerb),
-    /// Compare how noisy the methods' gradients are.
+    /// Compare the variance of the methods' gradients.
     #[cfg(feature = "train")]
     Variance(variance::VarianceArgs),
-    /// Train a grid of methods under equal time or equal iterations, and draw what came of it.
+    /// Train a grid of methods under equal time or equal iterations, and write a report.
     #[cfg(feature = "train")]
     Compare(compare::CompareArgs),
-    /// Draw runs' learning curves, here and as a picture.
+    /// Draw the learning curves of runs, in the terminal and as a picture.
     #[cfg(feature = "train")]
     Plot(plot::PlotArgs),
-    /// The whole path on built-in synthetic sessions; needs no files and no network.
+    /// Prepare, train and recommend on built-in synthetic sessions; needs no files and no network.
     #[cfg(feature = "train")]
     Demo(demo::DemoArgs),
-    /// Print a completion script.
+    /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),
 }
 
-/// Parses the command line, runs the verb, prints its report.
+/// Parses the command line, runs the verb and prints its report.
 ///
 /// # Errors
-/// The verb's error, for the caller to print once.
+/// Returns the verb's error, which the caller prints once.
 pub fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     let report = match cli.verb {

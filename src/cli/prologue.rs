@@ -1,5 +1,5 @@
-//! How a verb on a prepared folder begins: the folder is opened, the device chosen, the settings
-//! resolved from presets, files and flags.
+//! Shared flags in, an open prepared folder, a device and validated settings out: the beginning of
+//! every verb that trains or measures.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::device::{self, Chosen};
 use crate::prepared::Prepared;
 use crate::settings::{Preset, Settings, SettingsBuilder};
 
-/// Where a run's settings come from, each overlaying those before it.
+/// The sources of a run's settings. Each one overlays those before it.
 #[derive(Debug, Default, Args)]
 pub(crate) struct SettingsArgs {
-    /// Named defaults: `paper` or `default`.
+    /// The named defaults to begin with: paper or default.
     #[arg(long, value_parser = preset)]
     pub(crate) preset: Option<Preset>,
-    /// A TOML file: any part of what a run.toml holds.
+    /// A TOML file with any of the keys of a run.toml.
     #[arg(long, value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// A single setting, as in `policy.samples=32`; may be given again.
+    /// One setting, such as reward.kind=ndcg; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Budget in optimiser steps.
+    /// Train for this many optimiser steps.
     #[arg(long, group = "budget")]
     pub(crate) steps: Option<u64>,
-    /// Budget in passes over the training users.
+    /// Train for this many passes over the training users.
     #[arg(long, group = "budget")]
     pub(crate) epochs: Option<u64>,
-    /// Budget in seconds of training; evaluations do not count.
+    /// Train for this many seconds, without the time of evaluations.
     #[arg(long, group = "budget")]
     pub(crate) seconds: Option<u64>,
     /// lgp, lrp or plackett-luce.
@@ -40,12 +40,13 @@ pub(crate) struct SettingsArgs {
     /// score-function, pl-rank, covariance, covariance-as-printed, fopo or likelihood.
     #[arg(long)]
     pub(crate) estimator: Option<String>,
-    /// S, the number of sampled slates per user and step.
+    /// S, the number of slates sampled for each user and step.
     #[arg(long)]
     pub(crate) samples: Option<usize>,
     /// K, the number of items on a slate.
     #[arg(long)]
     pub(crate) slate_size: Option<usize>,
+    /// The seed of every random draw.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
@@ -60,7 +61,7 @@ pub(super) struct Opened {
 }
 
 impl DeviceArgs {
-    /// The device that the flag names; otherwise the `recorded` one; otherwise the best one here.
+    /// Chooses the device that the flag names, else the `recorded` one, else the best one here.
     pub(super) fn choose(&self, recorded: Option<&str>) -> Result<Chosen> {
         Ok(device::choose(self.device.as_deref().or(recorded))?)
     }
@@ -75,7 +76,7 @@ impl SettingsArgs {
         Ok(Opened { prepared, device, settings })
     }
 
-    /// What these flags make of `base`.
+    /// Overlays `base` with these flags.
     pub(super) fn resolve(&self, base: &Settings) -> Result<Settings> {
         let mut builder = SettingsBuilder::new(base)?;
         if let Some(path) = &self.config {
@@ -112,17 +113,17 @@ impl SettingsArgs {
     }
 }
 
-/// Opens a prepared folder that draws a bar while it builds an index.
+/// Opens a prepared folder that draws a progress bar while it builds an index.
 pub(super) fn open(folder: &Path) -> Result<Prepared> {
     Ok(watched(Prepared::open(folder)?))
 }
 
-/// The same folder, drawing a bar while it builds an index.
+/// Makes a prepared folder draw a progress bar while it builds an index.
 pub(super) fn watched(prepared: Prepared) -> Prepared {
     prepared.with_observer(Arc::new(IndexBar::default()))
 }
 
-/// TOML's integers are signed.
+/// Converts to the signed integers of TOML.
 fn toml_integer(number: u64) -> Result<i64> {
     i64::try_from(number).with_context(|| format!("{number} is too large"))
 }

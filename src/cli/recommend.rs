@@ -1,4 +1,4 @@
-//! `slate recommend`.
+//! `slate recommend`: a run and a person in, a slate out.
 
 use std::path::PathBuf;
 
@@ -13,16 +13,17 @@ use crate::run::Which;
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("who").required(true)))]
 pub(crate) struct RecommendArgs {
-    /// The run's folder.
+    /// The folder of the run.
     #[arg(value_hint = ValueHint::DirPath)]
     run: PathBuf,
-    /// A user of the prepared data; everything known of them is used, nothing of it is shown.
+    /// The id of a user in the prepared data. The slate shows nothing the user has interacted with.
     #[arg(long, group = "who")]
     user: Option<String>,
-    /// Item ids that somebody new has interacted with, by commas; "" for none.
+    /// The ids of the items that somebody new has interacted with, separated by commas; "" if there
+    /// are none.
     #[arg(long, group = "who", value_delimiter = ',')]
     items: Option<Vec<String>>,
-    /// best, last or a step.
+    /// The checkpoint to use: best (by validation reward), last, or a step.
     #[arg(long, default_value_t = Which::Best)]
     checkpoint: Which,
     #[command(flatten)]
@@ -42,7 +43,7 @@ pub(super) fn run(args: &RecommendArgs) -> Result<Report> {
     Report::new(&slate, table(&slate))
 }
 
-/// Rank, id, score and title, a line each.
+/// Writes a line with rank, id, score and title for each item.
 pub(super) fn table(slate: &[Recommendation]) -> String {
     let width = slate.iter().map(|item| item.item_id.chars().count()).max().unwrap_or(0);
     let line = |(rank, item): (usize, &Recommendation)| {

@@ -1,4 +1,4 @@
-//! `slate variance`: how noisy the methods' gradients are, over K and S.
+//! `slate variance`: a prepared folder in, the variance of the methods' gradients over K and S out.
 
 use std::path::PathBuf;
 
@@ -18,35 +18,35 @@ pub(crate) struct VarianceArgs {
     /// The prepared folder.
     #[arg(value_hint = ValueHint::DirPath)]
     data: PathBuf,
-    /// By commas: lgp, lgp-mips, pl-pg, pl-rank, covariance, fopo.
+    /// The methods to compare, separated by commas, such as lgp,lgp-mips,pl-rank,fopo.
     #[arg(long, value_delimiter = ',', default_value = "lgp,pl-pg,pl-rank,covariance")]
     methods: Vec<Method>,
-    /// K, by commas.
+    /// The values of K, the number of items on a slate, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "2,5,10")]
     slate_sizes: Vec<usize>,
-    /// S, by commas.
+    /// The values of S, the number of sampled slates, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "1,10")]
     sample_sizes: Vec<usize>,
-    /// Gradients drawn for each cell and batch.
+    /// The number of gradients to draw for each cell and batch.
     #[arg(long, default_value_t = 100)]
     draws: u64,
-    /// At the model of this run's checkpoint instead of the initial one.
+    /// Measure at the model of this run instead of the initial model.
     #[arg(long, value_hint = ValueHint::DirPath)]
     run: Option<PathBuf>,
-    /// Of that run: best, last or a step.
+    /// The checkpoint of that run: best (by validation reward), last, or a step.
     #[arg(long, default_value_t = Which::Best, requires = "run")]
     checkpoint: Which,
     #[command(flatten)]
     settings: SettingsArgs,
 }
 
-/// A cell of the table.
+/// The gradient of one method at one K and S.
 #[derive(Debug, Serialize)]
 struct Cell {
     method: Method,
     slate_size: usize,
     num_samples: usize,
-    /// Why the method has no such cell, or its statistics.
+    /// The statistics, or the reason why the method does not train so.
     #[serde(flatten)]
     found: Found,
 }
@@ -95,7 +95,7 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
     Report::new(&cells, table(&cells))
 }
 
-/// A line per cell.
+/// Writes a line for each cell.
 fn table(cells: &[Cell]) -> String {
     let mut text = String::from("  K    S  method        variance    signal      signal/noise\n");
     for cell in cells {

@@ -1,4 +1,4 @@
-//! `slate bench`: where the time goes, and how near the machine's limit that is.
+//! `slate bench`: a prepared folder or sizes in, times out.
 
 #[cfg(feature = "prepare")]
 pub(super) mod recall;
@@ -13,12 +13,12 @@ use super::report::Report;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchVerb {
-    /// The parts of a training step.
+    /// Measure a training step and its parts.
     #[cfg(feature = "train")]
     Step(step::BenchStepArgs),
-    /// Exact search on random embeddings, beside the machine's own product rate.
+    /// Measure exact search on random embeddings, beside plain matrix products.
     Search(search::BenchSearchArgs),
-    /// The least retrieval.hnsw.ef_search that has a recall.
+    /// Find the least retrieval.hnsw.ef_search with a given recall.
     #[cfg(feature = "prepare")]
     Recall(recall::BenchRecallArgs),
 }

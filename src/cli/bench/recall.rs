@@ -1,4 +1,5 @@
-//! `slate bench recall`: how wide the graph must be searched. `slate prepare --recall` says it too.
+//! `slate bench recall`: a prepared folder in, the least width of the graph search with a given recall
+//! out. `slate prepare --recall` reports it too.
 
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ pub(crate) struct BenchRecallArgs {
     /// The prepared folder.
     #[arg(value_hint = ValueHint::DirPath)]
     data: PathBuf,
-    /// The share of the exact top K that training is to find.
+    /// The share of the exact top K that the search must find.
     #[arg(long, value_parser = share, default_value_t = 0.98)]
     recall: f64,
     #[command(flatten)]
@@ -34,7 +35,7 @@ pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
     Report::new(&tuning, text)
 }
 
-/// A line for each width tried, and one for what came of it.
+/// Writes a line for each width that was tried, and one for the result.
 pub(crate) fn table(tuning: &Tuning) -> String {
     let mut text = String::from("ef_search  recall\n");
     for tried in &tuning.tried {
@@ -51,7 +52,7 @@ pub(crate) fn table(tuning: &Tuning) -> String {
     }
 }
 
-/// What makes a run use what was found, if anything was.
+/// The flag that makes a run use the width, if one was found.
 pub(crate) fn set(tuning: &Tuning) -> Option<String> {
     tuning.ef_search.map(|ef_search| format!("--set retrieval.hnsw.ef_search={ef_search}"))
 }
