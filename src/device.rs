@@ -1,4 +1,4 @@
-//! Backends by name. The only file that knows which of them are compiled in.
+//! The name of a backend in, its device out. No other file knows which backends are compiled in.
 
 use burn::tensor::Device;
 
@@ -9,39 +9,32 @@ use crate::error::{Error, Result};
 pub struct Chosen {
     /// The device, without autodiff.
     pub device: Device,
-    /// Its name, as `--device` takes it.
+    /// The name, as `--device` takes it.
     pub name: &'static str,
 }
 
-/// Names that some build understands.
+/// The names of all backends.
 pub const NAMES: [&str; 4] = ["ndarray", "flex", "wgpu", "cuda"];
 
 /// Why a device was chosen that nobody named.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 const FOUND: &str = " (a GPU was found)";
 
-/// Names compiled into this build.
+/// The names of the backends in this build.
 #[must_use]
 pub fn compiled() -> Vec<&'static str> {
-    let mut names = Vec::new();
-    if cfg!(feature = "ndarray") {
-        names.push("ndarray");
-    }
-    if cfg!(feature = "flex") {
-        names.push("flex");
-    }
-    if cfg!(feature = "wgpu") {
-        names.push("wgpu");
-    }
-    if cfg!(feature = "cuda") {
-        names.push("cuda");
-    }
-    names
+    let there = [
+        cfg!(feature = "ndarray"),
+        cfg!(feature = "flex"),
+        cfg!(feature = "wgpu"),
+        cfg!(feature = "cuda"),
+    ];
+    NAMES.into_iter().zip(there).filter_map(|(name, there)| there.then_some(name)).collect()
 }
 
-/// The device called `name`, or without a name: a real GPU of a compiled backend if there is one,
-/// otherwise the CPU. A software adapter is taken only when asked for. Logs the choice and, where
-/// nobody named a device, the reason.
+/// Chooses the device called `name`. Without a name it chooses a real GPU of a compiled backend if
+/// there is one, otherwise the CPU. A software adapter is taken only if it is asked for. Logs the
+/// choice and, without a name, the reason.
 ///
 /// # Errors
 /// [`Error::Device`] when the name is unknown, not compiled in, or has no device on this machine.
@@ -54,7 +47,7 @@ pub fn choose(name: Option<&str>) -> Result<Chosen> {
     Ok(chosen)
 }
 
-/// The device called `name`, and what it is.
+/// The device called `name`, and its kind.
 fn named(name: &str) -> Result<(Chosen, String)> {
     let asked = |device, name, what: &str| (Chosen { device, name }, what.to_owned());
     match name {
@@ -134,16 +127,16 @@ mod wgpu {
     use burn::tensor::wgpu::WgpuBackend;
     use burn::tensor::{Device, DeviceKind};
 
-    /// On Linux, Vulkan or nothing: OpenGL, which the runtime would try next, has no compute worth
-    /// having. Elsewhere the runtime settles the API.
+    /// Vulkan only on Linux, because the runtime would try OpenGL next, which computes too slowly.
+    /// Elsewhere the runtime chooses the API.
     const API: WgpuBackend =
         if cfg!(target_os = "linux") { WgpuBackend::Vulkan } else { WgpuBackend::Auto };
 
     type Found = Option<(Device, &'static str)>;
 
-    /// The first discrete, else integrated, else virtual GPU.
+    /// The first discrete GPU, else the first integrated, else the first virtual one.
     pub(super) fn gpu() -> Found {
-        // A runtime can be initialised once per process, so the answer is kept.
+        // A process can initialise the runtime only once, so the answer is kept.
         static GPU: OnceLock<Found> = OnceLock::new();
         GPU.get_or_init(|| {
             first([
@@ -155,7 +148,7 @@ mod wgpu {
         .clone()
     }
 
-    /// A CPU posing as a GPU, such as Mesa's lavapipe.
+    /// A CPU that the driver offers as a GPU, such as Mesa's lavapipe.
     pub(super) fn software() -> Found {
         static SOFTWARE: OnceLock<Found> = OnceLock::new();
         SOFTWARE.get_or_init(|| first([(DeviceKind::Cpu, " (software adapter)")])).clone()
@@ -173,7 +166,7 @@ mod wgpu {
 mod cuda {
     use burn::tensor::{Device, DeviceType};
 
-    /// The first CUDA device. The driver's loader panics where there is no driver.
+    /// The first CUDA device. The loader panics if there is no driver.
     pub(super) fn gpu() -> Option<Device> {
         let found = std::panic::catch_unwind(|| Device::enumerate(DeviceType::Cuda).into_vec());
         found.ok()?.into_iter().next()
