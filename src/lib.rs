@@ -54,11 +54,11 @@
 //! | [`run`] | a run's folder: settings, record, checkpoints |
 //! | [`evaluation`] | the decision's reward on held-out contexts |
 //! | [`baseline`] | training sessions → the recommenders that a policy is compared with |
-//! | [`recommend`] | a trained policy → slates for people |
 //! | `training` | the learner step, the loop, checkpoints |
 //! | `tuning` | settings tried against each other |
 //! | `chart` | numbers → pictures |
 //! | `comparison` | a grid of methods → a report |
+//! | [`facade`] | a log → a trained policy → slates, in a few lines |
 //! | [`cli`] | what was typed → one file per verb |
 //!
 //! # Paper → code
@@ -120,13 +120,13 @@ pub mod error;
 pub mod estimate;
 pub mod estimator;
 pub mod evaluation;
+pub mod facade;
 pub mod files;
 pub mod matrix;
 pub mod model;
 pub mod policy;
 pub mod prepared;
 pub mod problem;
-pub mod recommend;
 pub mod retrieval;
 pub mod reward;
 pub mod run;

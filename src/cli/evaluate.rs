@@ -14,8 +14,8 @@ use crate::baseline::{Asked, Baseline, Trial, Tuned};
 use crate::dataset::Split;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::{CHOSEN_HERE, Evaluation, Metrics};
+use crate::facade::Policy;
 use crate::problem::Search;
-use crate::recommend::TrainedPolicy;
 use crate::run::Which;
 use crate::seed::Seed;
 
@@ -120,30 +120,30 @@ const TUNED_HERE: &str = "these settings were chosen on these users";
 struct Judge<'a> {
     args: &'a EvaluateArgs,
     split: Split,
-    trained: &'a TrainedPolicy,
+    policy: &'a Policy,
     contexts: &'a [u32],
     now: &'a Evaluation,
 }
 
 pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
-    let trained = TrainedPolicy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
-    let problem = &trained.problem;
+    let policy = Policy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
+    let problem = &policy.problem;
     let test_users = !problem.sessions.contexts(Split::Test).is_empty();
     let split = args.split.unwrap_or(if test_users { Split::Test } else { Split::Validation });
     let contexts = problem.sessions.contexts(split);
-    let data = trained.origin.data.display();
+    let data = policy.origin.data.display();
     if contexts.is_empty() {
         bail!("{data}: no user is in the {split} split");
     }
     if args.tune > 0 && problem.sessions.contexts(Split::Validation).is_empty() {
         bail!("{data}: no user is in the validation split, on which --tune tunes");
     }
-    let now = Evaluation::of(problem, &trained.model, &contexts, args.search())?;
-    let start = Evaluation::of(problem, &trained.initial, &contexts, args.search())?;
-    let judge = Judge { args, split, trained: &trained, contexts: &contexts, now: &now };
+    let now = Evaluation::of(problem, &policy.model, &contexts, args.search())?;
+    let start = Evaluation::of(problem, &policy.initial, &contexts, args.search())?;
+    let judge = Judge { args, split, policy: &policy, contexts: &contexts, now: &now };
     let evaluated = Evaluated {
         run: args.run.clone(),
-        step: trained.step,
+        step: policy.step,
         split,
         contexts: contexts.len(),
         slate_size: problem.slate_size(),
@@ -183,7 +183,7 @@ impl Judge<'_> {
     }
 
     fn baseline(&self, baseline: Baseline) -> Result<Row> {
-        let problem = &self.trained.problem;
+        let problem = &self.policy.problem;
         let name = baseline.name().to_owned();
         let budget = Duration::from_secs(self.args.tune);
         tracing::info!("fitting {name}");
@@ -212,10 +212,10 @@ impl Judge<'_> {
             bail!("--against {}: neither a run's folder nor one of {names}", run.display());
         }
         let device = self.args.device.device.as_deref();
-        let other = TrainedPolicy::open(run, self.args.checkpoint, device)?;
-        let problem = &self.trained.problem;
+        let other = Policy::open(run, self.args.checkpoint, device)?;
+        let problem = &self.policy.problem;
         if other.problem.sessions != problem.sessions {
-            let (ours, theirs) = (self.trained.origin.data.display(), other.origin.data.display());
+            let (ours, theirs) = (self.policy.origin.data.display(), other.origin.data.display());
             bail!(
                 "{}: was trained on {theirs}, whose sessions are not those of {ours}",
                 run.display()

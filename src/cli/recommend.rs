@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 
 use super::flags::DeviceArgs;
 use super::report::Report;
-use crate::recommend::{Recommendation, Recommender, TrainedPolicy};
+use crate::facade::{Policy, Recommendation};
 use crate::run::Which;
 
 #[derive(Debug, Args)]
@@ -31,13 +31,12 @@ pub(crate) struct RecommendArgs {
 }
 
 pub(super) fn run(args: &RecommendArgs) -> Result<Report> {
-    let policy = TrainedPolicy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
-    let recommender = Recommender::new(&policy)?;
+    let policy = Policy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
     let slate = match (&args.user, &args.items) {
-        (Some(user), _) => recommender.for_user(user)?,
+        (Some(user), _) => policy.recommend(user)?,
         (None, items) => {
             let ids = items.iter().flatten().filter(|id| !id.trim().is_empty());
-            recommender.for_items(&ids.cloned().collect::<Vec<_>>())?
+            policy.recommend_after(&ids.collect::<Vec<_>>())?
         }
     };
     Report::new(&slate, table(&slate))

@@ -10,9 +10,10 @@ use serde::Serialize;
 use super::prologue::{Opened, SettingsArgs, open};
 use super::report::Report;
 use crate::dataset::Split;
+use crate::device::Chosen;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::CHOSEN_HERE;
-use crate::problem::Problem;
+use crate::problem::Problem as Task;
 use crate::run::{Best, RunFolder, RunOrigin};
 use crate::settings::Settings;
 use crate::training::{Console, Ending, Row, Trainer, read_metrics};
@@ -53,74 +54,79 @@ pub(super) struct Trained {
 pub(super) fn run(args: &TrainArgs) -> Result<Report> {
     let run = RunFolder::new(&args.out);
     let trained = if args.resume {
-        resume(&run, args)?
+        let (recorded, origin) = run.read_settings()?;
+        let _lock = run.lock()?;
+        let settings = args.settings.resolve(&recorded)?;
+        let device = args.settings.device.choose(Some(&origin.device))?;
+        let prepared = open(args.data.as_deref().unwrap_or(&origin.data))?;
+        run.require_same_path(&settings, &RunOrigin::new(&prepared, device.name))?;
+        Ready::new(Opened { prepared, device, settings })?.resume(&run)?
     } else {
         let data = args.data.as_deref().context("--data is missing")?;
-        start(&run, data, args.init.as_deref(), &args.settings)?
+        Ready::new(args.settings.open(data)?)?.start(&run, args.init.as_deref())?
     };
     let mut report = Report::new(&trained, trained.text())?;
     report.interrupted = trained.is_interrupted();
     Ok(report)
 }
 
-/// Starts a run, with the model of the run `init` if there is one.
-pub(super) fn start(
-    run: &RunFolder,
-    data: &Path,
-    init: Option<&Path>,
-    args: &SettingsArgs,
-) -> Result<Trained> {
-    let Opened { prepared, device, settings } = args.open(data)?;
-    let problem = Problem::load(&prepared, &settings)?;
-    let _lock = run.lock()?;
-    let origin = RunOrigin::new(&prepared, device.name);
-    match init {
-        None => run.begin(&settings, &origin)?,
-        Some(other) => run.begin_from(other, &settings, origin)?,
+/// A run that can begin: everything that its settings describe has been constructed once.
+pub(super) struct Ready {
+    task: Task,
+    settings: Settings,
+    device: Chosen,
+    origin: RunOrigin,
+}
+
+impl Ready {
+    /// Loads the task and constructs what the settings describe. Writes nothing to the run.
+    pub(super) fn new(opened: Opened) -> Result<Self> {
+        let Opened { prepared, device, settings } = opened;
+        let task = Task::load(&prepared, &settings)?;
+        task.check(&settings, &device.device)?;
+        let origin = RunOrigin::new(&prepared, device.name);
+        Ok(Self { task, settings, device, origin })
     }
-    train(run, &problem, &settings, &device.device)
-}
 
-/// Continues a run whose settings are the same.
-fn resume(run: &RunFolder, args: &TrainArgs) -> Result<Trained> {
-    let (recorded, origin) = run.read_settings()?;
-    let _lock = run.lock()?;
-    let settings = args.settings.resolve(&recorded)?;
-    let chosen = args.settings.device.choose(Some(&origin.device))?;
-    let prepared = open(args.data.as_deref().unwrap_or(&origin.data))?;
-    run.require_same_path(&settings, &RunOrigin::new(&prepared, chosen.name))?;
-    let problem = Problem::load(&prepared, &settings)?;
-    // The same data may have moved.
-    run.write_settings(&settings, &RunOrigin { data: prepared.folder().to_owned(), ..origin })?;
-    train(run, &problem, &settings, &chosen.device)
-}
-
-fn train(
-    run: &RunFolder,
-    problem: &Problem,
-    settings: &Settings,
-    device: &burn::tensor::Device,
-) -> Result<Trained> {
-    let stop = stop_on_interrupt()?;
-    let trainer = Trainer { problem, settings, run, device, stop };
-    let outcome = trainer.train(&mut Console::new())?;
-    let rows = read_metrics(&run.metrics_path())?;
-    let last = rows.iter().rev().find_map(|row| match row {
-        Row::Evaluation { split: Split::Validation, reward, reward_se, gain, .. } => {
-            Some((*reward, *reward_se, *gain))
+    /// Starts the run, with the model of the run `init` if there is one, and trains.
+    pub(super) fn start(self, run: &RunFolder, init: Option<&Path>) -> Result<Trained> {
+        let _lock = run.lock()?;
+        match init {
+            None => run.begin(&self.settings, &self.origin)?,
+            Some(other) => run.begin_from(other, &self.settings, self.origin.clone())?,
         }
-        _ => None,
-    });
-    Ok(Trained {
-        run: run.path().to_owned(),
-        ending: outcome.ending,
-        step: outcome.step,
-        reward: last.map(|last| last.0),
-        reward_se: last.map(|last| last.1),
-        gain: last.map(|last| last.2),
-        best: outcome.best,
-        note: outcome.best.map(|_| CHOSEN_HERE),
-    })
+        self.train(run)
+    }
+
+    /// Continues the run, whose settings have to be the same.
+    fn resume(self, run: &RunFolder) -> Result<Trained> {
+        run.resume(&self.settings, self.origin.clone())?;
+        self.train(run)
+    }
+
+    fn train(&self, run: &RunFolder) -> Result<Trained> {
+        let Self { task, settings, device, .. } = self;
+        let stop = stop_on_interrupt()?;
+        let trainer = Trainer { problem: task, settings, run, device: &device.device, stop };
+        let outcome = trainer.train(&mut Console::new())?;
+        let rows = read_metrics(&run.metrics_path())?;
+        let last = rows.iter().rev().find_map(|row| match row {
+            Row::Evaluation { split: Split::Validation, reward, reward_se, gain, .. } => {
+                Some((*reward, *reward_se, *gain))
+            }
+            _ => None,
+        });
+        Ok(Trained {
+            run: run.path().to_owned(),
+            ending: outcome.ending,
+            step: outcome.step,
+            reward: last.map(|last| last.0),
+            reward_se: last.map(|last| last.1),
+            gain: last.map(|last| last.2),
+            best: outcome.best,
+            note: outcome.best.map(|_| CHOSEN_HERE),
+        })
+    }
 }
 
 impl Trained {

@@ -25,11 +25,11 @@ const ORDER: [&str; 27] = [
     "problem",
     "evaluation",
     "baseline",
-    "recommend",
     "training",
     "tuning",
     "chart",
     "comparison",
+    "facade",
     "cli",
 ];
 
