@@ -38,6 +38,7 @@
 //! | module | from → to |
 //! |---|---|
 //! | [`error`], [`files`], [`seed`], [`matrix`] | errors; files that appear whole; addressed randomness; host matrices |
+//! | [`estimate`] | numbers → mean, standard error, interval |
 //! | [`device`] | `--device` names → Burn devices |
 //! | [`dataset`] | files → sessions X, Y |
 //! | [`embedding`] | sessions → β |
@@ -54,11 +55,11 @@
 //! | [`task`] | a prepared folder and settings → what a policy is trained on and judged by |
 //! | [`evaluation`] | the decision's reward on held-out contexts |
 //! | [`baseline`] | training sessions → the recommenders that a policy is compared with |
-//! | [`recommend`] | a trained policy → slates for people |
 //! | `training` | the learner step, the loop, checkpoints |
 //! | `tuning` | settings tried against each other |
 //! | `chart` | numbers → pictures |
 //! | `comparison` | a grid of methods → a report |
+//! | [`facade`] | a log → a trained policy → slates, in a few lines |
 //! | [`cli`] | what was typed → one file per verb |
 //!
 //! # Paper → code
@@ -115,15 +116,16 @@ pub mod device;
 pub mod embedding;
 pub mod encoder;
 pub mod error;
+pub mod estimate;
 pub mod estimator;
 pub mod evaluation;
+pub mod facade;
 pub mod files;
 pub mod matrix;
 pub mod method;
 pub mod model;
 pub mod policy;
 pub mod prepared;
-pub mod recommend;
 pub mod retrieval;
 pub mod reward;
 pub mod run;

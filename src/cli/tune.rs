@@ -1,19 +1,45 @@
 //! `slate tune`.
 
+use clap::{Args, ValueHint};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::args::TuneArgs;
-use super::train::{resolve, stop_on_interrupt};
-use super::{Report, watched};
-use crate::device;
+use super::prologue::{SettingsArgs, open};
+use super::report::Report;
+use super::train::stop_on_interrupt;
 use crate::prepared::Prepared;
 use crate::run::RunOrigin;
 use crate::settings::{BudgetSettings, BudgetUnit, PolicyKind, Settings};
 use crate::tuning::{Dimension, Plan, Space, Tried, Tuned, Tuner, Watcher};
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneArgs {
+    /// The prepared folder [default with --resume: the search's own].
+    #[arg(long, value_hint = ValueHint::DirPath, required_unless_present = "resume")]
+    data: Option<PathBuf>,
+    /// The search's folder; every trial is a run below it.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    /// Go on where the search was stopped.
+    #[arg(long, conflicts_with_all = ["preset", "config", "set", "over", "trials", "within", "budget"])]
+    resume: bool,
+    /// Seconds of training, all trials together; evaluations do not count. A budget in steps,
+    /// epochs or seconds is that of each trial of the first rung instead.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, conflicts_with = "budget")]
+    within: u64,
+    /// Trials of the first rung; a third of each rung trains on, three times as long.
+    #[arg(long, default_value_t = 27, value_parser = clap::value_parser!(u64).range(1..))]
+    trials: u64,
+    /// What to search: KEY=A|B|C or KEY=LOW..HIGH, as in `optimizer.learning_rate=1e-4..1e-2`; may
+    /// be given again [default: learning rate, samples, σ, the power of β's singular values, tower].
+    #[arg(long, value_name = "KEY=VALUES", value_parser = dimension)]
+    over: Vec<Dimension>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
 
 #[derive(Debug, Serialize)]
 struct TuneReport {
@@ -29,10 +55,9 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
         (Some(plan), None) => &plan.origin.data,
         (None, None) => bail!("--data is missing"),
     };
-    let prepared = watched(Prepared::open(data)?);
-    let wanted = args.settings.device.device.as_deref();
-    let chosen = device::choose(wanted.or(begun.as_ref().map(|plan| plan.origin.device.as_str())))?;
-    tracing::info!("{}", chosen.note);
+    let prepared = open(data)?;
+    let recorded = begun.as_ref().map(|plan| plan.origin.device.as_str());
+    let chosen = args.settings.device.choose(recorded)?;
     let plan = match begun {
         Some(plan) => {
             let origin = RunOrigin::new(&prepared, chosen.name);
@@ -58,7 +83,7 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
 /// Plans a search and writes the plan down.
 fn begin(args: &TuneArgs, prepared: &Prepared, device: &str) -> Result<Plan> {
     let preset = prepared.preset(args.settings.preset.unwrap_or_default());
-    let mut settings = resolve(&preset, &args.settings)?;
+    let mut settings = args.settings.resolve(&preset)?;
     let given = &args.settings;
     if given.steps.is_none() && given.epochs.is_none() && given.seconds.is_none() {
         // Whole seconds, at least one a trial.
@@ -139,6 +164,6 @@ fn text(plan: &Plan, tuned: &Tuned, out: &Path) -> String {
 }
 
 /// A dimension as it was typed.
-pub(super) fn dimension(text: &str) -> Result<Dimension, String> {
+fn dimension(text: &str) -> Result<Dimension, String> {
     text.parse().map_err(|error: crate::Error| error.to_string())
 }

@@ -199,6 +199,19 @@ impl Task {
         })
     }
 
+    /// Fails if no policy can be trained with `settings`: constructs everything that they describe.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for settings that do not fit each other or this data.
+    pub fn check(&self, settings: &Settings, device: &Device) -> Result<()> {
+        if self.sessions.contexts(Split::Train).is_empty() {
+            return Err(Error::setting("data", "no user is in the train split"));
+        }
+        self.estimator(settings)?;
+        self.initial_model(settings, device)?;
+        Ok(())
+    }
+
     /// The model at step 0 of a run with `settings`, without autodiff.
     ///
     /// # Errors

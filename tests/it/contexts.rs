@@ -8,9 +8,9 @@ use assert_cmd::Command;
 use fast_slate::dataset::Split;
 use fast_slate::embedding::{FoldIn, FoldInOptions};
 use fast_slate::encoder::{ContextSettings, EncoderKind, Known};
+use fast_slate::facade::Policy;
 use fast_slate::matrix::Matrix;
 use fast_slate::prepared::Prepared;
-use fast_slate::recommend::{Recommender, TrainedPolicy};
 use fast_slate::retrieval::Queries;
 use fast_slate::run::Which;
 use fast_slate::settings::Preset;
@@ -83,8 +83,8 @@ const BOTH: [&str; 6] = [
 ];
 
 /// u7's slate, by `recommend`.
-fn recommended(policy: &TrainedPolicy, user: &str) -> Vec<String> {
-    let slate = Recommender::new(policy).unwrap().for_user(user).unwrap();
+fn recommended(policy: &Policy, user: &str) -> Vec<String> {
+    let slate = policy.recommend(user).unwrap();
     slate.into_iter().map(|item| item.item_id).collect()
 }
 
@@ -93,7 +93,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let place = Place::new();
     let prepared = place.prepared();
     stdout(&mut place.train("run", &BOTH));
-    let policy = TrainedPolicy::open(&place.path("run"), Which::Last, None).unwrap();
+    let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
     let problem = &policy.task;
     assert_eq!(task.contexts.cols(), 8 + 3);
 
@@ -137,7 +137,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
 
     // Somebody new has items only.
     let item_ids: Vec<String> = actions.iter().map(|&a| ids.item_id(a).to_owned()).collect();
-    let new = Recommender::new(&policy).unwrap().for_items(&item_ids).unwrap();
+    let new = policy.recommend_after(&item_ids).unwrap();
     let new: Vec<_> = new.into_iter().map(|item| item.item_id).collect();
     assert_eq!(new, decide(Known { actions: &actions, ..Known::default() }));
 
@@ -157,7 +157,7 @@ fn features_do_not_move_the_first_decision() {
     place.prepared();
     let decisions = |run: &str, args: &[&str]| {
         stdout(&mut place.train(run, args));
-        let policy = TrainedPolicy::open(&place.path(run), Which::Last, None).unwrap();
+        let policy = Policy::open(&place.path(run), Which::Last, None).unwrap();
         let contexts = policy.task.sessions.contexts(Split::Train);
         let slates =
             |model| policy.task.decide(model, &contexts, policy.task.exact.as_ref()).unwrap();
@@ -212,7 +212,7 @@ fn als_brings_its_own_users() {
     assert_eq!(context(Preset::Paper).encoders, [EncoderKind::Mean]);
 
     stdout(&mut place.train("run", &[]));
-    let policy = TrainedPolicy::open(&place.path("run"), Which::Last, None).unwrap();
+    let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
     let problem = &policy.task;
     let options = FoldInOptions { confidence: 3.0, regularization: 0.5 };
     let fold_in = FoldIn::new(Arc::clone(&task.actions), options).unwrap();

@@ -8,6 +8,7 @@ const ORDER: [&str; 27] = [
     "files",
     "seed",
     "matrix",
+    "estimate",
     "device",
     "dataset",
     "embedding",
@@ -25,11 +26,11 @@ const ORDER: [&str; 27] = [
     "task",
     "evaluation",
     "baseline",
-    "recommend",
     "training",
     "tuning",
     "chart",
     "comparison",
+    "facade",
     "cli",
 ];
 

@@ -1,30 +1,32 @@
-//! `slate bench recall`: how wide the graph must be searched. `slate prepare --recall` says it too.
+//! `slate bench recall`: a prepared folder in, the least width of the graph search with a given recall
+//! out. `slate prepare --recall` reports it too.
 
-#[cfg(feature = "train")]
+use std::path::PathBuf;
+
 use anyhow::Result;
+use clap::{Args, ValueHint};
 
-#[cfg(feature = "train")]
-use super::args::BenchRecallArgs;
-#[cfg(feature = "train")]
-use super::train::resolve;
-#[cfg(feature = "train")]
-use super::{Report, watched};
-#[cfg(feature = "train")]
-use crate::device;
-#[cfg(feature = "train")]
-use crate::prepared::Prepared;
-#[cfg(feature = "train")]
+use crate::cli::prologue::{Opened, SettingsArgs, share};
+use crate::cli::report::Report;
 use crate::task::Task;
 use crate::task::Tuning;
 
-#[cfg(feature = "train")]
+#[derive(Debug, Args)]
+pub(crate) struct BenchRecallArgs {
+    /// The prepared folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    data: PathBuf,
+    /// The share of the exact top K that the search must find.
+    #[arg(long, value_parser = share, default_value_t = 0.98)]
+    recall: f64,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
 pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
-    let chosen = device::choose(args.settings.device.device.as_deref())?;
-    let prepared = watched(Prepared::open(&args.data)?);
-    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
-    let settings = resolve(&preset, &args.settings)?;
+    let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
     let task = Task::load(&prepared, &settings)?;
-    let model = task.initial_model(&settings, &chosen.device)?;
+    let model = task.initial_model(&settings, &device.device)?;
     let tuning = problem.tune_ef_search(&prepared, &settings, &model, args.recall)?;
     let mut text = table(&tuning);
     if let Some(set) = set(&tuning) {
@@ -33,8 +35,8 @@ pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
     Report::new(&tuning, text)
 }
 
-/// A line for each width tried, and one for what came of it.
-pub(super) fn table(tuning: &Tuning) -> String {
+/// Writes a line for each width that was tried, and one for the result.
+pub(crate) fn table(tuning: &Tuning) -> String {
     let mut text = String::from("ef_search  recall\n");
     for tried in &tuning.tried {
         text += &format!("{:>9}  {:.4}\n", tried.ef_search, tried.recall);
@@ -50,7 +52,7 @@ pub(super) fn table(tuning: &Tuning) -> String {
     }
 }
 
-/// What makes a run use what was found, if anything was.
-pub(super) fn set(tuning: &Tuning) -> Option<String> {
+/// The flag that makes a run use the width, if one was found.
+pub(crate) fn set(tuning: &Tuning) -> Option<String> {
     tuning.ef_search.map(|ef_search| format!("--set retrieval.hnsw.ef_search={ef_search}"))
 }
