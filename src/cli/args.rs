@@ -13,13 +13,13 @@ use crate::dataset::Split;
 use crate::dataset::{PAPER_SHAPES, RowFilter, Shape};
 #[cfg(feature = "prepare")]
 use crate::embedding::Missing;
+#[cfg(feature = "train")]
+use crate::experiment::tune::Dimension;
 use crate::run::Which;
 #[cfg(feature = "train")]
 use crate::settings::Method;
 #[cfg(any(feature = "train", feature = "prepare"))]
 use crate::settings::Preset;
-#[cfg(feature = "train")]
-use crate::tuning::Dimension;
 
 /// Trains the slate a recommender shows, directly for its own reward.
 #[derive(Debug, Parser)]
@@ -266,11 +266,12 @@ pub(crate) struct TuneArgs {
     /// Go on where the search was stopped.
     #[arg(long, conflicts_with_all = ["preset", "config", "set", "over", "trials", "within", "budget"])]
     pub(crate) resume: bool,
-    /// Seconds of training, all trials together; evaluations do not count. A budget in steps,
-    /// epochs or seconds is that of each trial of the first rung instead.
+    /// Seconds that the whole search may take: loading, training and evaluations all count. A budget
+    /// in steps, epochs or seconds is the one of each trial of the first rung instead.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, conflicts_with = "budget")]
     pub(crate) within: u64,
-    /// Trials of the first rung; a third of each rung trains on, three times as long.
+    /// The most trials of the first rung. A third of each rung trains on for longer; the settings
+    /// as given train in every rung.
     #[arg(long, default_value_t = 27, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) trials: u64,
     /// What to search: KEY=A|B|C or KEY=LOW..HIGH, as in `optimizer.learning_rate=1e-4..1e-2`; may
@@ -338,7 +339,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
     /// Which of the grid's scales.
-    #[arg(long, value_name = "NAME", default_value = crate::comparison::SCALE)]
+    #[arg(long, value_name = "NAME", default_value = crate::experiment::SCALE)]
     pub(crate) scale: String,
     /// Where the grid's logs are [default: $FAST_SLATE_DATA, or the current folder].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -359,7 +360,8 @@ pub(crate) struct EvaluateArgs {
     /// item-knn, or the folder of another run on the same sessions (./svd is a folder).
     #[arg(long, value_name = "BASELINE|RUN", value_delimiter = ',', value_hint = ValueHint::DirPath)]
     pub(crate) against: Vec<PathBuf>,
-    /// Tune each baseline for so many seconds on the reward of the validation users.
+    /// Tune each baseline on the reward of the validation users for this many seconds, in which
+    /// fits and evaluations count.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "against")]
     pub(crate) tune: u64,
     /// Retrieve through the index instead of exactly.

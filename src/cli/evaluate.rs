@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::Report;
 use super::args::EvaluateArgs;
-use crate::baseline::{Asked, Baseline, Trial, Tuned};
+use crate::baseline::{Asked, Baseline};
 use crate::dataset::Split;
 use crate::evaluation::{Evaluation, Interval, Metrics};
+use crate::experiment::{BaselineTrial, TunedBaseline};
 use crate::problem::Search;
 use crate::recommend::TrainedPolicy;
 use crate::seed::Seed;
@@ -68,7 +69,7 @@ enum Outcome {
 #[serde(untagged)]
 enum How {
     Run { step: u64 },
-    Baseline { settings: Baseline, tried: Vec<Trial>, seconds: f64 },
+    Baseline { settings: Baseline, tried: Vec<BaselineTrial>, seconds: f64 },
 }
 
 impl Scores {
@@ -143,7 +144,7 @@ impl Judge<'_> {
         let budget = Duration::from_secs(self.args.tune);
         tracing::info!("fitting {name}");
         // What a baseline cannot do here is said in its row; the others have theirs.
-        let tuned = match Tuned::new(problem, baseline, budget, Seed::default()) {
+        let tuned = match TunedBaseline::new(problem, baseline, budget, Seed::default()) {
             Ok(tuned) => tuned,
             Err(error) => {
                 let outcome = Outcome::Refused { refused: error.to_string() };

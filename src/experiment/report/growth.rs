@@ -5,8 +5,8 @@ use super::document::{Column, Entry, Figure, Kind, Panel, Table};
 use super::summary::{Place, Summary, step_seconds, training_bytes};
 use super::words::{lines, name};
 use crate::chart::{Axis, Chart, Line, Point};
-use crate::comparison::{CellResult, FigureKind, Row, file_name};
 use crate::error::Result;
+use crate::experiment::{CellResult, FigureKind, Row, file_name};
 use crate::settings::Method;
 
 /// What grows.

@@ -4,8 +4,8 @@ use super::document::{Block, Column, Entry, Kind, Table};
 use super::numbers::{count, mean_and_error, mebibytes, significant};
 use super::summary::{Summary, step_seconds, training_bytes};
 use super::words::users;
-use crate::comparison::{CellOutcome, CellResult};
 use crate::dataset::percent;
+use crate::experiment::{CellOutcome, CellResult};
 
 /// Every cell, and how to train it again.
 pub(super) fn cells(summary: &Summary) -> Vec<Block> {

@@ -1,8 +1,8 @@
 //! Phrases that headings and captions share.
 
 use super::summary::Summary;
-use crate::comparison::{Equal, FigureKind, Grid};
 use crate::dataset::Split;
+use crate::experiment::{Equal, FigureKind, Grid};
 use crate::settings::BudgetUnit;
 
 /// The heading above a figure.

@@ -1,7 +1,7 @@
 //! What the cells come to over their seeds: means with standard errors, and curves of them.
 
 use crate::chart::Point;
-use crate::comparison::{CellOutcome, CellResult, Measurement, Results, Row};
+use crate::experiment::{CellOutcome, CellResult, Measurement, Results, Row};
 
 /// The cells that differ in their seed alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use polars::prelude::*;
 
-use crate::comparison::{CellOutcome, CellResult, Measurement, Results, SplitReward};
 use crate::error::{Error, Result};
+use crate::experiment::{CellOutcome, CellResult, Measurement, Results, SplitReward};
 use crate::files::write_atomic;
 
 /// Writes a row for each cell, evaluation and split. A cell without evaluations has one row, whose
@@ -83,7 +83,7 @@ where
 mod tests {
     use super::super::tests::{not_available, results, trained};
     use super::*;
-    use crate::comparison::Cell;
+    use crate::experiment::Cell;
 
     #[test]
     fn what_is_written_is_read_back() {

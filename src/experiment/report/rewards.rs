@@ -4,7 +4,7 @@ use super::document::{Block, Column, Entry, Kind, Table};
 use super::numbers::mean_and_error;
 use super::summary::{Estimate, Place, Summary};
 use super::words::{budget, over_seeds, users};
-use crate::comparison::Published;
+use crate::experiment::Published;
 
 /// The paper's tables of rewards: methods and S down, data sets and K across.
 pub(super) fn table(summary: &Summary) -> Vec<Block> {

@@ -5,8 +5,8 @@ use super::growth::{self, Quantity};
 use super::summary::{Across, Place, Summary, Up};
 use super::words::{budget, errors, lines, name, users};
 use crate::chart::{Axis, Bar, Bars, Chart, Line, Point};
-use crate::comparison::{FigureKind, Row, file_name};
 use crate::error::Result;
+use crate::experiment::{FigureKind, Row, file_name};
 
 /// A clock that runs for longer is read in minutes.
 const MANY_SECONDS: f64 = 300.0;
