@@ -98,12 +98,14 @@ impl Evaluation {
     }
 }
 
-fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+/// The mean; 0 without values.
+pub(crate) fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = values.len().max(1) as f64;
     values.sum::<f64>() / count
 }
 
-fn standard_error(values: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
+/// The standard error of the mean, `√(Σ(v − mean)² / (n − 1) / n)`; 0 for fewer than two values.
+pub(crate) fn standard_error(values: impl ExactSizeIterator<Item = f64> + Clone) -> f64 {
     let count = values.len();
     if count < 2 {
         return 0.0;

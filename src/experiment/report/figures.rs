@@ -1,4 +1,5 @@
-//! The pictures of a report: small panels with the same colours for the same rows.
+//! A summary goes in; the pictures of a report come out: small panels, with the same colours for the
+//! same rows.
 
 use super::document::{Figure, Panel};
 use super::growth::{self, Quantity};
@@ -6,87 +7,78 @@ use super::summary::{Across, Place, Summary, Up};
 use super::words::{budget, errors, lines, name, users};
 use crate::chart::{Axis, Bar, Bars, Chart, Line, Point};
 use crate::error::Result;
-use crate::experiment::{FigureKind, Row, file_name};
+use crate::experiment::cell::file_name;
+use crate::experiment::grid::FigureKind;
 
-/// A clock that runs for longer is read in minutes.
+/// A longer training is shown in minutes.
 const MANY_SECONDS: f64 = 300.0;
 
-/// What a panel shows of the grid.
+/// The part of the grid that a panel shows.
 struct Frame<'a> {
     name: String,
     title: String,
-    /// A name and a colour for each, and where its points come from.
+    /// The name, the colour and the place of each line or bar.
     lines: Vec<(String, usize, Place<'a>)>,
 }
 
-/// The figure of a kind. A panel for which nothing has come is left out.
+/// What tells the lines of a panel apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Row,
+    SlateSize,
+    /// A row and S: bars.
+    RowAndSamples,
+}
+
+/// The figure of a kind. Panels without data are left out.
 ///
 /// # Errors
-/// Those of the drawing library.
+/// Fails if the drawing library fails.
 pub(super) fn figure(summary: &Summary, kind: FigureKind) -> Result<Figure> {
-    match kind {
-        FigureKind::RewardOverTime => {
-            curves(summary, kind, &by_row(summary), Across::Seconds, Up::Reward)
-        }
-        FigureKind::RewardOverSteps => {
-            curves(summary, kind, &by_row(summary), Across::Steps, Up::Reward)
-        }
-        FigureKind::RewardOverStepsByRow => {
-            curves(summary, kind, &by_slate_size(summary), Across::Steps, Up::Reward)
-        }
-        FigureKind::Variance => {
-            curves(summary, kind, &by_row(summary), Across::Steps, Up::Variance)
-        }
-        FigureKind::VarianceByRow => {
-            curves(summary, kind, &by_slate_size(summary), Across::Steps, Up::Variance)
-        }
-        FigureKind::FinalReward => final_rewards(summary, kind),
-        FigureKind::StepTime => growth::figure(summary, kind, Quantity::Time),
-        FigureKind::Memory => growth::figure(summary, kind, Quantity::Memory),
-    }
+    let (across, up, by) = match kind {
+        FigureKind::RewardOverTime => (Across::Seconds, Up::Reward, By::Row),
+        FigureKind::RewardOverSteps => (Across::Steps, Up::Reward, By::Row),
+        FigureKind::RewardOverStepsByRow => (Across::Steps, Up::Reward, By::SlateSize),
+        FigureKind::Variance => (Across::Steps, Up::Variance, By::Row),
+        FigureKind::VarianceByRow => (Across::Steps, Up::Variance, By::SlateSize),
+        FigureKind::FinalReward => return final_rewards(summary, kind),
+        FigureKind::StepTime => return growth::figure(summary, kind, Quantity::Time),
+        FigureKind::Memory => return growth::figure(summary, kind, Quantity::Memory),
+    };
+    curves(summary, kind, &frames(summary, by), across, up)
 }
 
-/// A panel for each data set, K and S; a line for each row.
-fn by_row<'a>(summary: &'a Summary) -> Vec<Frame<'a>> {
+/// The panels of the grid, each with its lines.
+fn frames<'a>(summary: &'a Summary, by: By) -> Vec<Frame<'a>> {
     let grid = &summary.results.grid;
-    let mut frames = Vec::new();
-    for data in &grid.data {
-        for &slate_size in &grid.slate_sizes {
-            for &samples in &grid.samples {
-                let line = |(colour, row): (usize, &'a Row)| {
-                    let (data, row) = (data.name.as_str(), row.name.as_str());
-                    (row.to_owned(), colour, Place { data, row, samples, slate_size })
-                };
-                frames.push(Frame {
-                    name: format!("{}-s{samples}-k{slate_size}", file_name(&data.name)),
-                    title: format!("{}, S = {samples}, K = {slate_size}", data.name),
-                    lines: summary.rows.iter().enumerate().map(line).collect(),
-                });
+    let mut frames: Vec<Frame> = Vec::new();
+    for place in summary.places() {
+        let Place { data, row, samples, slate_size } = place;
+        let (on, of) = (file_name(data), file_name(row));
+        let colour = summary.rows.iter().position(|other| other.name == row).unwrap_or(0);
+        let (name, title, line, colour) = match by {
+            By::Row => (
+                format!("{on}-s{samples}-k{slate_size}"),
+                format!("{data}, S = {samples}, K = {slate_size}"),
+                row.to_owned(),
+                colour,
+            ),
+            By::SlateSize => (
+                format!("{on}-{of}-s{samples}"),
+                format!("{data}, {row}, S = {samples}"),
+                format!("K = {slate_size}"),
+                grid.slate_sizes.iter().position(|other| *other == slate_size).unwrap_or(0),
+            ),
+            By::RowAndSamples => {
+                let several = grid.samples.len() > 1;
+                let bar = if several { format!("{row}, S = {samples}") } else { row.to_owned() };
+                let title = format!("{data}, K = {slate_size}");
+                (format!("{on}-k{slate_size}"), title, bar, colour)
             }
-        }
-    }
-    frames
-}
-
-/// A panel for each data set, row and S; a line for each K.
-fn by_slate_size<'a>(summary: &'a Summary) -> Vec<Frame<'a>> {
-    let grid = &summary.results.grid;
-    let mut frames = Vec::new();
-    for data in &grid.data {
-        for row in &summary.rows {
-            for &samples in &grid.samples {
-                let line = |(colour, &slate_size): (usize, &usize)| {
-                    let (data, row) = (data.name.as_str(), row.name.as_str());
-                    let place = Place { data, row, samples, slate_size };
-                    (format!("K = {slate_size}"), colour, place)
-                };
-                let (on, of) = (file_name(&data.name), file_name(&row.name));
-                frames.push(Frame {
-                    name: format!("{on}-{of}-s{samples}"),
-                    title: format!("{}, {}, S = {samples}", data.name, row.name),
-                    lines: grid.slate_sizes.iter().enumerate().map(line).collect(),
-                });
-            }
+        };
+        match frames.iter_mut().find(|frame| frame.name == name) {
+            Some(frame) => frame.lines.push((line, colour, place)),
+            None => frames.push(Frame { name, title, lines: vec![(line, colour, place)] }),
         }
     }
     frames
@@ -107,98 +99,70 @@ fn curves(
         Across::Seconds => (1.0, "training time (s)"),
         Across::Steps => (1.0, "steps"),
     };
-    let (y, what) = match up {
+    let over = match across {
+        Across::Seconds => "over the time of training, without evaluations",
+        Across::Steps => "over the optimiser's steps",
+    };
+    let users = users(grid.split);
+    let (y, what, bands) = match up {
         Up::Reward => (
-            format!("mean reward, {}", users(grid.split)),
-            "Mean reward of the decision".to_owned(),
+            format!("mean reward, {users}"),
+            format!("Mean reward of the decision on {users}"),
+            errors(summary, "Bands"),
         ),
-        Up::Variance => {
-            let what = "The variance of a batch's gradient, E‖G − E G‖², as its log₁₀,".to_owned();
-            ("log₁₀ variance of the gradient".to_owned(), what)
-        }
+        Up::Variance => (
+            "log₁₀ variance of the gradient".to_owned(),
+            "The variance of a batch's gradient, E‖G − E G‖², as its log₁₀,".to_owned(),
+            lines(summary),
+        ),
     };
     let mut panels = Vec::new();
     for frame in frames {
-        let lines = frame.lines.iter().map(|(name, colour, place)| Line {
-            name: name.clone(),
-            colour: *colour,
-            points: summary
-                .curve(*place, across, up)
-                .into_iter()
-                .map(|point| Point { x: point.x / unit, ..point })
-                .collect(),
-        });
+        let line = |(name, colour, place): &(String, usize, Place)| {
+            let points = summary.curve(*place, across, up).into_iter();
+            let points = points.map(|point| Point { x: point.x / unit, ..point }).collect();
+            Line { name: name.clone(), colour: *colour, points }
+        };
+        let shown = frame.lines.iter().map(line).filter(|line| !line.points.is_empty());
         let chart = Chart {
             title: frame.title.clone(),
             x: Axis { name: x.into(), logarithmic: false },
             y: Axis { name: y.clone(), logarithmic: false },
-            lines: lines.filter(|line| !line.points.is_empty()).collect(),
+            lines: shown.collect(),
         };
         if !chart.lines.is_empty() {
-            panels.push(Panel {
-                name: format!("{}-{}", name(kind), frame.name),
-                title: frame.title.clone(),
-                svg: chart.svg()?,
-                note: not_available(summary, frame),
-            });
+            panels.push(panel(kind, frame, chart.svg()?, not_available(summary, frame)));
         }
     }
-    let on = match up {
-        Up::Reward => format!(" on {}", users(grid.split)),
-        Up::Variance => String::new(),
-    };
-    let over = match across {
-        Across::Seconds => "over the training clock, which stops during evaluations",
-        Across::Steps => "over the optimiser's steps",
-    };
-    let bands = match up {
-        Up::Reward => errors(summary, "Bands"),
-        Up::Variance => lines(summary),
-    };
-    let caption = format!("{what}{on} {over}; {}. {bands}.", budget(grid));
-    Ok(Figure { caption, panels })
+    Ok(Figure { caption: format!("{what} {over}; {}. {bands}.", budget(grid)), panels })
 }
 
 /// A panel for each data set and K; a bar for each row and S.
 fn final_rewards(summary: &Summary, kind: FigureKind) -> Result<Figure> {
     let grid = &summary.results.grid;
-    let several = grid.samples.len() > 1;
     let mut panels = Vec::new();
-    for data in &grid.data {
-        for &slate_size in &grid.slate_sizes {
-            let mut bars = Vec::new();
-            for (colour, row) in summary.rows.iter().enumerate() {
-                for &samples in &grid.samples {
-                    let (data, row) = (data.name.as_str(), row.name.as_str());
-                    let place = Place { data, row, samples, slate_size };
-                    if summary.cells(place).next().is_some() {
-                        let name =
-                            if several { format!("{row}, S = {samples}") } else { row.to_owned() };
-                        bars.push(Bar { name, colour, value: summary.bar(place) });
-                    }
-                }
-            }
-            if bars.is_empty() {
-                continue;
-            }
-            let title = format!("{}, K = {slate_size}", data.name);
+    for frame in &frames(summary, By::RowAndSamples) {
+        let begun = frame.lines.iter().filter(|line| summary.cells(line.2).next().is_some());
+        let bar = |(name, colour, place): &(String, usize, Place)| {
+            let value = summary.bar(*place);
+            Bar { name: name.clone(), colour: *colour, value }
+        };
+        let bars: Vec<Bar> = begun.map(bar).collect();
+        if !bars.is_empty() {
             let y = format!("mean reward, {}", users(grid.split));
-            let bars = Bars { title: title.clone(), y, bars };
-            panels.push(Panel {
-                name: format!("{}-{}-k{slate_size}", name(kind), file_name(&data.name)),
-                title,
-                svg: bars.svg()?,
-                note: String::new(),
-            });
+            let svg = Bars { title: frame.title.clone(), y, bars }.svg()?;
+            panels.push(panel(kind, frame, svg, String::new()));
         }
     }
-    let caption = format!(
-        "Mean reward of the decision on {} after {}. {}.",
-        users(grid.split),
-        budget(grid),
-        errors(summary, "Whiskers")
-    );
+    let (users, bands) = (users(grid.split), errors(summary, "Whiskers"));
+    let after = budget(grid);
+    let caption = format!("Mean reward of the decision on {users} after {after}. {bands}.");
     Ok(Figure { caption, panels })
+}
+
+fn panel(kind: FigureKind, frame: &Frame, svg: String, note: String) -> Panel {
+    let name = format!("{}-{}", name(kind), frame.name);
+    Panel { name, title: frame.title.clone(), svg, note }
 }
 
 fn not_available(summary: &Summary, frame: &Frame) -> String {

@@ -1,18 +1,25 @@
-//! The table of rewards, as the paper has it, with the paper's numbers beside it.
+//! A summary goes in; the paper's table of rewards comes out, with the paper's numbers beside ours.
 
 use super::document::{Block, Column, Entry, Kind, Table};
 use super::numbers::mean_and_error;
-use super::summary::{Estimate, Place, Summary};
-use super::words::{budget, over_seeds, users};
-use crate::experiment::Published;
+use super::summary::{Place, Summary};
+use super::words::{budget, over_seeds, searched, users};
+use crate::experiment::grid::Published;
 
-/// The paper's tables of rewards: methods and S down, data sets and K across.
+/// The table: methods and S down, data sets and K across.
 pub(super) fn table(summary: &Summary) -> Vec<Block> {
     let grid = &summary.results.grid;
+    let bold = match summary.seeds() {
+        (_, 0 | 1) => "Nothing is bold: one seed tells no method from another",
+        _ => {
+            "Bold: the best of each column, and every other whose paired difference from it over the \
+             same seeds has a 95 % interval that includes 0"
+        }
+    };
     let mut table = Table {
         caption: format!(
-            "Mean reward of the decision on {} after {}; {}. Bold: the best of each column, and all \
-             whose interval overlaps its.",
+            "Mean reward of the decision, found {}, on {} after {}; {}. {bold}.",
+            searched(grid),
             users(grid.split),
             budget(grid),
             over_seeds(summary, "mean ± standard error"),
@@ -28,52 +35,44 @@ pub(super) fn table(summary: &Summary) -> Vec<Block> {
             across.push((data.name.as_str(), slate_size));
         }
     }
-    let place = |row, samples, (data, slate_size)| Place { data, row, samples, slate_size };
-    let down: Vec<_> = summary
-        .rows
-        .iter()
-        .flat_map(|row| grid.samples.iter().map(|&samples| (row.name.as_str(), samples)))
-        .collect();
-    let best: Vec<Option<Estimate>> = across
-        .iter()
-        .map(|&column| {
-            let rewards = down.iter().filter_map(|&(row, s)| summary.reward(place(row, s, column)));
-            let finite = rewards.filter(|reward| reward.mean.is_finite());
-            finite.max_by(|a, b| a.mean.total_cmp(&b.mean))
-        })
-        .collect();
-    let largest = best.iter().flatten().map(|best| best.mean.abs()).fold(0.0, f64::max);
-    for (row, samples) in down {
-        let mut entries = vec![Entry::from(row), samples.into()];
-        for (&column, best) in across.iter().zip(&best) {
-            let place = place(row, samples, column);
-            let published = grid.published.as_ref();
-            let mut entry = match (summary.reward(place), summary.reason(place)) {
-                (Some(reward), reason) => {
-                    let best = best.is_some_and(|best| best.overlaps(reward));
-                    let text = mean_and_error(reward.mean, reward.error, largest);
-                    let entry = Entry { best, ..text.into() };
-                    match reason {
-                        Some(reason) => {
-                            table.noted(entry, &format!("N/A with another seed: {reason}"))
-                        }
-                        None => entry,
+    let places = summary.places();
+    let reward = |place: &Place| summary.reward(*place).map_or(f64::NAN, |reward| reward.mean);
+    let best = |&(data, slate_size): &(&str, usize)| {
+        let column = places.iter().filter(|p| (p.data, p.slate_size) == (data, slate_size));
+        let finite = column.filter(|place| reward(place).is_finite());
+        finite.max_by(|a, b| reward(a).total_cmp(&reward(b)))
+    };
+    let best: Vec<Option<&Place>> = across.iter().map(best).collect();
+    let largest = best.iter().flatten().map(|best| reward(best).abs()).fold(0.0, f64::max);
+    for row in &summary.rows {
+        for &samples in &grid.samples {
+            let mut entries = vec![Entry::from(&row.name), samples.into()];
+            for (&(data, slate_size), best) in across.iter().zip(&best) {
+                let place = Place { data, row: &row.name, samples, slate_size };
+                let mut entry = match (summary.reward(place), summary.reason(place)) {
+                    (Some(reward), reason) => {
+                        let best = best.is_some_and(|best| summary.ties(*best, place));
+                        let text = mean_and_error(reward.mean, reward.error, largest);
+                        let entry = Entry { best, ..text.into() };
+                        let note = reason.map(|reason| format!("N/A with another seed: {reason}"));
+                        note.map_or(entry.clone(), |note| table.noted(entry, &note))
                     }
-                }
-                (None, Some(reason)) => table.noted("N/A", reason),
-                (None, None) => "–".into(),
-            };
-            entry.paper = published.and_then(|published| paper(summary, published, place));
-            entries.push(entry);
+                    (None, Some(reason)) => table.noted("N/A", reason),
+                    (None, None) => "–".into(),
+                };
+                let published = grid.published.as_ref();
+                entry.paper = published.and_then(|published| paper(summary, published, place));
+                entries.push(entry);
+            }
+            table.rows.push(entries);
         }
-        table.rows.push(entries);
     }
     let mut blocks = vec![Block::Table(table)];
     blocks.extend(source(summary).map(Block::Text));
     blocks
 }
 
-/// What the paper has at `place`.
+/// The paper's number at `place`.
 fn paper(summary: &Summary, published: &Published, place: Place) -> Option<String> {
     let data = summary.results.grid.data.iter().find(|data| data.name == place.data)?;
     let name = data.published_as.as_ref().unwrap_or(&data.name);
@@ -85,25 +84,24 @@ fn paper(summary: &Summary, published: &Published, place: Place) -> Option<Strin
     Some(number.reward.map_or_else(|| "N/A".to_owned(), written))
 }
 
-/// Where the paper's numbers are from, and in what they differ from those beside them.
+/// The source of the paper's numbers, and how its data differs from ours.
 fn source(summary: &Summary) -> Option<String> {
     let grid = &summary.results.grid;
-    let published = grid.published.as_ref()?;
-    let source = published.source.trim_end_matches('.');
+    let source = grid.published.as_ref()?.source.trim_end_matches('.');
     let mut text = format!("Numbers after “paper” are from {source}, measured on another machine.");
     for data in &grid.data {
-        let other = data.published_as.as_ref().filter(|other| **other != data.name);
-        match (other, data.synth.is_empty()) {
+        let here = &data.name;
+        let other = data.published_as.as_ref().filter(|other| *other != here);
+        text += &match (other, data.synth.is_empty()) {
             (Some(other), true) => {
-                text += &format!(" Those on {other} stand beside other data here, {}.", data.name);
+                format!(" Those on {other} stand beside other data here, {here}.")
             }
             (Some(other), false) => {
-                let here = &data.name;
-                text += &format!(" Those on {other} stand beside data that is made up, {here}.");
+                format!(" Those on {other} stand beside synthetic data, {here}.")
             }
-            (None, false) => text += &format!(" Here the data of {} is made up.", data.name),
-            (None, true) => {}
-        }
+            (None, false) => format!(" Here the data of {here} is synthetic."),
+            (None, true) => String::new(),
+        };
     }
     Some(text)
 }
