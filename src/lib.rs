@@ -56,9 +56,8 @@
 //! | [`evaluation`] | the decision's reward on held-out contexts |
 //! | [`baseline`] | training sessions → the recommenders that a policy is compared with |
 //! | `training` | the learner step, the loop, checkpoints |
-//! | `tuning` | settings tried against each other |
 //! | `chart` | numbers → pictures |
-//! | `comparison` | a grid of methods → a report |
+//! | [`experiment`] | settings, hyperparameters, a grid of methods → what earns most, and a report |
 //! | [`facade`] | a log → a trained policy → slates, in a few lines |
 //! | [`cli`] | what was typed → one file per verb |
 //!
@@ -84,7 +83,7 @@
 //! | the variance `V[G]` | `training::GradientStatistics` |
 //! | Algorithm 1 | `training::Trainer` |
 //! | R̂(d_θ) | [`evaluation::Evaluation`] |
-//! | the tables and figures of section 4 and the appendix | `comparison`, with the grids in `examples/paper` |
+//! | the tables and figures of section 4 and the appendix | `experiment::Comparison`, with the grids in `examples/paper` |
 //!
 //! Four formulas are corrected. In Algorithm 1 the perturbed query is `h + σε` (not `h + ε`), and θ
 //! moves up the reward (not down). The covariance gradient holds for K = 1 only; for longer slates
@@ -109,8 +108,6 @@ pub mod baseline;
 #[cfg(feature = "train")]
 pub mod chart;
 pub mod cli;
-#[cfg(feature = "train")]
-pub mod comparison;
 pub mod dataset;
 pub mod device;
 pub mod embedding;
@@ -119,6 +116,7 @@ pub mod error;
 pub mod estimate;
 pub mod estimator;
 pub mod evaluation;
+pub mod experiment;
 pub mod facade;
 pub mod files;
 pub mod matrix;
@@ -135,7 +133,5 @@ pub mod task;
 pub mod tower;
 #[cfg(feature = "train")]
 pub mod training;
-#[cfg(feature = "train")]
-pub mod tuning;
 
 pub use error::{Error, Result};

@@ -10,12 +10,13 @@ use serde::Serialize;
 
 use super::flags::{DeviceArgs, split};
 use super::report::Report;
-use crate::baseline::{Asked, Baseline, Trial, Tuned};
+use crate::baseline::{Asked, Baseline};
 use crate::dataset::Split;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::{CHOSEN_HERE, Evaluation, Metrics};
+use crate::experiment::{BaselineTrial, TunedBaseline};
 use crate::facade::Policy;
-use crate::task::Search;
+use crate::retrieval::Search;
 use crate::run::Which;
 use crate::seed::Seed;
 
@@ -33,7 +34,8 @@ pub(crate) struct EvaluateArgs {
     /// a folder called svd).
     #[arg(long, value_name = "BASELINE|RUN", value_delimiter = ',', value_hint = ValueHint::DirPath)]
     against: Vec<PathBuf>,
-    /// Tune each baseline for this many seconds on the reward of the validation users.
+    /// Tune each baseline on the reward of the validation users for this many seconds, in which
+    /// fits and evaluations count.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "against")]
     tune: u64,
     /// Retrieve through the index instead of exactly.
@@ -103,7 +105,7 @@ enum Outcome {
 #[serde(untagged)]
 enum How {
     Run { step: u64 },
-    Baseline { settings: Baseline, tried: Vec<Trial>, seconds: f64 },
+    Baseline { settings: Baseline, tried: Vec<BaselineTrial>, seconds: f64 },
 }
 
 impl Scores {
@@ -188,7 +190,7 @@ impl Judge<'_> {
         let budget = Duration::from_secs(self.args.tune);
         tracing::info!("fitting {name}");
         // A baseline that cannot be fitted here says so in its row; the other rows stay.
-        let tuned = match Tuned::new(problem, baseline, budget, Seed::default()) {
+        let tuned = match TunedBaseline::new(task, baseline, budget, Seed::default()) {
             Ok(tuned) => tuned,
             Err(error) => {
                 let outcome = Outcome::Refused { refused: error.to_string() };

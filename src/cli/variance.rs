@@ -10,7 +10,7 @@ use super::prologue::{Opened, SettingsArgs};
 use super::report::Report;
 use crate::task::Task;
 use crate::run::{RunFolder, Which};
-use crate::settings::Method;
+use crate::method::MethodKind;
 use crate::training::{GradientStatistics, Learner, diagnostic_batches, gradient_statistics};
 
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(crate) struct VarianceArgs {
     data: PathBuf,
     /// The methods to compare, separated by commas, such as lgp,lgp-mips,pl-rank,fopo.
     #[arg(long, value_delimiter = ',', default_value = "lgp,pl-pg,pl-rank,covariance")]
-    methods: Vec<Method>,
+    methods: Vec<MethodKind>,
     /// The values of K, the number of items on a slate, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "2,5,10")]
     slate_sizes: Vec<usize>,
@@ -43,7 +43,7 @@ pub(crate) struct VarianceArgs {
 /// The gradient of one method at one K and S.
 #[derive(Debug, Serialize)]
 struct Cell {
-    method: Method,
+    method: MethodKind,
     slate_size: usize,
     num_samples: usize,
     /// The statistics, or the reason why the method does not train so.

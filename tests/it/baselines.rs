@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use faer::Mat;
 use faer::linalg::solvers::DenseSolveCore as _;
-use fast_slate::baseline::{Asked, Baseline, Fitter, Tuned};
+use fast_slate::baseline::{Asked, Baseline, Fitter};
 use fast_slate::dataset::{ActionSets, Sessions, Split};
-use fast_slate::embedding::{
-    SessionPart, SvdOptions, implicit_als, training_matrix, truncated_svd,
-};
+use fast_slate::embedding::{SessionPart, implicit_als, training_matrix};
 use fast_slate::evaluation::Evaluation;
+use fast_slate::experiment::TunedBaseline;
 use fast_slate::task::Task;
 use fast_slate::retrieval::Slates;
 use fast_slate::seed::{Purpose, Seed};
@@ -133,14 +132,15 @@ fn neighbours_are_those_of_brute_force() {
 }
 
 #[test]
-fn pure_svd_is_the_projection_on_v() {
-    let sessions = sessions(60, 30);
-    let training = training_matrix(&sessions, SessionPart::All);
-    let options = SvdOptions { latent_dim: 5, ..SvdOptions::default() };
-    let v = truncated_svd(&training, 30, options, Seed(1)).unwrap().v;
-    let v = Mat::from_fn(30, 5, |i, j| f64::from(v.row(i)[j]));
-    let expected = dense(&sessions.observed, 30) * &v * v.transpose();
-    assert_scores(&sessions, Baseline::Svd { latent_dim: 5 }, &expected);
+fn pure_svd_scores_with_the_right_singular_vectors_of_a_itself() {
+    for (contexts, actions) in SHAPES {
+        let sessions = sessions(contexts, actions);
+        let svd = of_training(&sessions).thin_svd().unwrap();
+        let latent_dim = 5;
+        let v = svd.V().subcols(0, latent_dim);
+        let expected = dense(&sessions.observed, sessions.num_actions) * v * v.transpose();
+        assert_scores(&sessions, Baseline::Svd { latent_dim }, &expected);
+    }
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn tuning_keeps_what_earns_most_and_without_time_the_first() {
     let validation = task.sessions.contexts(Split::Validation);
     // Between two of the values worth trying, and too much.
     let first = Baseline::Ease { ridge: 4321.0 };
-    let tuned = |budget| Tuned::new(&task, first, budget, Seed(0)).unwrap();
+    let tuned = |budget| TunedBaseline::new(&task, first, budget, Seed(0)).unwrap();
     let none = tuned(Duration::ZERO);
     assert_eq!((none.baseline, none.tried.len()), (first, 0));
 

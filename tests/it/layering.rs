@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 26] = [
     "error",
     "files",
     "seed",
@@ -27,9 +27,8 @@ const ORDER: [&str; 27] = [
     "evaluation",
     "baseline",
     "training",
-    "tuning",
     "chart",
-    "comparison",
+    "experiment",
     "facade",
     "cli",
 ];

@@ -1,15 +1,17 @@
-//! `GRID.toml`: what is compared with what, on what, for how long.
+//! A file, `GRID.toml`, goes in; a [`Grid`] comes out: which methods are compared, on which data, for
+//! how long.
 
 use std::path::Path;
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
-use toml::Table;
+use toml::{Table, Value};
 
 use super::amounts::{Amount, Bytes};
+use super::arguments::{flags, leaves, shell};
 use crate::dataset::Split;
 use crate::error::{Error, Result, toml_problem};
-use crate::settings::{Method, Preset};
+use crate::settings::{Preset};
 
 /// A grid: every row is trained on every data set with every S, K and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,18 +19,18 @@ use crate::settings::{Method, Preset};
 pub struct Grid {
     /// The report's title.
     pub title: String,
-    /// What is shown and how to read it: paragraphs of the report.
+    /// The report's first paragraphs: what it shows and how to read it.
     #[serde(default)]
     pub about: String,
-    /// What the settings of every cell start from.
+    /// The settings that every cell starts from.
     #[serde(default)]
     pub preset: Preset,
-    /// `key=value`, over the preset.
+    /// Settings over the preset, by key: `{ "policy.sigma" = "inverse-dim" }`.
     #[serde(default)]
-    pub set: Vec<String>,
+    pub set: Table,
     /// Rows that are a method of the paper and no more.
     #[serde(default)]
-    pub methods: Vec<Method>,
+    pub methods: Vec<MethodKind>,
     /// All other rows.
     #[serde(default, rename = "row")]
     pub rows: Vec<Row>,
@@ -36,51 +38,51 @@ pub struct Grid {
     pub samples: Vec<usize>,
     /// K.
     pub slate_sizes: Vec<usize>,
-    /// Of initialisation, batches and noise; the data stays.
+    /// Seeds of initialisation, batches and noise; the data stays the same.
     pub seeds: Vec<u64>,
-    /// K that fewer cells are trained with.
+    /// Slate sizes with fewer cells.
     #[serde(default)]
     pub only: Vec<Only>,
     /// The data sets.
     pub data: Vec<Data>,
     /// How long a cell trains.
     pub budget: Amount,
-    /// In what the cells that differ in their row alone are equal.
+    /// What the cells of a round have in common: their time or their steps.
     #[serde(default)]
     pub equal: Equal,
     /// Evaluations at equal intervals, besides the one at step 0.
     #[serde(default = "ten")]
     pub evaluations: u64,
-    /// The learning rates to choose from; without it, that of the settings.
+    /// The learning rates to choose from; without it, the settings' learning rate is used.
     #[serde(default)]
     pub search: Option<Search>,
-    /// The most memory that a cell's training may have.
+    /// The most memory that the training of a cell may use.
     #[serde(default)]
     pub memory_ceiling: Option<Bytes>,
-    /// Whose reward the tables, the bars and the curves show.
+    /// The users whose reward the tables, the bars and the curves show.
     #[serde(default = "validation")]
     pub split: Split,
-    /// What is drawn.
+    /// The pictures of the report.
     #[serde(default)]
     pub figures: Vec<FigureKind>,
-    /// What the paper reports in the same place.
+    /// The paper's numbers, which stand beside the measured ones.
     #[serde(default)]
     pub published: Option<Published>,
 }
 
-/// Of the cells with this K, those that are trained.
+/// Limits the cells with one slate size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Only {
     /// K.
     pub slate_size: usize,
-    /// With these S.
+    /// The S to train with.
     pub samples: Vec<usize>,
-    /// With these seeds.
+    /// The seeds to train with.
     pub seeds: Vec<u64>,
 }
 
-/// A way to train: a method, and what else is set.
+/// A way to train: a method and other settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
@@ -88,13 +90,14 @@ pub struct Row {
     pub name: String,
     /// Its policy, estimator and retrieval; without it, those of the settings.
     #[serde(default)]
-    pub method: Option<Method>,
-    /// `key=value`, over the grid's and the method's.
+    pub method: Option<MethodKind>,
+    /// Settings over the grid's and the method's, by key; none of `evaluation`, by which all rows
+    /// are judged alike.
     #[serde(default)]
-    pub set: Vec<String>,
-    /// Added to the `prepare` of every data set: the same sessions with other embeddings.
+    pub set: Table,
+    /// Flags over the `prepare` of every data set: the same sessions with other embeddings.
     #[serde(default)]
-    pub prepare: String,
+    pub prepare: Table,
 }
 
 /// A data set: exactly one of `log`, `synth` and `prepared`.
@@ -103,49 +106,49 @@ pub struct Row {
 pub struct Data {
     /// Its name in tables and panels.
     pub name: String,
-    /// A log, as `slate prepare` takes it.
+    /// A log, as `slate prepare` reads it.
     #[serde(default)]
     pub log: String,
-    /// The flags of `slate synth`, for a log that is made up.
+    /// The flags of `slate synth`, for a synthetic log: `{ users = 6000, actions = 400 }`.
     #[serde(default)]
-    pub synth: String,
-    /// The flags of `slate prepare`.
+    pub synth: Table,
+    /// The flags of `slate prepare`: `{ preset = "paper", no-index = true }`.
     #[serde(default)]
-    pub prepare: String,
+    pub prepare: Table,
     /// A prepared folder.
     #[serde(default)]
     pub prepared: String,
-    /// The data set of the paper whose numbers stand beside it.
+    /// The paper's data set whose numbers stand beside this one's.
     #[serde(default)]
     pub published_as: Option<String>,
 }
 
-/// What cells that differ in their row alone have in common.
+/// What the cells of a round have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Equal {
     /// Their budget.
     #[default]
     Time,
-    /// Their steps: those that the slowest of them takes in the budget.
+    /// Their number of steps: as many as the slowest of them takes in the budget.
     Iterations,
 }
 
-/// The search for learning rates: one for every data set and row.
+/// The search for a learning rate, one for every data set and row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Search {
     /// The rates to try.
     pub learning_rates: Vec<f64>,
-    /// How long each is tried.
+    /// How long each of them trains.
     pub budget: Amount,
-    /// With this S, or each of the grid's S for itself.
+    /// The S to search with; without it, each S of the grid has its own search.
     #[serde(default)]
     pub samples: Option<usize>,
-    /// With this K, or each of the grid's K for itself.
+    /// The K to search with; without it, each K of the grid has its own search.
     #[serde(default)]
     pub slate_size: Option<usize>,
-    /// With this seed.
+    /// The seed to search with.
     #[serde(default)]
     pub seed: u64,
 }
@@ -154,35 +157,35 @@ pub struct Search {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
-    /// The reward over the training clock; a panel for each data set, S and K, a line for each row.
+    /// The reward over training time: a panel for each data set, S and K, a line for each row.
     RewardOverTime,
-    /// The reward over steps.
+    /// The reward over steps, with the same panels.
     RewardOverSteps,
-    /// The same, a panel for each data set, row and S, a line for each K.
+    /// The reward over steps: a panel for each data set, row and S, a line for each K.
     RewardOverStepsByRow,
-    /// The variance of the gradient over steps; panels and lines as [`Self::RewardOverSteps`].
+    /// The variance of the gradient over steps: a panel for each data set, S and K.
     Variance,
-    /// The same, a panel for each data set, row and S, a line for each K.
+    /// The variance of the gradient over steps: a panel for each data set, row and S.
     VarianceByRow,
     /// The reward at the end, as bars; a panel for each data set and K.
     FinalReward,
-    /// Seconds a step over P and over S, with fitted slopes.
+    /// Seconds per step over P and over S, with fitted slopes.
     StepTime,
     /// Memory over P and over S, with fitted slopes.
     Memory,
 }
 
-/// Numbers that somebody else has published, in their units.
+/// Published numbers, in their own units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// Where they stand, and of what they are.
+    /// Where they were published, and how they were measured.
     pub source: String,
     /// The numbers.
     pub numbers: Vec<PublishedNumber>,
 }
 
-/// One of them: method, S, data set, K, mean and standard error; without these, "N/A".
+/// A published number; "N/A" without a reward.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedNumber {
@@ -190,7 +193,7 @@ pub struct PublishedNumber {
     pub row: String,
     /// S.
     pub samples: usize,
-    /// The data set of the paper.
+    /// The paper's data set.
     pub data: String,
     /// K.
     pub slate_size: usize,
@@ -207,17 +210,26 @@ fn validation() -> Split {
     Split::Validation
 }
 
-/// The table of a grid whose tables are overlaid on it, one by `--scale`.
+/// A grid's table of scales: each is laid over the rest of the grid, chosen by `--scale`.
 const SCALES: &str = "scale";
 
-/// The scale of a grid that has several, unless told.
+/// The scale that is used unless `--scale` names another.
 pub const SCALE: &str = "quick";
 
+impl Row {
+    /// The flags that the row adds to `slate prepare`, as a shell takes them.
+    #[must_use]
+    pub fn added(&self) -> String {
+        shell(&flags(&self.prepare))
+    }
+}
+
 impl Grid {
-    /// The grid of a file, at one of its scales if it has some.
+    /// Reads a grid's file, at one of its scales if it has some.
     ///
     /// # Errors
-    /// Naming the file: not there, no TOML, an unknown scale or key, a value that cannot be.
+    /// Names the file: it is missing or no TOML, or it has an unknown scale or key, or an impossible
+    /// value.
     pub fn read(path: &Path, scale: &str) -> Result<Self> {
         let text = fs::read_to_string(path)?;
         let parsed: Result<Table, _> = text.parse();
@@ -227,11 +239,11 @@ impl Grid {
             let mut scales: Table =
                 scales.try_into().map_err(|_| bad(format!("`{SCALES}` is no table")))?;
             let names: Vec<_> = scales.keys().cloned().collect();
-            let Some(toml::Value::Table(overlay)) = scales.remove(scale) else {
+            let Some(Value::Table(overlay)) = scales.remove(scale) else {
                 let names = names.join(", ");
                 return Err(bad(format!("no scale `{scale}`; there are {names} (--scale)")));
             };
-            table.extend(overlay);
+            overlay_with(&mut table, overlay);
         }
         let grid: Self =
             table.try_into().map_err(|error: toml::de::Error| bad(toml_problem(&error, "")))?;
@@ -239,20 +251,21 @@ impl Grid {
         Ok(grid)
     }
 
-    /// Every row: those that are a method alone, and then the others.
+    /// Every row: first the rows that are a method alone, then the others.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
-        let of_method = |&method: &Method| Row {
+        let of_method = |&method: &MethodKind| Row {
             name: method.name().to_owned(),
             method: Some(method),
-            set: Vec::new(),
-            prepare: String::new(),
+            set: Table::new(),
+            prepare: Table::new(),
         };
         self.methods.iter().map(of_method).chain(self.rows.iter().cloned()).collect()
     }
 
     fn validate(&self) -> Result<()> {
         let rows = self.rows();
+        let rates = self.search.as_ref().map(|search| &search.learning_rates);
         for (key, empty) in [
             ("methods", rows.is_empty()),
             ("samples", self.samples.is_empty()),
@@ -260,10 +273,7 @@ impl Grid {
             ("seeds", self.seeds.is_empty()),
             ("data", self.data.is_empty()),
             ("evaluations", self.evaluations == 0),
-            (
-                "search.learning_rates",
-                self.search.as_ref().is_some_and(|search| search.learning_rates.is_empty()),
-            ),
+            ("search.learning_rates", rates.is_some_and(Vec::is_empty)),
         ] {
             if empty {
                 return Err(Error::setting(key, "expected at least one"));
@@ -271,22 +281,34 @@ impl Grid {
         }
         unique("row", rows.iter().map(|row| row.name.as_str()))?;
         unique("data", self.data.iter().map(|data| data.name.as_str()))?;
+        for row in &rows {
+            if let Some((key, _)) = leaves(&row.set).iter().find(|(key, _)| is_evaluation(key)) {
+                let problem = format!(
+                    "is set by row `{}`; all rows are judged alike: set it for the grid",
+                    row.name
+                );
+                return Err(Error::setting(key, problem));
+            }
+        }
         for data in &self.data {
-            let sources = [&data.log, &data.synth, &data.prepared];
-            if sources.iter().filter(|source| !source.is_empty()).count() != 1 {
-                let problem = format!("`{}`: expected one of log, synth and prepared", data.name);
-                return Err(Error::setting("data", problem));
+            let sources = [!data.log.is_empty(), !data.synth.is_empty(), !data.prepared.is_empty()];
+            let refuse =
+                |problem| Err(Error::setting("data", format!("`{}`: {problem}", data.name)));
+            if sources.iter().filter(|given| **given).count() != 1 {
+                return refuse("expected one of log, synth and prepared");
             }
             if !data.prepared.is_empty() && rows.iter().any(|row| !row.prepare.is_empty()) {
-                let problem = format!(
-                    "`{}`: is prepared already, and a row wants it prepared otherwise; give its log",
-                    data.name
+                return refuse(
+                    "is prepared already, and a row wants it prepared otherwise; give its log",
                 );
-                return Err(Error::setting("data", problem));
             }
         }
         Ok(())
     }
+}
+
+fn is_evaluation(key: &str) -> bool {
+    key.starts_with("evaluation.")
 }
 
 fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
@@ -298,4 +320,29 @@ fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
         seen.push(name);
     }
     Ok(())
+}
+
+/// Lays `overlay` over `table`, key by key within tables.
+fn overlay_with(table: &mut Table, overlay: Table) {
+    for (key, value) in overlay {
+        match (table.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => overlay_with(below, above),
+            (_, value) => {
+                table.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_is_laid_over_the_grid_key_by_key() {
+        let mut table: Table = "a = 1\n[set]\n\"x.y\" = 1\n\"x.z\" = 2".parse().unwrap();
+        overlay_with(&mut table, "a = 2\n[set]\n\"x.y\" = 3".parse().unwrap());
+        assert_eq!(table, "a = 2\n[set]\n\"x.y\" = 3\n\"x.z\" = 2".parse().unwrap());
+    }
 }

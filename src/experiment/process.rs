@@ -1,5 +1,5 @@
-//! A training in a process of its own: what it leaves behind in memory does not disturb the next,
-//! what it takes can be measured, and one that takes too much is ended.
+//! A run that has begun goes in; it is trained in a process of its own. The next training then finds
+//! clean memory, each training's memory can be measured, and one that takes too much is ended.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -20,31 +20,31 @@ use crate::run::RunFolder;
 pub(super) enum Ended {
     /// At the end of its budget.
     Finished(Footprint),
-    /// It was asked to stop, and can go on.
+    /// After it was asked to stop; it can go on.
     Interrupted,
-    /// It was ended, for having this much memory.
+    /// It was ended because it used this much memory.
     TooLarge(Bytes),
 }
 
-/// What a training had in memory.
+/// The memory of a training.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Footprint {
-    /// At most.
+    /// The most at any time.
     pub(super) peak: Option<Bytes>,
-    /// Of it, beyond what there was before the first step.
+    /// The most beyond the memory before the first step.
     pub(super) training: Option<Bytes>,
 }
 
-/// How often a training is looked at: memory that comes and goes in between is not seen.
+/// The interval between two looks at a training; memory that comes and goes between them is not seen.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What a training prints, beside its run.
+/// The file for what a training prints, beside its run.
 const LOG: &str = "train.log";
 
 /// Trains a run that has begun, by `slate train --resume`.
 ///
 /// # Errors
-/// The training's own error, naming the run.
+/// Fails with the training's own error, naming the run.
 pub(super) fn train(
     program: &Path,
     run: &RunFolder,
@@ -55,7 +55,7 @@ pub(super) fn train(
     let mut command = Command::new(program);
     command.args(["train", "--resume", "--out"]).arg(run.path());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    // Ctrl-C reaches it once, through its parent.
+    // Ctrl-C must reach the child only through its parent.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let child =
@@ -68,7 +68,7 @@ pub(super) fn train(
             return match status.code() {
                 Some(0) => Ok(Ended::Finished(footprint)),
                 Some(INTERRUPTED) => Ok(Ended::Interrupted),
-                // Out of memory, as a rule.
+                // Usually out of memory.
                 None if !asked => Err(Error::file(run.path(), format!("training died: {status}"))),
                 _ if asked => Ok(Ended::Interrupted),
                 _ => Err(Error::file(run.path(), last_words(run)?)),
@@ -96,7 +96,7 @@ pub(super) fn train(
 /// Exit code of a training that was interrupted.
 const INTERRUPTED: i32 = 130;
 
-/// What a training that failed said last.
+/// The last line that a failed training printed.
 fn last_words(run: &RunFolder) -> Result<String> {
     let mut text = Vec::new();
     fs::File::open(run.path().join(LOG))?.read_to_end(&mut text)?;
@@ -105,14 +105,14 @@ fn last_words(run: &RunFolder) -> Result<String> {
     Ok(last.strip_prefix("error: ").unwrap_or(last).to_owned())
 }
 
-/// A training at work, ended when dropped.
+/// A training at work; dropping it ends the training.
 struct Training {
     child: Child,
     system: System,
 }
 
 impl Training {
-    /// What it has in memory now, where the system tells.
+    /// Its memory now, if the system tells.
     fn memory(&mut self) -> Option<Bytes> {
         let pid = Pid::from_u32(self.child.id());
         let what = ProcessRefreshKind::nothing().with_memory();
@@ -120,7 +120,7 @@ impl Training {
         Some(Bytes(self.system.process(pid)?.memory())).filter(|memory| memory.0 > 0)
     }
 
-    /// Asks it to checkpoint and end; where that cannot be asked, ends it at its last checkpoint.
+    /// Asks the training to write a checkpoint and end; if that is not possible, kills it.
     fn interrupt(&mut self) {
         let process = self.system.process(Pid::from_u32(self.child.id()));
         if process.and_then(|process| process.kill_with(Signal::Interrupt)) != Some(true) {

@@ -1,4 +1,4 @@
-//! A report as one HTML page that needs nothing beside it: neither network nor script.
+//! A document goes in; one HTML page comes out, which needs neither network nor script.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -74,7 +74,7 @@ fn figure(figure: &Figure) -> Markup {
     }
 }
 
-/// An SVG document without what may stand before its root, which a page must not hold.
+/// An SVG document without its prologue, which a page must not hold.
 fn inline(svg: &str) -> &str {
     svg.find("<svg").map_or("", |root| &svg[root..])
 }
@@ -107,13 +107,13 @@ fn table(table: &Table) -> Markup {
     }
 }
 
-/// The columns' groups, and how many columns each is above.
+/// The columns' groups, and the width of each in columns.
 fn groups(columns: &[Column]) -> impl Iterator<Item = (&str, usize)> {
     let chunks = columns.chunk_by(|a, b| a.group == b.group);
     chunks.map(|chunk| (chunk[0].group.as_str(), chunk.len()))
 }
 
-/// Whether row `at` is the first that says what its group is.
+/// True if row `at` is the first of its group.
 fn starts(table: &Table, at: usize) -> bool {
     table.columns.first().is_some_and(|column| column.kind == Kind::Group)
         && (at == 0 || table.rows[at][0].text != table.rows[at - 1][0].text)

@@ -1,18 +1,18 @@
-//! A comparison's results as a table for other programs.
+//! Results go in; `results.parquet`, a table for other programs, comes out.
 
 use std::path::Path;
 
 use polars::prelude::*;
 
-use crate::comparison::{CellOutcome, CellResult, Measurement, Results, SplitReward};
 use crate::error::{Error, Result};
+use crate::experiment::results::{CellOutcome, CellResult, Measurement, Results, SplitReward};
 use crate::files::write_atomic;
 
-/// Writes a row for each cell, evaluation and split. A cell without evaluations has one row, whose
-/// columns of these are null.
+/// Writes a row for each cell, evaluation and split. A cell without evaluations has one row with
+/// nulls.
 ///
 /// # Errors
-/// An error naming the file.
+/// Fails with an error that names the file.
 pub(super) fn write(results: &Results, path: &Path) -> Result<()> {
     let failed = |error| Error::library(format!("writing {}", path.display()), error);
     let mut table = table(results).map_err(failed)?;
@@ -83,7 +83,7 @@ where
 mod tests {
     use super::super::tests::{not_available, results, trained};
     use super::*;
-    use crate::comparison::Cell;
+    use crate::experiment::cell::Cell;
 
     #[test]
     fn what_is_written_is_read_back() {

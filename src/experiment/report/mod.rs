@@ -1,4 +1,4 @@
-//! A comparison's results as pages, pictures and a table for other programs.
+//! A comparison's results go in; pages, pictures and a table for other programs come out.
 
 mod document;
 mod figures;
@@ -31,7 +31,7 @@ use crate::files::write_atomic;
 /// results give the same bytes.
 ///
 /// # Errors
-/// An I/O error naming the file; those of the drawing library.
+/// Fails with an I/O error that names the file, or if the drawing library fails.
 pub fn write(results: &Results, folder: &Path) -> Result<()> {
     let document = document(results)?;
     let text = |name: &Path, text: &str| {
@@ -48,7 +48,7 @@ pub fn write(results: &Results, folder: &Path) -> Result<()> {
     text(Path::new("report.html"), &html::page(&document))
 }
 
-/// What the pages say.
+/// The content of the pages.
 fn document(results: &Results) -> Result<Document> {
     let summary = Summary::new(results);
     let grid = &results.grid;

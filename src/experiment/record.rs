@@ -1,4 +1,5 @@
-//! What is on disk of a training: its run, and beside it what it has come to once it has ended.
+//! The folder of a training goes in; its outcome and its measurements come out. A training that has
+//! ended has an `outcome.json` beside its run.
 
 use std::io::Write as _;
 
@@ -11,12 +12,12 @@ use crate::run::{RunFolder, RunOrigin};
 use crate::settings::Settings;
 use crate::training::{Row as Recorded, read_metrics};
 
-/// Of a training that has ended.
-pub(super) const OUTCOME: &str = "outcome.json";
+/// The file of a training that has ended.
+const OUTCOME: &str = "outcome.json";
 
-/// Fails where a run was begun otherwise.
+/// Fails if a run was begun with other settings.
 pub(super) fn require_same(run: &RunFolder, settings: &Settings, origin: &RunOrigin) -> Result<()> {
-    // What a resumed run may change, its budget or what it keeps, a cell may not.
+    // A resumed run may change its budget and its checkpoints; a cell may not.
     let (recorded, _) = run.read_settings()?;
     let mut changed = recorded.differences(settings).into_iter().map(|(_, change)| change);
     let problem = match (changed.next(), run.require_same_path(settings, origin)) {
@@ -28,7 +29,7 @@ pub(super) fn require_same(run: &RunFolder, settings: &Settings, origin: &RunOri
     Err(Error::file(run.path(), format!("was begun otherwise ({problem}); {advice}")))
 }
 
-/// What a training has come to, once it has ended.
+/// The outcome of a training that has ended.
 pub(super) fn ended(run: &RunFolder) -> Result<Option<CellOutcome>> {
     let path = run.path().join(OUTCOME);
     if !path.exists() {
@@ -39,7 +40,7 @@ pub(super) fn ended(run: &RunFolder) -> Result<Option<CellOutcome>> {
     outcome.map(Some).map_err(|error| Error::file(&path, format!("is damaged: {error}; delete it")))
 }
 
-/// Writes down what a training has come to.
+/// Writes down the outcome of a training.
 pub(super) fn end(run: &RunFolder, outcome: CellOutcome) -> Result<CellOutcome> {
     fs::create_dir_all(run.path())?;
     let text = serde_json::to_string(&outcome).map_err(|error| Error::library(OUTCOME, error))?;

@@ -1,8 +1,8 @@
-//! A report as Markdown, as GitHub shows it.
+//! A document goes in; a page of Markdown as GitHub shows it comes out.
 
 use super::document::{Block, Column, Document, Entry, Figure, Kind, Table};
 
-/// The folder of the pictures, beside the page.
+/// The folder of the pictures, next to the page.
 pub(super) const FIGURES: &str = "figures";
 
 /// The page.
@@ -89,7 +89,7 @@ fn entry(entry: &Entry) -> String {
     text
 }
 
-/// `text` on one line, as it stands: whatever Markdown or HTML would make of it.
+/// `text` on one line, with the characters escaped that Markdown or HTML would interpret.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -105,7 +105,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Backticks, more than stand in a row anywhere in `text`.
+/// A fence of more backticks than `text` has in a row.
 fn fence(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.max(2) + 1)

@@ -1,15 +1,15 @@
-//! What a report says, before it is HTML or Markdown.
+//! The content of a report, before it becomes HTML or Markdown.
 
 /// A report.
 #[derive(Clone, Debug)]
 pub(super) struct Document {
     pub(super) title: String,
-    /// What stands above the first section.
+    /// The blocks above the first section.
     pub(super) lead: Vec<Block>,
     pub(super) sections: Vec<Section>,
 }
 
-/// What a heading stands above.
+/// A heading and the blocks below it.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) title: String,
@@ -20,7 +20,7 @@ pub(super) struct Section {
 #[derive(Clone, Debug)]
 pub(super) enum Block {
     Text(String),
-    /// What a reader must not miss.
+    /// A warning that stands out.
     Notice(String),
     Table(Table),
     Figure(Figure),
@@ -28,7 +28,7 @@ pub(super) enum Block {
         language: &'static str,
         text: String,
     },
-    /// Blocks that a reader opens.
+    /// Blocks that open on a click.
     Folded {
         summary: String,
         blocks: Vec<Block>,
@@ -45,12 +45,12 @@ pub(super) struct Figure {
 /// A picture.
 #[derive(Clone, Debug)]
 pub(super) struct Panel {
-    /// That of its file, without the extension.
+    /// The name of its file, without the extension.
     pub(super) name: String,
-    /// What it shows, for who does not see it.
+    /// A description for readers who do not see it.
     pub(super) title: String,
     pub(super) svg: String,
-    /// What it lacks, or nothing.
+    /// What is missing in it, if anything.
     pub(super) note: String,
 }
 
@@ -59,25 +59,25 @@ pub(super) struct Panel {
 pub(super) struct Table {
     pub(super) caption: String,
     pub(super) columns: Vec<Column>,
-    /// As wide as there are columns.
+    /// Rows, with an entry for each column.
     pub(super) rows: Vec<Vec<Entry>>,
-    /// What the entries refer to, counted from 1.
+    /// Footnotes, counted from 1.
     pub(super) notes: Vec<String>,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Column {
-    /// What it shares with its neighbours, or nothing.
+    /// A heading that it shares with its neighbours, if any.
     pub(super) group: String,
     pub(super) name: String,
     pub(super) kind: Kind,
 }
 
-/// What stands in a column.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A row's name; equal ones below each other are one.
+    /// A row's name; equal names below each other are merged.
     Group,
     /// A row's name.
     Head,
@@ -89,9 +89,9 @@ pub(super) enum Kind {
 pub(super) struct Entry {
     pub(super) text: String,
     pub(super) best: bool,
-    /// Its place among the table's notes.
+    /// Its note's place among the table's notes.
     pub(super) note: Option<usize>,
-    /// What the paper has here.
+    /// The paper's number.
     pub(super) paper: Option<String>,
 }
 
@@ -112,7 +112,7 @@ impl<T: ToString> From<T> for Entry {
 }
 
 impl Table {
-    /// `entry`, with a note below the table.
+    /// Adds a note below the table and refers to it from `entry`.
     pub(super) fn noted(&mut self, entry: impl Into<Entry>, note: &str) -> Entry {
         let known = self.notes.iter().position(|known| known == note);
         let place = known.unwrap_or_else(|| {
@@ -124,7 +124,7 @@ impl Table {
 }
 
 impl Document {
-    /// All figures, in sections and out.
+    /// All figures.
     pub(super) fn figures(&self) -> impl Iterator<Item = &Figure> {
         let blocks = self.sections.iter().flat_map(|section| &section.blocks);
         blocks.filter_map(|block| match block {
@@ -135,7 +135,7 @@ impl Document {
 }
 
 impl Section {
-    /// Its place in a page, by GitHub's rule, so that a link holds in both formats.
+    /// The target of links to it, by GitHub's rule, so that a link holds in both formats.
     pub(super) fn anchor(&self) -> String {
         let kept = self.title.chars().filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '-');
         kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>().to_lowercase()

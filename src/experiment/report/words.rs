@@ -1,8 +1,9 @@
-//! Phrases that headings and captions share.
+//! A grid or a summary goes in; phrases that headings and captions share come out.
 
 use super::summary::Summary;
-use crate::comparison::{Equal, FigureKind, Grid};
 use crate::dataset::Split;
+use crate::experiment::arguments::leaves;
+use crate::experiment::grid::{Equal, FigureKind, Grid};
 use crate::settings::BudgetUnit;
 
 /// The heading above a figure.
@@ -24,12 +25,24 @@ pub(super) fn name(kind: FigureKind) -> String {
     title(kind).to_lowercase().replace(' ', "-")
 }
 
-/// Users of a split.
+/// The users of a split.
 pub(super) fn users(split: Split) -> &'static str {
     match split {
         Split::Train => "training users",
         Split::Validation => "validation users",
         Split::Test => "test users",
+    }
+}
+
+/// How evaluations search for the decision.
+pub(super) fn searched(grid: &Grid) -> &'static str {
+    let set = leaves(&grid.set);
+    match set.iter().find(|(key, _)| key == "evaluation.search") {
+        Some((_, value)) if value.as_str() == Some("index") => "by each row through its own search",
+        Some((_, value)) if value.as_str() == Some("auto") => {
+            "by exact search, or by each row through its own where the actions are many"
+        }
+        _ => "by exact search",
     }
 }
 
@@ -46,7 +59,7 @@ pub(super) fn budget(grid: &Grid) -> String {
     }
 }
 
-/// "mean ± standard error over 6 seeds", with what there is so far; "one seed".
+/// "mean ± standard error over 6 seeds", with the number of seeds so far; or "one seed".
 pub(super) fn over_seeds(summary: &Summary, what: &str) -> String {
     let of = summary.results.grid.seeds.len();
     match summary.seeds() {
@@ -58,7 +71,7 @@ pub(super) fn over_seeds(summary: &Summary, what: &str) -> String {
     }
 }
 
-/// What the bands and whiskers of a figure are.
+/// The meaning of a figure's bands or whiskers.
 pub(super) fn errors(summary: &Summary, what: &str) -> String {
     match summary.seeds() {
         (_, 0 | 1) => format!("{what}: ± standard error over users; {}", over_seeds(summary, "")),
@@ -70,7 +83,7 @@ pub(super) fn errors(summary: &Summary, what: &str) -> String {
     }
 }
 
-/// What the lines of a figure are that has no error over users.
+/// The meaning of the lines in a figure without errors over users.
 pub(super) fn lines(summary: &Summary) -> String {
     format!("Lines: {}", over_seeds(summary, "mean, with a band of ± standard error,"))
 }

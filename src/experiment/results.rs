@@ -1,4 +1,4 @@
-//! What has come of a comparison: one entry a cell, whatever it came to.
+//! The results of a comparison: one entry per cell, whatever its outcome.
 
 use std::env::consts::{ARCH, OS};
 use std::num::NonZero;
@@ -14,20 +14,20 @@ use super::grid::Grid;
 use crate::dataset::{Split, Statistics};
 use crate::training::GradientStatistics;
 
-/// A comparison, as far as it has come.
+/// The results of a comparison so far.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
-    /// What was compared, and how.
+    /// The grid.
     pub grid: Grid,
-    /// On what, in the grid's order.
+    /// The data sets, in the grid's order.
     pub data: Vec<DataDescription>,
-    /// Where.
+    /// The machine that trained.
     pub machine: Machine,
-    /// Every cell that has ended, in the order in which they are trained.
+    /// Every cell that has ended, in the order of training.
     pub cells: Vec<CellResult>,
-    /// Cells that there are.
+    /// The number of all cells.
     pub of: usize,
-    /// What the searches for learning rates came to.
+    /// The results of the searches for learning rates.
     pub searches: Vec<Searched>,
 }
 
@@ -38,7 +38,7 @@ pub struct DataDescription {
     pub name: String,
     /// The command, or commands, that prepared it.
     pub commands: Vec<String>,
-    /// What there is.
+    /// Numbers of users, actions and interactions.
     pub statistics: Statistics,
     /// L.
     pub latent_dim: usize,
@@ -57,17 +57,17 @@ pub struct Machine {
     pub system: String,
     /// The backend.
     pub device: String,
-    /// Of this crate.
+    /// The version of this crate.
     pub version: String,
 }
 
-/// A cell and what it came to.
+/// A cell and its results.
 #[derive(Clone, Debug, Serialize)]
 pub struct CellResult {
     /// The cell.
     #[serde(flatten)]
     pub cell: Cell,
-    /// What it came to.
+    /// Its outcome.
     pub outcome: CellOutcome,
     /// Its evaluations, by step.
     pub measurements: Vec<Measurement>,
@@ -77,7 +77,7 @@ pub struct CellResult {
     pub command: String,
 }
 
-/// What a cell came to.
+/// The outcome of a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum CellOutcome {
@@ -85,21 +85,21 @@ pub enum CellOutcome {
     Trained {
         /// Steps taken.
         steps: u64,
-        /// Training clock.
+        /// Seconds of training, without evaluations.
         seconds: f64,
         /// Learning rate at step 0.
         learning_rate: f64,
-        /// The share of the exact top that the search returned on training queries at the end; none
-        /// where it is exact.
+        /// Share of the exact top K that the training search returns, at the end; none if the search
+        /// is exact.
         recall: Option<f64>,
-        /// The most memory that its process had.
+        /// The most memory of its process.
         peak_memory: Option<Bytes>,
-        /// What of it came with training: beyond what there was before the first step.
+        /// The most memory beyond that before the first step.
         training_memory: Option<Bytes>,
     },
-    /// "N/A".
+    /// The method cannot be trained with these settings or in this memory: "N/A".
     NotAvailable {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -109,11 +109,11 @@ pub enum CellOutcome {
 pub struct Measurement {
     /// Steps taken.
     pub step: u64,
-    /// Training clock.
+    /// Seconds of training, without evaluations.
     pub seconds: f64,
-    /// The decision's reward on each split that was looked at.
+    /// The decision's reward on each evaluated split.
     pub rewards: Vec<SplitReward>,
-    /// The gradient, where that was asked for (`evaluation.gradient_draws`).
+    /// Statistics of the gradient, if `evaluation.gradient_draws` asks for them.
     pub gradient: Option<GradientStatistics>,
 }
 
@@ -130,25 +130,25 @@ pub struct SplitReward {
     pub contexts: usize,
 }
 
-/// What a search for a learning rate came to.
+/// The result of a search for a learning rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Searched {
     /// The data set.
     pub data: String,
     /// The row.
     pub row: String,
-    /// S that it was searched with.
+    /// The S of the search.
     pub samples: usize,
-    /// K that it was searched with.
+    /// The K of the search.
     pub slate_size: usize,
-    /// Every rate tried, with the reward on validation users it ended with.
+    /// Every rate tried and the validation reward at its end.
     pub tried: Vec<(f64, f64)>,
-    /// The best of them.
+    /// The best rate.
     pub best: f64,
 }
 
 impl Machine {
-    /// This machine, training on the backend of that name.
+    /// This machine, with the backend of this name.
     #[must_use]
     pub fn here(device: &str) -> Self {
         let what = RefreshKind::nothing()
@@ -168,7 +168,7 @@ impl Machine {
 }
 
 impl Measurement {
-    /// The reward on `split`, if it was looked at.
+    /// The reward on `split`, if it was evaluated.
     #[must_use]
     pub fn reward(&self, split: Split) -> Option<SplitReward> {
         self.rewards.iter().find(|reward| reward.split == split).copied()

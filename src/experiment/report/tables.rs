@@ -1,13 +1,13 @@
-//! The tables of cells, learning rates and data sets.
+//! A summary goes in; the tables of cells, learning rates and data sets come out.
 
 use super::document::{Block, Column, Entry, Kind, Table};
 use super::numbers::{count, mean_and_error, mebibytes, significant};
 use super::summary::{Summary, step_seconds, training_bytes};
 use super::words::users;
-use crate::comparison::{CellOutcome, CellResult};
 use crate::dataset::percent;
+use crate::experiment::results::{CellOutcome, CellResult};
 
-/// Every cell, and how to train it again.
+/// Every cell, and the command that trains it again.
 pub(super) fn cells(summary: &Summary) -> Vec<Block> {
     let results = summary.results;
     let split = results.grid.split;
@@ -15,9 +15,9 @@ pub(super) fn cells(summary: &Summary) -> Vec<Block> {
         caption: format!(
             "Every cell in the order of training. Rewards on {}, ± standard error over these \
              users. A step's time is the mean over the training, without evaluations. Peak: \
-             the most memory that the process had at any time; beyond loading: what of it came \
-             after the data was loaded. Recall: the share of the exact top that the search \
-             returned on training queries at the end.",
+             the most memory of the process at any time; beyond loading: the most after the \
+             data was loaded. Recall: the share of the exact top that the search returned on \
+             training queries at the end.",
             users(split)
         ),
         columns: [
@@ -84,7 +84,7 @@ pub(super) fn cells(summary: &Summary) -> Vec<Block> {
     ]
 }
 
-/// Which learning rates were tried, and what they came to.
+/// The learning rates that were tried, and their rewards.
 pub(super) fn searches(summary: &Summary) -> Vec<Block> {
     let results = summary.results;
     let Some(search) = results.grid.search.as_ref().filter(|_| !results.searches.is_empty()) else {
@@ -142,7 +142,7 @@ pub(super) fn searches(summary: &Summary) -> Vec<Block> {
     vec![Block::Table(table)]
 }
 
-/// The paper's table of data sets, and how each was prepared.
+/// The paper's table of data sets, and the commands that prepared them.
 pub(super) fn data(summary: &Summary) -> Vec<Block> {
     let results = summary.results;
     let mut table = Table {

@@ -1,36 +1,38 @@
-//! Trains a grid's cells one after the other, after what they depend on: the searches for learning
-//! rates, and how fast each row is.
+//! A grid and its prepared data go in; trained cells come out, one after the other, each after what it
+//! depends on: the search for its learning rate, and the speed of each row.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::arguments::shell;
 use super::cell::{Cell, Round};
 use super::grid::{Equal, Grid, Row};
 use super::process::{self, Ended, Footprint};
-use super::record::{OUTCOME, end, ended, measurements, recall, require_same};
+use super::record::{end, ended, measurements, recall, require_same};
 use super::results::{CellOutcome, CellResult, DataDescription, Machine, Results, Searched};
+use super::search::{Deadline, Judged, search};
 use crate::dataset::Split;
 use crate::error::{Error, Result};
 use crate::prepared::Prepared;
 use crate::run::{RunFolder, RunOrigin};
 use crate::settings::{BudgetSettings, BudgetUnit, Preset, Settings};
 
-/// A prepared folder, as far as a comparison needs to know it.
+/// What a comparison has to know of a prepared folder.
 #[derive(Clone, Debug)]
 pub struct DataSet {
-    /// What its runs are of.
+    /// The origin of its runs.
     pub origin: RunOrigin,
-    /// The preset's settings for it.
+    /// The preset's settings for this data.
     pub preset: Settings,
-    /// What the report says of it.
+    /// The report's description.
     pub description: DataDescription,
 }
 
 impl DataSet {
-    /// Looks at a prepared folder, for runs on the device of that name.
+    /// Describes a prepared folder, for runs on the device of this name.
     #[must_use]
     pub fn new(
         name: &str,
@@ -57,41 +59,42 @@ impl DataSet {
 pub struct Comparison<'a> {
     /// What is compared.
     pub grid: &'a Grid,
-    /// On what: every data set of the grid, by its name and by what a row adds to its preparation.
+    /// Every data set of the grid, by its name and by [`Row::added`].
     pub data: &'a HashMap<(String, String), DataSet>,
-    /// Where it all goes.
+    /// The comparison's folder.
     pub folder: &'a Path,
-    /// The `slate` that trains.
+    /// The `slate` program that trains.
     pub program: &'a Path,
-    /// Where it trains.
+    /// The machine that trains.
     pub machine: Machine,
-    /// Set by whoever wants the comparison to stop where it can go on.
+    /// Set this flag to stop the comparison where it can go on.
     pub stop: &'a AtomicBool,
 }
 
-/// Who watches a comparison. `()` does not look.
+/// Watches a comparison. `()` does nothing.
 pub trait Watcher {
-    /// After every cell, with how many have ended and how many there are.
+    /// Called after every cell, with the number of cells that have ended and of all cells.
     fn ended(&mut self, _cell: &CellResult, _done: usize, _of: usize) {}
-    /// After every search for a learning rate.
+    /// Called after every search for a learning rate.
     fn searched(&mut self, _searched: &Searched) {}
-    /// When another process, left by a comparison that was killed, trains the next cell.
+    /// Called when another process, left by a comparison that was killed, trains the next cell.
     fn waiting(&mut self, _run: &Path) {}
 }
 
 impl Watcher for () {}
 
-/// How much shorter than a cell a trial of its speed is.
+/// A trial of a cell's speed is shorter than the cell by this factor.
 const SPEED_SHARE: u64 = 10;
 
-/// Nothing where it was asked to stop before.
+/// None if the comparison was asked to stop.
 type UnlessStopped<T> = Option<T>;
 
 impl Comparison<'_> {
-    /// Trains every cell that has not ended, searches included; whether it came to the end.
+    /// Trains every cell that has not ended, searches included; returns true at the end, and false if
+    /// it was asked to stop.
     ///
     /// # Errors
-    /// Those of loading and training, naming the cell's run.
+    /// Fails if loading or training fails, naming the cell's run.
     pub fn run(&self, watcher: &mut dyn Watcher) -> Result<bool> {
         let rounds = self.grid.rounds();
         let of = rounds.iter().map(Vec::len).sum();
@@ -122,23 +125,24 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// What the comparison has come to so far.
+    /// The results so far.
     ///
     /// # Errors
-    /// A record that cannot be read.
+    /// Fails if a record cannot be read.
     pub fn results(&self) -> Result<Results> {
         let (mut cells, mut of) = (Vec::new(), 0);
         let mut searches: Vec<Searched> = Vec::new();
         for cell in self.grid.rounds().iter().flatten() {
             of += 1;
             cells.extend(self.result(cell)?);
-            let found = self.searched(&self.search_at(cell))?;
+            let at = self.search_at(cell);
+            let found = self.searched(&at, |rate| ended(&self.search_run(&at, rate)))?.flatten();
             searches.extend(found.filter(|found| !searches.contains(found)));
         }
         let mut data: Vec<DataDescription> = Vec::new();
         for set in &self.grid.data {
             for row in self.grid.rows() {
-                let description = &self.set(&set.name, &row.prepare)?.description;
+                let description = &self.set(&set.name, &row)?.description;
                 if !data.contains(description) {
                     data.push(description.clone());
                 }
@@ -148,8 +152,8 @@ impl Comparison<'_> {
         Ok(Results { grid, data, machine, cells, of, searches })
     }
 
-    fn set(&self, data: &str, prepare: &str) -> Result<&DataSet> {
-        let key = (data.to_owned(), prepare.to_owned());
+    fn set(&self, data: &str, row: &Row) -> Result<&DataSet> {
+        let key = (data.to_owned(), row.added());
         self.data.get(&key).ok_or_else(|| Error::setting("data", format!("`{data}` is missing")))
     }
 
@@ -159,7 +163,7 @@ impl Comparison<'_> {
     }
 
     fn set_of(&self, cell: &Cell) -> Result<&DataSet> {
-        self.set(&cell.data, &self.row(cell).prepare)
+        self.set(&cell.data, &self.row(cell))
     }
 
     fn settings(
@@ -185,42 +189,54 @@ impl Comparison<'_> {
         }
     }
 
-    /// The learning rate found with `at`; nothing where the settings' own is used.
+    /// Searches for the learning rate of `at`, if the grid asks for a search.
     fn search(&self, at: &Cell, watcher: &mut dyn Watcher) -> Result<UnlessStopped<Option<f64>>> {
-        let Some(search) = &self.grid.search else { return Ok(Some(None)) };
-        for &rate in &search.learning_rates {
-            let settings = self.settings(at, &search.budget.0, Some(rate)).map(brief);
-            if self.train(&self.search_folder(at, rate), at, settings, watcher)?.is_none() {
-                return Ok(None);
-            }
-        }
-        let searched = self.searched(at)?;
+        let Some(wanted) = &self.grid.search else { return Ok(Some(None)) };
+        let found = self.searched(at, |rate| {
+            let settings = self.settings(at, &wanted.budget.0, Some(rate)).map(brief);
+            self.train(self.search_run(at, rate).path(), at, settings, watcher)
+        })?;
+        let Some(searched) = found else { return Ok(None) };
         if let Some(searched) = &searched {
             watcher.searched(searched);
         }
         Ok(Some(searched.map(|searched| searched.best)))
     }
 
-    /// What the search with `at` came to, if there was one, has ended, and any rate could be tried.
-    fn searched(&self, at: &Cell) -> Result<Option<Searched>> {
-        let Some(search) = &self.grid.search else { return Ok(None) };
-        let mut tried = Vec::new();
-        for &rate in &search.learning_rates {
-            let folder = self.search_folder(at, rate);
-            if !folder.join(OUTCOME).exists() {
-                return Ok(None);
-            }
-            let measured = measurements(&RunFolder::new(&folder))?;
-            let last = measured.last().and_then(|last| last.reward(Split::Validation));
-            tried.extend(last.map(|last| (rate, last.reward)));
+    /// Tries every learning rate of the grid with `at`; the last validation reward of each decides.
+    /// None inside: there is no search, or no rate could be trained.
+    fn searched(
+        &self,
+        at: &Cell,
+        mut train: impl FnMut(f64) -> Result<UnlessStopped<CellOutcome>>,
+    ) -> Result<UnlessStopped<Option<Searched>>> {
+        let Some(wanted) = &self.grid.search else { return Ok(Some(None)) };
+        let mut rates = wanted.learning_rates.iter().copied();
+        let every_rate = Deadline::new(Instant::now(), None);
+        let found = search(
+            every_rate,
+            |_| rates.next(),
+            |&rate| match train(rate)? {
+                None => Ok(Judged::Stopped),
+                Some(CellOutcome::NotAvailable { .. }) => Ok(Judged::Impossible),
+                Some(CellOutcome::Trained { .. }) => {
+                    let measured = measurements(&self.search_run(at, rate))?;
+                    let last = measured.last().and_then(|last| last.reward(Split::Validation));
+                    Ok(last.map_or(Judged::Impossible, |last| Judged::Reward(last.reward)))
+                }
+            },
+        )?;
+        if found.stopped {
+            return Ok(None);
         }
-        let finite = tried.iter().filter(|(_, reward)| reward.is_finite());
-        let best = finite.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(rate, _)| *rate);
+        let Some(&best) = found.best() else { return Ok(Some(None)) };
+        let tried =
+            found.tried.iter().filter_map(|&(rate, reward)| Some((rate, reward?))).collect();
         let Cell { data, row, samples, slate_size, .. } = at.clone();
-        Ok(best.map(|best| Searched { data, row, samples, slate_size, tried, best }))
+        Ok(Some(Some(Searched { data, row, samples, slate_size, tried, best })))
     }
 
-    /// What every cell of a round has to spend.
+    /// The budget of every cell of a round.
     fn budget(
         &self,
         round: &Round,
@@ -262,7 +278,7 @@ impl Comparison<'_> {
     ) -> Result<UnlessStopped<CellOutcome>> {
         let run = RunFolder::new(folder);
         let settings = match settings {
-            // What a method cannot do is a result.
+            // A method's refusal is a result.
             Err(refusal @ Error::Setting { .. }) => {
                 let outcome = CellOutcome::NotAvailable { reason: refusal.to_string() };
                 return end(&run, outcome).map(Some);
@@ -306,8 +322,8 @@ impl Comparison<'_> {
         end(&run, outcome).map(Some)
     }
 
-    /// Waits until no other process trains here: a comparison that was killed leaves its training
-    /// to go on alone. Whether it was not asked to stop meanwhile.
+    /// Waits until no other process trains here, because a comparison that was killed leaves its
+    /// training running. Returns false if it was asked to stop.
     fn wait_for(&self, run: &RunFolder, watcher: &mut dyn Watcher) -> Result<bool> {
         let mut told = false;
         loop {
@@ -330,8 +346,8 @@ impl Comparison<'_> {
         self.folder.join("cells").join(cell.name())
     }
 
-    fn search_folder(&self, at: &Cell, rate: f64) -> PathBuf {
-        self.folder.join("searches").join(format!("{}-rate{rate:e}", at.name()))
+    fn search_run(&self, at: &Cell, rate: f64) -> RunFolder {
+        RunFolder::new(self.folder.join("searches").join(format!("{}-rate{rate:e}", at.name())))
     }
 
     fn result(&self, cell: &Cell) -> Result<Option<CellResult>> {
@@ -341,17 +357,16 @@ impl Comparison<'_> {
             CellOutcome::Trained { .. } => measurements(&run)?,
             CellOutcome::NotAvailable { .. } => Vec::new(),
         };
-        let command = format!(
-            "slate train --data {} --config {} --out RUN",
-            self.set_of(cell)?.origin.data.display(),
-            run.settings_path().display()
-        );
+        let (data, config) = (&self.set_of(cell)?.origin.data, run.settings_path());
+        let (data, config) = (data.display().to_string(), config.display().to_string());
+        let command =
+            shell(&["slate", "train", "--data", &data, "--config", &config, "--out", "RUN"]);
         let run = run.path().to_owned();
         Ok(Some(CellResult { cell: cell.clone(), outcome, measurements, run, command }))
     }
 }
 
-/// Settings of a run that only its end is looked at.
+/// Settings of a run of which only the end counts.
 fn brief(mut settings: Settings) -> Settings {
     settings.evaluation.count = 1;
     settings.evaluation.gradient_draws = 0;

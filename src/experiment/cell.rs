@@ -1,10 +1,12 @@
-//! A cell of a grid: one training.
+//! A grid goes in; its cells come out: one training each, with their settings and the order of training.
 
 use serde::{Deserialize, Serialize};
+use toml::Table;
 
+use super::arguments::leaves;
 use super::grid::{Grid, Row};
 use crate::error::Result;
-use crate::settings::{BudgetSettings, Settings, SettingsBuilder};
+use crate::settings::{BudgetSettings, EvaluationSearch, Settings, SettingsBuilder};
 
 /// A cell: a row of the grid on a data set, with one S, K and seed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -25,17 +27,19 @@ pub struct Cell {
 pub type Round = Vec<Cell>;
 
 impl Cell {
-    /// Where it stands below a comparison's folder: unique, and a name on any file system.
+    /// Its place below a comparison's folder: unique, and a valid name on any file system.
     #[must_use]
     pub fn name(&self) -> String {
         let Self { data, row, samples, slate_size, seed } = self;
         format!("{}/{}-s{samples}-k{slate_size}-seed{seed}", file_name(data), file_name(row))
     }
 
-    /// The cell's settings: the preset's, the grid's, the method's, the row's, its own.
+    /// The cell's settings: the preset's, then the grid's, the method's, the row's and its own.
+    /// Evaluations search exactly unless the grid sets `evaluation.search`: rows that are judged
+    /// through different searches cannot be compared.
     ///
     /// # Errors
-    /// Where they do not go together, which is a cell's reason not to be.
+    /// Fails if the settings do not go together; then the cell is "N/A".
     pub fn settings(
         &self,
         preset: &Settings,
@@ -44,31 +48,31 @@ impl Cell {
         budget: &BudgetSettings,
         learning_rate: Option<f64>,
     ) -> Result<Settings> {
-        let mut settings = overlaid(preset, &grid.set)?;
-        settings.policy.samples = self.samples;
-        settings.policy.slate_size = self.slate_size;
+        let mut preset = preset.clone();
+        preset.evaluation.search = EvaluationSearch::Exact;
+        let mut builder = SettingsBuilder::new(&preset)?.overlay(&grid.set)?;
         if let Some(method) = row.method {
-            settings = method.settings(settings)?;
+            builder = builder.set("method.kind", method.key())?;
         }
+        if let Some(rate) = learning_rate {
+            builder = builder.set("optimizer.learning_rate", rate)?;
+        }
+        let whole = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let mut settings = builder
+            .set("method.samples", whole(self.samples))?
+            .set("slate_size", whole(self.slate_size))?
+            .overlay(&row.set)?
+            .build()?;
         settings.seed.0 = self.seed;
         settings.budget = budget.clone();
         settings.evaluation.count = grid.evaluations;
-        if let Some(rate) = learning_rate {
-            settings.optimizer.learning_rate = rate;
-        }
-        overlaid(&settings, &row.set)
+        Ok(settings)
     }
 }
 
-fn overlaid(settings: &Settings, assignments: &[String]) -> Result<Settings> {
-    let builder = SettingsBuilder::new(settings)?;
-    let add = |builder: SettingsBuilder, text: &String| builder.assignment(text);
-    assignments.iter().try_fold(builder, add)?.build()
-}
-
 impl Grid {
-    /// All cells, in the order in which they are trained: seeds outermost, so that what the machine
-    /// does meanwhile falls on every row alike and a comparison cut short has whole seeds.
+    /// All cells in the order of training. Seeds are outermost: other work of the machine then
+    /// disturbs all rows alike, and a comparison that is cut short has whole seeds.
     #[must_use]
     pub fn rounds(&self) -> Vec<Round> {
         let rows = self.rows();
@@ -97,7 +101,7 @@ impl Grid {
     }
 }
 
-/// `name` without what a file system may not like; the digest of the rest keeps names apart.
+/// `name` with only letters, digits and dashes; a digest keeps different names apart.
 #[must_use]
 pub fn file_name(name: &str) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };

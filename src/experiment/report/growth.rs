@@ -1,30 +1,33 @@
-//! How a step's time and memory grow with P and S: lines on logarithmic axes, and the slopes of
-//! these beside the orders of growth in the paper's Table 1.
+//! A summary goes in; the growth of a step's time and memory with P and with S comes out: lines on
+//! logarithmic axes, and their slopes beside the orders of growth in the paper's Table 1.
 
 use super::document::{Column, Entry, Figure, Kind, Panel, Table};
 use super::summary::{Place, Summary, step_seconds, training_bytes};
 use super::words::{lines, name};
 use crate::chart::{Axis, Chart, Line, Point};
-use crate::comparison::{CellResult, FigureKind, Row, file_name};
 use crate::error::Result;
-use crate::settings::Method;
+use crate::experiment::cell::file_name;
+use crate::experiment::grid::{FigureKind, Row};
+use crate::experiment::results::CellResult;
+use crate::method::MethodKind;
 
-/// What grows.
+/// The quantity that grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quantity {
-    /// Seconds a step.
+    /// Seconds per step.
     Time,
-    /// MiB that training takes beside what was loaded before.
+    /// MiB that training takes beyond what was loaded before.
     Memory,
 }
 
-/// Over what it grows, all else being the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Over<'a> {
-    /// P, at this S and K.
-    Actions(usize, usize),
-    /// S, on this data set and at this K.
-    Samples(&'a str, usize),
+/// A quantity's growth over P or over S, all else being equal.
+struct Sweep<'a> {
+    axis: &'static str,
+    title: String,
+    /// A part of the name of its picture's file.
+    name: String,
+    /// P or S, and the place it belongs to, of any row.
+    places: Vec<(usize, Place<'a>)>,
 }
 
 impl Quantity {
@@ -46,116 +49,91 @@ impl Quantity {
     fn caption(self) -> &'static str {
         match self {
             Self::Time => "The mean time of a training step",
-            Self::Memory => {
-                "The most memory that the process had beyond that before the first step,"
-            }
+            Self::Memory => "The most memory of the process beyond that before the first step,",
         }
     }
 
-    /// What the paper's Table 1 says of a method.
-    fn claim(self, method: Option<Method>) -> &'static str {
+    /// The order of growth in the paper's Table 1.
+    fn claim(self, method: Option<MethodKind>) -> &'static str {
         match (method, self) {
-            (Some(Method::PlPg | Method::PlRank), _) | (Some(Method::Lgp), Self::Time) => "O(S P)",
-            (Some(Method::LgpMips), Self::Time) => "O(S log P)",
-            (Some(Method::Lgp | Method::LgpMips), Self::Memory) => "O(S L)",
+            (Some(MethodKind::PlPg | MethodKind::PlRank), _) | (Some(MethodKind::Lgp), Self::Time) => "O(S P)",
+            (Some(MethodKind::LgpMips), Self::Time) => "O(S log P)",
+            (Some(MethodKind::Lgp | MethodKind::LgpMips), Self::Memory) => "O(S L)",
             _ => "–",
         }
     }
 }
 
-impl<'a> Over<'a> {
-    /// Every way to grow that the grid has, those over P first.
-    fn all(summary: &'a Summary) -> Vec<Self> {
-        let grid = &summary.results.grid;
-        let mut all = Vec::new();
-        if grid.data.len() > 1 {
-            for &slate_size in &grid.slate_sizes {
-                all.extend(grid.samples.iter().map(|&samples| Self::Actions(samples, slate_size)));
-            }
-        }
-        if grid.samples.len() > 1 {
-            for data in &grid.data {
-                let of = |&slate_size| Self::Samples(data.name.as_str(), slate_size);
-                all.extend(grid.slate_sizes.iter().map(of));
-            }
-        }
-        all
-    }
-
-    fn title(&self) -> String {
-        match self {
-            Self::Actions(samples, slate_size) => format!("S = {samples}, K = {slate_size}"),
-            Self::Samples(data, slate_size) => format!("{data}, K = {slate_size}"),
+/// All sweeps of the grid: first over P, for every S and K, then over S, for every data set and K.
+fn sweeps<'a>(summary: &'a Summary) -> Vec<Sweep<'a>> {
+    let (grid, data) = (&summary.results.grid, &summary.results.data);
+    let mut sweeps = Vec::new();
+    let place = |data, samples, slate_size| Place { data, row: "", samples, slate_size };
+    for &slate_size in grid.slate_sizes.iter().filter(|_| grid.data.len() > 1) {
+        for &samples in &grid.samples {
+            let places = data.iter().map(|data| {
+                (data.statistics.actions, place(data.name.as_str(), samples, slate_size))
+            });
+            sweeps.push(Sweep {
+                axis: "actions P",
+                title: format!("S = {samples}, K = {slate_size}"),
+                name: format!("over-p-s{samples}-k{slate_size}"),
+                places: places.collect(),
+            });
         }
     }
-
-    fn name(&self) -> String {
-        match self {
-            Self::Actions(samples, slate_size) => format!("over-p-s{samples}-k{slate_size}"),
-            Self::Samples(data, slate_size) => {
-                format!("over-s-{}-k{slate_size}", file_name(data))
-            }
+    for data in grid.data.iter().filter(|_| grid.samples.len() > 1) {
+        let name = data.name.as_str();
+        for &slate_size in &grid.slate_sizes {
+            let places = grid.samples.iter().map(|&s| (s, place(name, s, slate_size)));
+            sweeps.push(Sweep {
+                axis: "samples S",
+                title: format!("{name}, K = {slate_size}"),
+                name: format!("over-s-{}-k{slate_size}", file_name(name)),
+                places: places.collect(),
+            });
         }
     }
+    sweeps
+}
 
-    fn axis(&self) -> &'static str {
-        match self {
-            Self::Actions(..) => "actions P",
-            Self::Samples(..) => "samples S",
-        }
-    }
-
+impl Sweep<'_> {
     /// A row's points, ascending.
     fn points(&self, summary: &Summary, row: &str, quantity: Quantity) -> Vec<Point> {
-        let results = summary.results;
-        let point = |x: usize, place| {
-            let y = summary.mean(place, |cell| quantity.of(cell))?;
+        let point = |&(x, place): &(usize, Place)| {
+            let y = summary.mean(Place { row, ..place }, |cell| quantity.of(cell))?;
             Some(Point { x: x as f64, y: y.mean, error: y.error.unwrap_or(0.0) })
         };
-        let mut points: Vec<Point> = match *self {
-            Self::Actions(samples, slate_size) => {
-                let on = results.data.iter().filter_map(|data| {
-                    let place = Place { data: &data.name, row, samples, slate_size };
-                    point(data.statistics.actions, place)
-                });
-                on.collect()
-            }
-            Self::Samples(data, slate_size) => {
-                let with = results.grid.samples.iter().filter_map(|&samples| {
-                    point(samples, Place { data, row, samples, slate_size })
-                });
-                with.collect()
-            }
-        };
+        let mut points: Vec<Point> = self.places.iter().filter_map(point).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         points
     }
 }
 
-/// A panel for every S and K over P, and one for every data set and K over S.
+/// The figure of a quantity, a panel for each sweep.
 ///
 /// # Errors
-/// Those of the drawing library.
+/// Fails if the drawing library fails.
 pub(super) fn figure(summary: &Summary, kind: FigureKind, quantity: Quantity) -> Result<Figure> {
     let mut panels = Vec::new();
-    for over in Over::all(summary) {
+    for sweep in sweeps(summary) {
         let line = |(colour, row): (usize, &Row)| Line {
             name: row.name.clone(),
             colour,
-            points: over.points(summary, &row.name, quantity),
+            points: sweep.points(summary, &row.name, quantity),
         };
         let lines = summary.rows.iter().enumerate().map(line);
         let axis = |name: &str| Axis { name: name.into(), logarithmic: true };
         let chart = Chart {
-            title: over.title(),
-            x: axis(over.axis()),
+            title: sweep.title.clone(),
+            x: axis(sweep.axis),
             y: axis(quantity.axis()),
             lines: lines.filter(|line| !line.points.is_empty()).collect(),
         };
         if !chart.lines.is_empty() {
             panels.push(Panel {
-                name: format!("{}-{}", name(kind), over.name()),
-                title: format!("{} over {}: {}", quantity.axis(), over.axis(), over.title()),
+                name: format!("{}-{}", name(kind), sweep.name),
+                title: format!("{} over {}: {}", quantity.axis(), sweep.axis, sweep.title),
                 svg: chart.svg()?,
                 note: String::new(),
             });
@@ -170,7 +148,7 @@ pub(super) fn figure(summary: &Summary, kind: FigureKind, quantity: Quantity) ->
     Ok(Figure { caption, panels })
 }
 
-/// The slopes of the figure's lines, a column for each row of the grid; nothing if no line has two
+/// The slopes of the figure's lines, a column for each row of the grid; none if no line has two
 /// points.
 pub(super) fn slopes(summary: &Summary, quantity: Quantity) -> Option<Table> {
     let of_row = |row: &Row| Column::new(row.name.as_str(), Kind::Number).of("slope");
@@ -178,10 +156,10 @@ pub(super) fn slopes(summary: &Summary, quantity: Quantity) -> Option<Table> {
     columns.extend(summary.rows.iter().map(of_row));
     let mut rows = Vec::new();
     let mut any = false;
-    for over in Over::all(summary) {
-        let mut entries = vec![Entry::from(over.axis()), over.title().into()];
+    for sweep in sweeps(summary) {
+        let mut entries = vec![Entry::from(sweep.axis), Entry::from(&sweep.title)];
         for row in &summary.rows {
-            let slope = slope(&over.points(summary, &row.name, quantity));
+            let slope = slope(&sweep.points(summary, &row.name, quantity));
             any |= slope.is_some();
             entries.push(match slope {
                 Some((slope, Some(error))) => format!("{slope:.2} ± {error:.2}").into(),
@@ -193,14 +171,14 @@ pub(super) fn slopes(summary: &Summary, quantity: Quantity) -> Option<Table> {
     }
     let claims = summary.rows.iter().map(|row| Entry::from(quantity.claim(row.method)));
     rows.push([Entry::from("the paper"), Entry::default()].into_iter().chain(claims).collect());
-    let caption = "Slopes of these lines by least squares, ± standard error where there are more \
-                   than two points: 1 grows in proportion, 0 does not grow. Below them the orders \
-                   of growth in the paper's Table 1.";
+    let caption = "Slopes of these lines by least squares, ± standard error if there are more than \
+                   two points: 1 grows in proportion, 0 does not grow. Below them the orders of \
+                   growth in the paper's Table 1.";
     any.then(|| Table { caption: caption.into(), columns, rows, notes: Vec::new() })
 }
 
-/// The slope of the line through the logarithms of `points` by least squares, and its standard
-/// error if they do not determine it.
+/// The least-squares slope of a line through the logarithms of `points`, and its standard error if
+/// there are more than two of them.
 fn slope(points: &[Point]) -> Option<(f64, Option<f64>)> {
     let n = points.len() as f64;
     let mean = |of: fn(&Point) -> f64| points.iter().map(|point| of(point).ln()).sum::<f64>() / n;

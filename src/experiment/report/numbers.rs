@@ -1,4 +1,4 @@
-//! Numbers as a report writes them.
+//! Numbers go in; text as a report writes it comes out.
 
 /// Decimals that leave three digits of numbers up to `largest`, and no fewer than three decimals.
 fn decimals(largest: f64) -> usize {
@@ -20,7 +20,7 @@ pub(super) fn mean_and_error(mean: f64, error: Option<f64>, largest: f64) -> Str
     }
 }
 
-/// Three digits, or the whole part if that has more.
+/// Three digits, or the whole part if it has more.
 pub(super) fn significant(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return number.to_string();

@@ -1,4 +1,4 @@
-//! What a search may try: for each of some keys a range or a list of values.
+//! The values that a search may try for each of some settings keys go in; a trial's settings come out.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +9,13 @@ use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
 use crate::settings::{Settings, SettingsBuilder};
 
-/// A key and its values: `KEY=A|B|C`, or `KEY=LOW..HIGH` for any number between the two, as likely
-/// by a factor of two from one as from another. Something may stand around a range, as in
-/// `method.sigma=relative(0.1..1)`.
+/// A key and its values: `KEY=A|B|C`, or `KEY=LOW..HIGH` for any number between the two, uniform in
+/// its logarithm. Text may surround a range, as in `policy.sigma=relative(0.1..1)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Dimension {
+    /// As it was typed.
+    text: String,
     key: String,
     values: Values,
 }
@@ -30,15 +31,15 @@ enum Values {
 #[serde(transparent)]
 pub struct Space(Vec<Dimension>);
 
-/// Draws for a trial before the space is taken to have nothing possible there.
+/// Draws for a trial before the search gives up on finding possible settings.
 const DRAWS: u64 = 100;
 
 impl Space {
     /// A space of `dimensions` around `settings`.
     ///
     /// # Errors
-    /// [`Error::Setting`] where there is none or one key twice; a key that is unknown or a value of
-    /// the wrong type.
+    /// [`Error::Setting`] if there is no dimension, if a key is there twice or unknown, or if a value
+    /// has the wrong type.
     pub fn new(dimensions: Vec<Dimension>, settings: &Settings) -> Result<Self> {
         if dimensions.is_empty() {
             return Err(Error::setting("over", "expected at least one KEY=VALUES to search over"));
@@ -47,7 +48,7 @@ impl Space {
             if dimensions[..at].iter().any(|other| other.key == dimension.key) {
                 return Err(Error::setting(&dimension.key, "is searched over twice"));
             }
-            // A value alone may be impossible where others are as they are, but not of a wrong type.
+            // Other values may make an impossible one possible, but not one of a wrong type.
             for value in dimension.ends() {
                 SettingsBuilder::new(settings)?
                     .assignment(&format!("{}={value}", dimension.key))?;
@@ -61,12 +62,12 @@ impl Space {
         self.0.iter()
     }
 
-    /// The settings of one of `trials`, around `settings`, and what was drawn as `key=value`. Of
-    /// each dimension the trials draw from equal parts, one each, in an order of its own (a Latin
-    /// hypercube); what is impossible is drawn again.
+    /// The settings of one of `trials`, around `settings`, and the drawn values as `key=value`. Each
+    /// dimension is cut into as many equal parts as there are trials, and each trial draws from its
+    /// own part (a Latin hypercube). An impossible combination is drawn again.
     ///
     /// # Errors
-    /// [`Error::Setting`] where nothing possible was found, with the last reason.
+    /// [`Error::Setting`] if no draw was possible, with the reason of the last one.
     pub(super) fn draw(
         &self,
         settings: &Settings,
@@ -95,14 +96,14 @@ impl Space {
     }
 }
 
-/// Where in `[0, 1)` of dimension `at` a trial draws: within its own part first, anywhere when that
-/// was impossible.
+/// A trial's place in `[0, 1)` of dimension `at`: within its own part first, anywhere once that was
+/// impossible.
 fn place(seed: Seed, at: u64, trial: u64, trials: u64, draw: u64) -> f64 {
     let mut stream = seed.stream(Purpose::Search, at, draw * trials + trial);
     if draw > 0 {
         return stream.uniform();
     }
-    // The parts in the order of this dimension, the same for every trial.
+    // This dimension's order of the parts is the same for every trial.
     let mut parts: Vec<u64> = (0..trials).collect();
     seed.stream(Purpose::Search, at, u64::MAX).shuffle(&mut parts);
     let part = usize::try_from(trial).ok().and_then(|trial| parts.get(trial));
@@ -130,7 +131,7 @@ impl Dimension {
         }
     }
 
-    /// Values that stand for the others.
+    /// The first and the last value of a range, or all of a list.
     fn ends(&self) -> Vec<String> {
         match &self.values {
             Values::List(values) => values.clone(),
@@ -139,7 +140,7 @@ impl Dimension {
     }
 }
 
-/// As many digits as tell two trials apart.
+/// Two digits, which tell two trials apart.
 fn two_digits(value: f64) -> String {
     let rounded: f64 = format!("{value:.1e}").parse().unwrap_or(value);
     rounded.to_string()
@@ -149,47 +150,37 @@ impl FromStr for Dimension {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let expected = "expected KEY=A|B|C or KEY=LOW..HIGH with 0 < LOW < HIGH";
-        let wrong = || Error::setting(text.split('=').next().unwrap_or(text), expected);
+        let wrong = || {
+            let expected = "expected KEY=A|B|C or KEY=LOW..HIGH with 0 < LOW < HIGH";
+            Error::setting(text.split('=').next().unwrap_or(text), expected)
+        };
         let (key, values) = text.split_once('=').ok_or_else(wrong)?;
-        let (key, values) = (key.trim().to_owned(), values.trim());
+        let dimension = |values| Self { text: text.to_owned(), key: key.trim().to_owned(), values };
+        let values = values.trim();
         let Some((left, right)) = values.split_once("..") else {
             let values: Vec<String> =
                 values.split('|').map(|value| value.trim().to_owned()).collect();
             let complete = values.iter().all(|value| !value.is_empty());
-            return if complete {
-                Ok(Self { key, values: Values::List(values) })
-            } else {
-                Err(wrong())
-            };
+            return complete.then(|| dimension(Values::List(values))).ok_or_else(wrong);
         };
         let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '-' | '+');
         let start = left.len() - left.chars().rev().take_while(|c| is_number(*c)).count();
         let end = right.chars().take_while(|c| is_number(*c)).count();
         let ((before, low), (high, after)) = (left.split_at(start), right.split_at(end));
-        // `relative(1..2)`: the letter e of what stands before belongs to no number.
         let whole = [low, high].iter().all(|number| number.parse::<u32>().is_ok());
         let number = |text: &str| text.parse::<f64>().map_err(|_| wrong());
-        let (from, to) = (number(low)?, number(high)?);
-        if !(from > 0.0 && from < to && to.is_finite()) {
+        let (low, high) = (number(low)?, number(high)?);
+        if !(low > 0.0 && low < high && high.is_finite()) {
             return Err(wrong());
         }
         let (before, after) = (before.to_owned(), after.to_owned());
-        Ok(Self { key, values: Values::Range { before, low: from, high: to, whole, after } })
+        Ok(dimension(Values::Range { before, low, high, whole, after }))
     }
 }
 
 impl fmt::Display for Dimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.values {
-            Values::List(values) => write!(f, "{}={}", self.key, values.join("|")),
-            Values::Range { before, low, high, whole: true, after } => {
-                write!(f, "{}={before}{low}..{high}{after}", self.key)
-            }
-            Values::Range { before, low, high, whole: false, after } => {
-                write!(f, "{}={before}{low:e}..{high:e}{after}", self.key)
-            }
-        }
+        f.write_str(&self.text)
     }
 }
 
@@ -203,7 +194,7 @@ impl TryFrom<String> for Dimension {
 
 impl From<Dimension> for String {
     fn from(dimension: Dimension) -> Self {
-        dimension.to_string()
+        dimension.text
     }
 }
 
@@ -236,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_dimension_says_what_is() {
-        for text in ["method.samples", "method.samples=", "a=1..", "a=2..1", "a=0..1", "a=x..y"] {
+    fn a_wrong_dimension_says_what_was_expected() {
+        for text in ["policy.samples", "policy.samples=", "a=1..", "a=2..1", "a=0..1", "a=x..y"] {
             let error = text.parse::<Dimension>().unwrap_err().to_string();
             assert!(error.contains("LOW..HIGH"), "{text}: {error}");
         }
@@ -275,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_impossible_is_drawn_again() {
+    fn an_impossible_draw_is_drawn_again() {
         let settings = Preset::Default.settings();
         // Leave-one-out with antithetic pairs of two samples has nothing to leave out.
         let dimensions = ["method.coupling=antithetic|independent", "method.samples=2|4"];
