@@ -31,6 +31,6 @@ pub use read::{digest, read};
 pub use source::Source;
 pub use split::{SplitSettings, assemble};
 pub use synthetic::{
-    Estimate, PAPER_SHAPES, Rewards, Shape, Synthesized, SyntheticLog, SyntheticSettings,
-    synthesize, synthetic,
+    Estimate, PAPER_SHAPES, Shape, Synthesized, SyntheticLog, SyntheticSettings, synthesize,
+    synthetic,
 };

@@ -24,7 +24,10 @@ pub(super) fn titles(ratings: &Packed) -> Result<Option<HashMap<String, String>>
         let wrap = |error| Error::library(format!("reading {}", path.display()), error);
         let texts = |name: &str| {
             let column = table.column(name);
-            column.map_err(|_| missing_column(&path, name, &text::names_of(&table)))?.str().map_err(wrap)
+            column
+                .map_err(|_| missing_column(&path, name, &text::names_of(&table)))?
+                .str()
+                .map_err(wrap)
         };
         let pairs = texts(ITEM)?.iter().zip(texts("title")?.iter());
         let pairs = pairs.filter_map(|(id, title)| Some((id?.to_owned(), title?.to_owned())));

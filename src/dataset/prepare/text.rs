@@ -59,9 +59,7 @@ pub(super) fn read(
                             format!("a quote is left open, or the row is longer than {mib} MiB");
                         Error::Row { path: path.clone(), row: rows + 1, problem }
                     }
-                    _ => {
-                        Error::file(&path, format!("cannot be read beyond row {rows}: {error}"))
-                    }
+                    _ => Error::file(&path, format!("cannot be read beyond row {rows}: {error}")),
                 })?;
                 let (text, columns) = match &mut opened {
                     Some(opened) => opened,
