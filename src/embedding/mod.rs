@@ -7,6 +7,7 @@ mod descent;
 pub mod fold_in;
 pub mod import;
 mod krylov;
+mod npy;
 pub mod svd;
 mod tall;
 pub(crate) mod tensors;

@@ -87,13 +87,13 @@ impl TensorFile {
     /// `[rows, cols]` of the tensor `name`, which has at least one number.
     pub(crate) fn matrix_shape(&self, name: &str) -> Result<[usize; 2]> {
         let shape = &self.info(name)?.shape;
-        super::import::matrix_shape(&self.path, shape)
+        matrix_shape(&self.path, shape)
     }
 
     /// The tensor `name`, `[rows, cols]`, finite.
     pub(crate) fn matrix(&self, name: &str) -> Result<Matrix> {
         let [_, cols] = self.matrix_shape(name)?;
-        super::import::finite(&self.path, Matrix::new(self.numbers(name)?, cols)?)
+        finite(&self.path, Matrix::new(self.numbers(name)?, cols)?)
     }
 
     /// The numbers of a tensor of any floating point type, as f32.
@@ -125,8 +125,26 @@ impl TensorFile {
     }
 }
 
-/// `count` numbers of `N` bytes each.
-fn read<const N: usize>(
+/// `[rows, cols]` of a matrix that has rows and columns.
+pub(super) fn matrix_shape(path: &Path, shape: &[usize]) -> Result<[usize; 2]> {
+    match *shape {
+        [rows, cols] if rows > 0 && cols > 0 => Ok([rows, cols]),
+        _ => Err(Error::Shape {
+            what: path.display().to_string(),
+            expected: "[P, L]".into(),
+            found: format!("{shape:?}"),
+        }),
+    }
+}
+
+/// The matrix, unless it holds a number that is NaN or infinite.
+pub(super) fn finite(path: &Path, matrix: Matrix) -> Result<Matrix> {
+    matrix.require_finite(&path.display().to_string())?;
+    Ok(matrix)
+}
+
+/// Reads `count` numbers of `N` bytes each.
+pub(super) fn read<const N: usize>(
     mut file: fs_err::File,
     count: usize,
     number: impl Fn([u8; N]) -> f32,

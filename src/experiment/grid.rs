@@ -11,7 +11,8 @@ use super::amounts::{Amount, Bytes};
 use super::arguments::{flags, leaves, shell};
 use crate::dataset::Split;
 use crate::error::{Error, Result, toml_problem};
-use crate::settings::{Preset};
+use crate::method::MethodKind;
+use crate::settings::Preset;
 
 /// A grid: every row is trained on every data set with every S, K and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
