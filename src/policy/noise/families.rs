@@ -238,20 +238,11 @@ mod tests {
 
     use super::*;
     use crate::policy::NoiseKind;
+    use crate::policy::noise::NAMES;
     use crate::seed::{Purpose, Seed};
 
     fn all() -> Vec<Arc<dyn Noise>> {
-        [
-            "gaussian",
-            "laplace",
-            "logistic",
-            "student-t(2.5)",
-            "student-t(5)",
-            "gumbel",
-            "raised-cosine",
-        ]
-        .map(|name| name.parse::<NoiseKind>().unwrap().init())
-        .into()
+        NAMES.map(|name| name.parse::<NoiseKind>().unwrap().init()).into()
     }
 
     fn density(noise: &dyn Noise, value: f64) -> f64 {
