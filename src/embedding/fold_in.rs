@@ -64,6 +64,8 @@ pub struct FoldIn {
 }
 
 impl FoldIn {
+    /// The fold-in over the embeddings of `actions`.
+    ///
     /// # Errors
     /// [`Error::Setting`] unless λ > 0 and α ≥ 0.
     pub fn new(actions: Arc<ActionEmbeddings>, options: FoldInOptions) -> Result<Self> {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::embedding::{AlsOptions, Power};
 use crate::encoder::{ContextSettings, EncoderKind};
-use crate::estimator::ControlVariate;
+use crate::estimator::ControlVariate::{self, LeaveOneOut};
 use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
 use crate::retrieval::{HnswOptions, RetrievalKind, Scalar};
 use crate::reward::RewardKind;
@@ -121,10 +121,7 @@ impl Preset {
                     radial: Radial::Project,
                     ..paper.policy
                 },
-                estimator: EstimatorSettings {
-                    baseline: ControlVariate::LeaveOneOut,
-                    ..paper.estimator
-                },
+                estimator: EstimatorSettings { baseline: LeaveOneOut, ..paper.estimator },
                 optimizer: OptimizerSettings {
                     schedule: Schedule::Linear,
                     weight_decay: 3.0,

@@ -106,6 +106,8 @@ impl StudentT {
     /// The largest ν. Above it t is a Gaussian in practice, and special functions lose digits.
     const MOST: f64 = 1e4;
 
+    /// The density with ν = `freedom`.
+    ///
     /// # Errors
     /// [`Error::Setting`] unless 2 < ν ≤ 10⁴.
     pub fn new(freedom: f64) -> Result<Self> {
