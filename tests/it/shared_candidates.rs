@@ -42,7 +42,7 @@ fn while_candidates_cover_too_little_every_sample_is_searched_for() {
     assert!(covered.iter().all(|(coverage, shared)| *coverage >= 0.98 && *shared), "{covered:?}");
 
     // Noise far larger than h: the pool of the query says little about its samples.
-    let noisy = "method.sigma=relative(10)";
+    let noisy = "policy.sigma=relative(10)";
     let (covered, fallen_back) = runs.train("noisy", &[noisy, "retrieval.candidates=10"]);
     assert!(covered.iter().all(|(coverage, shared)| *coverage < 0.6 && !shared), "{covered:?}");
     let (none, searched) = runs.train("searched", &[noisy, "retrieval.candidates=0"]);
