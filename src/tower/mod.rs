@@ -89,6 +89,8 @@ pub enum Tower {
 }
 
 impl TowerSettings {
+    /// Checks the settings.
+    ///
     /// # Errors
     /// [`Error::Setting`] for impossible sizes, and for settings that the chosen tower does not use.
     pub fn validate(&self) -> Result<()> {

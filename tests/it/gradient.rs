@@ -195,7 +195,7 @@ fn estimate<const N: usize>(
     of_batch: impl Fn(&Gradient) -> [f64; N],
 ) -> Estimate<N> {
     let (mut count, mut sums, mut squares) = (0.0, [0.0; N], [0.0; N]);
-    for step in 0..3000 {
+    for step in 0..30_000 {
         let found = of_batch(&batch(estimator, step, 1000));
         for i in 0..N {
             sums[i] += found[i];
