@@ -27,7 +27,7 @@ use crate::encoder::Known;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::model::Model;
-use crate::problem::{Problem, Search};
+use crate::task::{Task, Search};
 use crate::retrieval::{Queries, Retriever};
 use crate::run::{RunFolder, RunOrigin};
 
@@ -65,8 +65,8 @@ impl Prepared {
     pub fn train(&self, settings: &Settings, out: &Path) -> Result<Policy> {
         let run = RunFolder::new(out);
         let chosen = device::choose(None)?;
-        let problem = Problem::load(self, settings)?;
-        problem.check(settings, &chosen.device)?;
+        let task = Task::load(self, settings)?;
+        task.check(settings, &chosen.device)?;
         let _lock = run.lock()?;
         let origin = RunOrigin::new(self, chosen.name);
         if run.exists() {
@@ -74,17 +74,17 @@ impl Prepared {
         } else {
             run.begin(settings, &origin)?;
         }
-        let trainer = crate::training::Trainer::new(&problem, settings, &run, &chosen.device);
+        let trainer = crate::training::Trainer::new(&task, settings, &run, &chosen.device);
         trainer.train(&mut crate::training::Console::new())?;
         Policy::open(out, Which::Best, Some(chosen.name))
     }
 }
 
-/// The trained policy of a run, and the problem that it was trained on.
+/// The trained policy of a run, and the task that it was trained on.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// The problem.
-    pub problem: Problem,
+    /// The task.
+    pub task: Task,
     /// The data and the device that the run was started on.
     pub origin: RunOrigin,
     /// The model of the checkpoint.
@@ -131,11 +131,11 @@ impl Policy {
             let problem = "has changed since this run was trained on it; train again";
             return Err(Error::file(&origin.data, problem));
         }
-        let problem = Problem::load(&prepared, &settings)?;
-        let initial = folder.initial_model(problem.initial_model(&settings, &chosen.device)?)?;
+        let task = Task::load(&prepared, &settings)?;
+        let initial = folder.initial_model(task.initial_model(&settings, &chosen.device)?)?;
         let model = checkpoint.load_model(initial.clone())?;
         let (step, serving) = (checkpoint.state.step, OnceLock::new());
-        Ok(Self { problem, origin, model, initial, step, serving })
+        Ok(Self { task, origin, model, initial, step, serving })
     }
 
     /// The ids of the users in the prepared data, in the order of their contexts.
@@ -154,7 +154,7 @@ impl Policy {
     /// [`Error::UnknownId`]; fails if the prepared folder cannot be read.
     pub fn recommend(&self, user_id: &str) -> Result<Vec<Recommendation>> {
         let context = self.serving()?.catalogue.context_of(user_id)?;
-        let Problem { sessions, profiles, .. } = &self.problem;
+        let Task { sessions, profiles, .. } = &self.task;
         let (actions, times) = profiles.history(sessions, context);
         let features = profiles.features_of(context);
         self.slate(Known { actions: &actions, times: times.as_deref(), features })
@@ -176,12 +176,12 @@ impl Policy {
 
     fn slate(&self, known: Known<'_>) -> Result<Vec<Recommendation>> {
         let Serving { retriever, catalogue } = self.serving()?;
-        let mut context = Matrix::zeros(1, self.problem.encoder.dim());
-        self.problem.encoder.encode(known, context.row_mut(0));
+        let mut context = Matrix::zeros(1, self.task.encoder.dim());
+        self.task.encoder.encode(known, context.row_mut(0));
         let latent = self.model.latent(&context)?; // [1, L]
         let slates = retriever.search(Queries {
             latent: &latent,
-            slate_size: self.problem.slate_size(),
+            slate_size: self.task.slate_size(),
             excluded: Some(&[known.actions]),
         })?;
         let placed = slates.slate(0).iter().zip(slates.scores(0));
@@ -198,7 +198,7 @@ impl Policy {
             return Ok(serving);
         }
         let serving = Serving {
-            retriever: self.problem.retriever(&self.model, Search::Exact)?,
+            retriever: self.task.retriever(&self.model, Search::Exact)?,
             catalogue: Catalogue::read(&self.origin.data)?,
         };
         Ok(self.serving.get_or_init(|| Arc::new(serving)))

@@ -16,7 +16,7 @@ use clap::Parser;
 use fast_slate::device;
 use fast_slate::facade::Policy;
 use fast_slate::prepared::{PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
+use fast_slate::task::Task;
 use fast_slate::run::{RunFolder, RunOrigin, Which};
 use fast_slate::settings::Preset;
 use fast_slate::training::{Console, Trainer};
@@ -56,7 +56,7 @@ fn run(args: Args) -> Result<()> {
 
     let mut settings = prepared.preset(Preset::Default);
     settings.budget.amount = args.steps;
-    let problem = Problem::load(&prepared, &settings)?;
+    let task = Task::load(&prepared, &settings)?;
     let chosen = device::choose(args.device.as_deref())?;
     println!("device {}", chosen.name);
     let run = RunFolder::new(args.out.join("run"));
@@ -64,7 +64,7 @@ fn run(args: Args) -> Result<()> {
         fs_err::remove_dir_all(run.path())?;
     }
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
-    let (problem, settings, device) = (&problem, &settings, &chosen.device);
+    let (task, settings, device) = (&task, &settings, &chosen.device);
     let stop = &AtomicBool::new(false);
     Trainer { problem, settings, run: &run, device, stop }.train(&mut Console::new())?;
     let policy = Policy::open(run.path(), Which::Best, Some(chosen.name))?;

@@ -10,12 +10,13 @@ use serde::Serialize;
 
 use super::flags::{DeviceArgs, split};
 use super::report::Report;
-use crate::baseline::{Asked, Baseline, Trial, Tuned};
+use crate::baseline::{Asked, Baseline};
 use crate::dataset::Split;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::{CHOSEN_HERE, Evaluation, Metrics};
+use crate::experiment::{BaselineTrial, TunedBaseline};
 use crate::facade::Policy;
-use crate::problem::Search;
+use crate::retrieval::Search;
 use crate::run::Which;
 use crate::seed::Seed;
 
@@ -33,7 +34,8 @@ pub(crate) struct EvaluateArgs {
     /// a folder called svd).
     #[arg(long, value_name = "BASELINE|RUN", value_delimiter = ',', value_hint = ValueHint::DirPath)]
     against: Vec<PathBuf>,
-    /// Tune each baseline for this many seconds on the reward of the validation users.
+    /// Tune each baseline on the reward of the validation users for this many seconds, in which
+    /// fits and evaluations count.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "against")]
     tune: u64,
     /// Retrieve through the index instead of exactly.
@@ -103,7 +105,7 @@ enum Outcome {
 #[serde(untagged)]
 enum How {
     Run { step: u64 },
-    Baseline { settings: Baseline, tried: Vec<Trial>, seconds: f64 },
+    Baseline { settings: Baseline, tried: Vec<BaselineTrial>, seconds: f64 },
 }
 
 impl Scores {
@@ -127,26 +129,26 @@ struct Judge<'a> {
 
 pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
     let policy = Policy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
-    let problem = &policy.problem;
-    let test_users = !problem.sessions.contexts(Split::Test).is_empty();
+    let problem = &policy.task;
+    let test_users = !task.sessions.contexts(Split::Test).is_empty();
     let split = args.split.unwrap_or(if test_users { Split::Test } else { Split::Validation });
-    let contexts = problem.sessions.contexts(split);
+    let contexts = task.sessions.contexts(split);
     let data = policy.origin.data.display();
     if contexts.is_empty() {
         bail!("{data}: no user is in the {split} split");
     }
-    if args.tune > 0 && problem.sessions.contexts(Split::Validation).is_empty() {
+    if args.tune > 0 && task.sessions.contexts(Split::Validation).is_empty() {
         bail!("{data}: no user is in the validation split, on which --tune tunes");
     }
-    let now = Evaluation::of(problem, &policy.model, &contexts, args.search())?;
-    let start = Evaluation::of(problem, &policy.initial, &contexts, args.search())?;
+    let now = Evaluation::of(task, &policy.model, &contexts, args.search())?;
+    let start = Evaluation::of(task, &policy.initial, &contexts, args.search())?;
     let judge = Judge { args, split, policy: &policy, contexts: &contexts, now: &now };
     let evaluated = Evaluated {
         run: args.run.clone(),
         step: policy.step,
         split,
         contexts: contexts.len(),
-        slate_size: problem.slate_size(),
+        slate_size: task.slate_size(),
         through_index: args.index,
         note: judge.chosen_here(),
         scores: Scores::of(&now),
@@ -159,7 +161,7 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
 
 impl EvaluateArgs {
     fn search(&self) -> Search {
-        if self.index { Search::Training } else { Search::Exact }
+        if self.index { Search::Hnsw } else { Search::Exact }
     }
 }
 
@@ -183,12 +185,12 @@ impl Judge<'_> {
     }
 
     fn baseline(&self, baseline: Baseline) -> Result<Row> {
-        let problem = &self.policy.problem;
+        let problem = &self.policy.task;
         let name = baseline.name().to_owned();
         let budget = Duration::from_secs(self.args.tune);
         tracing::info!("fitting {name}");
         // A baseline that cannot be fitted here says so in its row; the other rows stay.
-        let tuned = match Tuned::new(problem, baseline, budget, Seed::default()) {
+        let tuned = match TunedBaseline::new(task, baseline, budget, Seed::default()) {
             Ok(tuned) => tuned,
             Err(error) => {
                 let outcome = Outcome::Refused { refused: error.to_string() };
@@ -196,8 +198,8 @@ impl Judge<'_> {
                 return Ok(Row { name, outcome, how, note: None });
             }
         };
-        let slates = |block: &[u32]| tuned.fitted.slates(Asked::of(problem, block));
-        let evaluation = Evaluation::by(problem, self.contexts, slates)?;
+        let slates = |block: &[u32]| tuned.fitted.slates(Asked::of(task, block));
+        let evaluation = Evaluation::by(task, self.contexts, slates)?;
         let seconds = tuned.elapsed.as_secs_f64();
         let chosen = self.split == Split::Validation && !tuned.tried.is_empty();
         let how = How::Baseline { settings: tuned.baseline, tried: tuned.tried, seconds };
@@ -213,18 +215,18 @@ impl Judge<'_> {
         }
         let device = self.args.device.device.as_deref();
         let other = Policy::open(run, self.args.checkpoint, device)?;
-        let problem = &self.policy.problem;
-        if other.problem.sessions != problem.sessions {
+        let problem = &self.policy.task;
+        if other.task.sessions != task.sessions {
             let (ours, theirs) = (self.policy.origin.data.display(), other.origin.data.display());
             bail!(
                 "{}: was trained on {theirs}, whose sessions are not those of {ours}",
                 run.display()
             );
         }
-        let theirs = other.problem.with_slate_size(problem.slate_size());
+        let theirs = other.task.with_slate_size(task.slate_size());
         let retriever = theirs.retriever(&other.model, self.args.search())?;
         let slates = |block: &[u32]| theirs.decide(&other.model, block, retriever.as_ref());
-        let evaluation = Evaluation::by(problem, self.contexts, slates)?;
+        let evaluation = Evaluation::by(task, self.contexts, slates)?;
         let outcome = self.judged(&evaluation);
         let (name, how) = (run.display().to_string(), How::Run { step: other.step });
         Ok(Row { name, outcome, how, note: self.chosen_here() })

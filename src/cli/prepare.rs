@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::prepared::{
     EmbeddingSource, Input, Manifest, Phase, Phases, PrepareSettings, Prepared, prepare,
 };
-use crate::problem::{Audit, Problem, Tuning};
+use crate::task::{Audit, Task, Tuning};
 use crate::seed::Seed;
 use crate::settings::{Preset, Settings};
 
@@ -258,14 +258,14 @@ fn index(
     settings: &Settings,
     target: Option<f64>,
 ) -> Result<(Option<Audit>, Option<Tuning>)> {
-    let problem = match Problem::load(prepared, settings) {
+    let problem = match Task::load(prepared, settings) {
         // A catalogue smaller than the preset's slate can be trained on with a smaller one.
         Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
         problem => problem?,
     };
     let chosen = device::choose(None)?;
-    let model = problem.initial_model(settings, &chosen.device)?;
-    let audit = problem.audit(settings, &model)?;
+    let model = task.initial_model(settings, &chosen.device)?;
+    let audit = task.audit(settings, &model)?;
     if let Some(warning) = audit.and_then(|audit| audit.warning(settings)) {
         tracing::warn!("{warning}");
     }
@@ -316,7 +316,7 @@ impl PrepareArgs {
     fn embedding(&self) -> Result<EmbeddingSource> {
         self.require_fitting_flags()?;
         let interactions =
-            if self.observed_only { Interactions::Observed } else { Interactions::All };
+            if self.observed_only { SessionPart::Observed } else { SessionPart::All };
         Ok(match &self.embeddings {
             Embeddings::Svd => {
                 let default = SvdOptions::default();

@@ -1,4 +1,4 @@
-//! `slate synth`.
+//! `slate synth`: a shape → a synthetic log, and the most that a policy can earn on it.
 
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub(crate) struct SynthArgs {
     seed: u64,
 }
 
-/// What was made up.
+/// What was generated.
 #[derive(Debug, Serialize)]
 struct SynthReport {
     file: PathBuf,
@@ -62,16 +62,12 @@ pub(super) fn run(args: &SynthArgs) -> Result<Report> {
     let text = format!(
         "{interactions} interactions of {users} users with {actions} actions, density {:.4} %, in \
          {seconds:.1} s: {out}\n\
-         reward of 5      observed removed   observed allowed\n\
-         ceiling          {:<18} {}\n\
-         popularity       {:<18} {}\n\
+         expected reward of a slate of 5, observed items excluded, half of each session observed\n\
+         ceiling     {ceiling}   by each user's topics and observed items: no policy earns more\n\
+         popularity  {popularity}\n\
          prepare it with\n  \
          slate prepare {out} --user-column user_id --item-column item_id --out DATA",
         100.0 * density,
-        ceiling.observed_removed.to_string(),
-        ceiling.observed_allowed,
-        popularity.observed_removed.to_string(),
-        popularity.observed_allowed,
     );
     Report::new(&SynthReport { file: args.out.clone(), log, made, seconds }, text)
 }

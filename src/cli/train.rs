@@ -13,7 +13,7 @@ use crate::dataset::Split;
 use crate::device::Chosen;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::CHOSEN_HERE;
-use crate::problem::Problem as Task;
+use crate::task::Task as Task;
 use crate::run::{Best, RunFolder, RunOrigin};
 use crate::settings::Settings;
 use crate::training::{Console, Ending, Row, Trainer, read_metrics};

@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::prologue::{Opened, SettingsArgs};
 use super::report::Report;
-use crate::problem::Problem;
+use crate::task::Task;
 use crate::run::{RunFolder, Which};
-use crate::settings::Method;
+use crate::method::MethodKind;
 use crate::training::{GradientStatistics, Learner, diagnostic_batches, gradient_statistics};
 
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(crate) struct VarianceArgs {
     data: PathBuf,
     /// The methods to compare, separated by commas, such as lgp,lgp-mips,pl-rank,fopo.
     #[arg(long, value_delimiter = ',', default_value = "lgp,pl-pg,pl-rank,covariance")]
-    methods: Vec<Method>,
+    methods: Vec<MethodKind>,
     /// The values of K, the number of items on a slate, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "2,5,10")]
     slate_sizes: Vec<usize>,
@@ -43,7 +43,7 @@ pub(crate) struct VarianceArgs {
 /// The gradient of one method at one K and S.
 #[derive(Debug, Serialize)]
 struct Cell {
-    method: Method,
+    method: MethodKind,
     slate_size: usize,
     num_samples: usize,
     /// The statistics, or the reason why the method does not train so.
@@ -77,14 +77,14 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
                 let found = match method.settings(settings) {
                     Err(refusal) => Found::Refused(refusal.to_string()),
                     Ok(settings) => {
-                        let problem = Problem::load(&prepared, &settings)?;
-                        let initial = problem.initial_model(&settings, &device.device)?;
+                        let task = Task::load(&prepared, &settings)?;
+                        let initial = task.initial_model(&settings, &device.device)?;
                         let model = match &checkpoint {
                             Some(checkpoint) => checkpoint.load_model(initial)?,
                             None => initial,
                         };
-                        let batches = diagnostic_batches(&problem, &settings);
-                        let learner = Learner::new(model, problem.estimator(&settings)?);
+                        let batches = diagnostic_batches(&task, &settings);
+                        let learner = Learner::new(model, task.estimator(&settings)?);
                         Found::Gradient(gradient_statistics(&learner, &batches, args.draws)?)
                     }
                 };

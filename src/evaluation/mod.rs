@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::estimate::Estimate;
 use crate::model::Model;
-use crate::problem::{Problem, Search};
-use crate::retrieval::Slates;
+use crate::task::Task;
+use crate::retrieval::{Slates, Search};
 
 pub use crate::estimate::Interval;
 pub use metrics::Metrics;
@@ -33,9 +33,9 @@ impl Evaluation {
     ///
     /// # Errors
     /// Fails if the retriever or the device fails.
-    pub fn of(problem: &Problem, model: &Model, contexts: &[u32], search: Search) -> Result<Self> {
-        let retriever = problem.retriever(model, search)?;
-        Self::by(problem, contexts, |block| problem.decide(model, block, retriever.as_ref()))
+    pub fn of(task: &Task, model: &Model, contexts: &[u32], search: Search) -> Result<Self> {
+        let retriever = task.retriever(model, search)?;
+        Self::by(problem, contexts, |block| task.decide(model, block, retriever.as_ref()))
     }
 
     /// Judges any recommender: `decide` gives a slate for each context of a block.
@@ -43,18 +43,18 @@ impl Evaluation {
     /// # Errors
     /// Fails if `decide` fails.
     pub fn by(
-        problem: &Problem,
+        task: &Task,
         contexts: &[u32],
         decide: impl Fn(&[u32]) -> Result<Slates>,
     ) -> Result<Self> {
         let mut rewards = Vec::with_capacity(contexts.len());
-        let mut tally = Tally::new(problem.sessions.num_actions);
+        let mut tally = Tally::new(task.sessions.num_actions);
         for block in contexts.chunks(BLOCK) {
             let slates = decide(block)?; // [block, K]
-            let reward = |at: usize| problem.reward.reward(block[at], slates.slate(at));
+            let reward = |at: usize| task.reward.reward(block[at], slates.slate(at));
             rewards.par_extend((0..block.len()).into_par_iter().map(reward));
             for (at, &context) in block.iter().enumerate() {
-                tally.add(problem.sessions.hidden.of(context), slates.slate(at));
+                tally.add(task.sessions.hidden.of(context), slates.slate(at));
             }
         }
         Ok(Self { rewards, metrics: tally.metrics() })

@@ -534,7 +534,7 @@ fn the_width_found_for_a_recall_has_it_in_training() {
     assert!(audited["recall"].as_f64().unwrap() >= 0.9, "{audited}");
 
     let mut bench = slate();
-    bench.args(["bench", "recall", "--recall", "0.9", "--set", "retrieval.kind=exact"]).arg(&data);
+    bench.args(["bench", "recall", "--recall", "0.9", "--set", "method.kind=lgp"]).arg(&data);
     assert_says(&refused(&mut bench), &["retrieval.hnsw.ef_search", "does not search the graph"]);
 }
 

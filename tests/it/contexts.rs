@@ -94,8 +94,8 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let prepared = place.prepared();
     stdout(&mut place.train("run", &BOTH));
     let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
-    let problem = &policy.problem;
-    assert_eq!(problem.contexts.cols(), 8 + 3);
+    let problem = &policy.task;
+    assert_eq!(task.contexts.cols(), 8 + 3);
 
     // What the tables on disk say of u7.
     let ids = fast_slate::dataset::Catalogue::read(prepared.folder()).unwrap();
@@ -111,7 +111,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let features = prepared.features().unwrap().unwrap();
     let encode = |known| {
         let mut encoded = Matrix::zeros(1, 11);
-        problem.encoder.encode(known, encoded.row_mut(0));
+        task.encoder.encode(known, encoded.row_mut(0));
         encoded
     };
     let all = Known {
@@ -123,7 +123,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
         let latent = policy.model.latent(&encode(known)).unwrap();
         let excluded = Some(&[actions.as_slice()][..]);
         let slates =
-            problem.exact.search(Queries { latent: &latent, slate_size: 5, excluded }).unwrap();
+            task.exact.search(Queries { latent: &latent, slate_size: 5, excluded }).unwrap();
         slates.slate(0).iter().map(|&action| ids.item_id(action).to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(recommended(&policy, "u7"), decide(all));
@@ -142,13 +142,13 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     assert_eq!(new, decide(Known { actions: &actions, ..Known::default() }));
 
     // A context of the problem is what was observed of it, with its times.
-    let (sessions, times) = (&problem.sessions, prepared.times().unwrap().unwrap());
+    let (sessions, times) = (&task.sessions, prepared.times().unwrap().unwrap());
     let observed = Known {
         actions: sessions.observed.of(context),
         times: Some(sessions.observed.values_of(context, &times.observed)),
         features: all.features,
     };
-    assert_eq!(problem.contexts.row(context as usize), encode(observed).row(0));
+    assert_eq!(task.contexts.row(context as usize), encode(observed).row(0));
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn features_do_not_move_the_first_decision() {
     let decisions = |run: &str, args: &[&str]| {
         stdout(&mut place.train(run, args));
         let policy = Policy::open(&place.path(run), Which::Last, None).unwrap();
-        let contexts = policy.problem.sessions.contexts(Split::Train);
+        let contexts = policy.task.sessions.contexts(Split::Train);
         let slates =
-            |model| policy.problem.decide(model, &contexts, policy.problem.exact.as_ref()).unwrap();
+            |model| policy.task.decide(model, &contexts, policy.task.exact.as_ref()).unwrap();
         let slates = [slates(&policy.initial), slates(&policy.model)];
         slates.map(|slates| (0..contexts.len()).flat_map(|i| slates.slate(i).to_vec()).collect())
     };
@@ -213,12 +213,12 @@ fn als_brings_its_own_users() {
 
     stdout(&mut place.train("run", &[]));
     let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
-    let problem = &policy.problem;
+    let problem = &policy.task;
     let options = FoldInOptions { confidence: 3.0, regularization: 0.5 };
-    let fold_in = FoldIn::new(Arc::clone(&problem.actions), options).unwrap();
+    let fold_in = FoldIn::new(Arc::clone(&task.actions), options).unwrap();
     let mut user = [0.0; 8];
-    fold_in.encode(problem.sessions.observed.of(7), &mut user);
-    assert_eq!(problem.contexts.row(7), user);
+    fold_in.encode(task.sessions.observed.of(7), &mut user);
+    assert_eq!(task.contexts.row(7), user);
     // Other embeddings can have it too.
     stdout(&mut place.prepare(&[]));
     let fold_in = ["--set", "context.encoders=[\"fold-in\"]"];

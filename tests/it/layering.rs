@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 26] = [
     "error",
     "files",
     "seed",
@@ -19,16 +19,16 @@ const ORDER: [&str; 27] = [
     "model",
     "policy",
     "estimator",
+    "method",
     "settings",
     "prepared",
     "run",
-    "problem",
+    "task",
     "evaluation",
     "baseline",
     "training",
-    "tuning",
     "chart",
-    "comparison",
+    "experiment",
     "facade",
     "cli",
 ];

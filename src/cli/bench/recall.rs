@@ -8,8 +8,8 @@ use clap::{Args, ValueHint};
 
 use crate::cli::prologue::{Opened, SettingsArgs, share};
 use crate::cli::report::Report;
-use crate::problem::Problem;
-use crate::problem::Tuning;
+use crate::task::Task;
+use crate::task::Tuning;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchRecallArgs {
@@ -25,8 +25,8 @@ pub(crate) struct BenchRecallArgs {
 
 pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
     let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
-    let problem = Problem::load(&prepared, &settings)?;
-    let model = problem.initial_model(&settings, &device.device)?;
+    let task = Task::load(&prepared, &settings)?;
+    let model = task.initial_model(&settings, &device.device)?;
     let tuning = problem.tune_ef_search(&prepared, &settings, &model, args.recall)?;
     let mut text = table(&tuning);
     if let Some(set) = set(&tuning) {

@@ -19,8 +19,8 @@ use crate::cli::prologue::{Opened, SettingsArgs};
 use crate::cli::report::Report;
 use crate::dataset::Split;
 use crate::model::Model;
-use crate::problem::{Audit, Problem};
 use crate::settings::Settings;
+use crate::task::{Audit, Audits, Task};
 use crate::training::{Batches, Learner, adam};
 
 #[derive(Debug, Args)]
@@ -72,17 +72,17 @@ struct Part {
 
 pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
-    let problem = Problem::load(&prepared, &settings)?;
-    let contexts = problem.sessions.contexts(Split::Train);
+    let task = Task::load(&prepared, &settings)?;
+    let contexts = task.sessions.contexts(Split::Train);
     anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
     let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
-    let model = problem.initial_model(&settings, &device.device)?;
-    let candidates = audit(&problem, &settings, &model)?;
-    let mut timed = settings.clone();
+    let model = task.initial_model(&settings, &device.device)?;
+    let candidates = audit(&task, &settings, &model)?;
+    let mut method = settings.method.clone();
     if candidates.is_some_and(|candidates| !candidates.used) {
-        timed.retrieval.candidates = 0;
+        method = method.without_candidates();
     }
-    let mut learner = Learner::new(model, problem.estimator(&timed)?)
+    let mut learner = Learner::new(model, task.estimator(&method, settings.seed)?)
         .with_clipping(settings.optimizer.gradient_clipping);
     let mut adam = adam(&settings.optimizer);
     let rate = settings.optimizer.learning_rate;
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
                 parts.clear();
                 started = Instant::now();
             }
-            let batch = batches.at(step, &problem.contexts);
+            let batch = batches.at(step, &task.contexts);
             let output = learner.step(batch);
             output.item.reward?;
             let _span = trace_span!("optimiser").entered();
@@ -112,14 +112,11 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
 }
 
 /// Audits shared candidates as training does before its first step.
-fn audit(
-    problem: &Problem,
-    settings: &Settings,
-    model: &Model,
-) -> Result<Option<SharedCandidates>> {
-    let audit = problem.coverage(settings, model)?;
-    Ok(audit.map(|Audit { recall, top, .. }| {
-        let least = settings.retrieval.coverage;
+fn audit(task: &Task, settings: &Settings, model: &Model) -> Result<Option<SharedCandidates>> {
+    let Settings { method, seed, .. } = settings;
+    let audit = Audits { task, method, seed: *seed }.candidate_recall(model)?;
+    Ok(method.latent().zip(audit).map(|(latent, Audit { recall, top, .. })| {
+        let least = latent.coverage;
         SharedCandidates { recall, least, top, used: recall >= least }
     }))
 }
