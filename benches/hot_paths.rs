@@ -17,11 +17,11 @@ use fast_slate::estimator::{BatchRows, Estimator as _, PlRank};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::task::Task;
 use fast_slate::retrieval::{Queries, Retriever};
 use fast_slate::reward::LinearReward;
 use fast_slate::seed::Seed;
 use fast_slate::settings::{Preset, Settings, SettingsBuilder};
+use fast_slate::task::Task;
 use fast_slate::training::{Batches, Learner, adam};
 
 static PREPARED: LazyLock<(tempfile::TempDir, Prepared)> = LazyLock::new(|| {
@@ -128,8 +128,7 @@ fn pl_rank(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pl-rank");
     for num_samples in [1, 100] {
         let sampling = Sampling { num_samples, slate_size: 5, excluded: None, seed: Seed(0) };
-        let policy =
-            PlackettLuce::new(Arc::clone(&task.actions), SlateDraws::default(), sampling);
+        let policy = PlackettLuce::new(Arc::clone(&task.actions), SlateDraws::default(), sampling);
         let estimator = PlRank::new(policy.unwrap(), &reward).unwrap();
         let rows = BatchRows { step: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
         group.bench_function(BenchmarkId::new("dense pass", num_samples), |bencher| {

@@ -23,8 +23,8 @@ use fast_slate::device;
 use fast_slate::evaluation::Evaluation;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
 use fast_slate::retrieval::Search;
-use fast_slate::task::Task;
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
 use fast_slate::training::{Batch, Learner};
 
 /// Burn's loader does not say which step a batch is for; the noise needs to know, so this counts.

@@ -16,9 +16,9 @@ use clap::Parser;
 use fast_slate::device;
 use fast_slate::facade::Policy;
 use fast_slate::prepared::{PrepareSettings, Prepared};
-use fast_slate::task::Task;
 use fast_slate::run::{RunFolder, RunOrigin, Which};
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
 use fast_slate::training::{Console, Trainer};
 
 #[derive(Parser)]

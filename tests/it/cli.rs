@@ -241,11 +241,13 @@ fn settings_that_cannot_work_leave_nothing_behind() {
         command.args(sets.iter().flat_map(|set| ["--set", set]));
         command
     };
-    let bad: [(&[&str], &str); 4] = [
-        (&["policy.sigma=inverse-dim"], "policy.radial"),
-        (&["estimator.kind=fopo", "policy.kind=plackett-luce"], "slates of one action"),
-        (&["policy.slate_size=1000"], "1000"),
-        (&["embedding.learn=true"], "embedding.learn"),
+    let two_encoders = "context.encoders=[\"weighted-mean\", \"mean\"]";
+    let bad: [(&[&str], &str); 5] = [
+        (&["method.sigma=inverse-dim"], "method.radial"),
+        (&["method.kind=fopo"], "slates of one action"),
+        (&["slate_size=1000"], "1000"),
+        (&["method.kind=pl-rank", "method.learn_actions=true", two_encoders], "has to be L"),
+        (&["method.kind=lgp", "evaluation.search=index"], "evaluation.search"),
     ];
     for verb in ["train", "tune", "demo"] {
         for (sets, says) in bad {
@@ -254,7 +256,7 @@ fn settings_that_cannot_work_leave_nothing_behind() {
             assert!(!out.join("tune.toml").exists(), "{verb} {sets:?}");
         }
         // The folder takes the corrected command.
-        stdout(&mut with(verb, &["policy.sigma=inverse-dim", "policy.radial=keep"]));
+        stdout(&mut with(verb, &["method.sigma=inverse-dim", "method.radial=keep"]));
         fs_err::remove_dir_all(&out).unwrap();
     }
 }
@@ -546,10 +548,7 @@ fn a_benchmark_divides_a_step_into_its_parts() {
             &[][..],
             &["forward", "noise", "retrieval", "reward", "estimator", "backward", "optimiser"][..],
         ),
-        (
-            &["--policy", "plackett-luce", "--estimator", "pl-rank"],
-            &["forward", "sampling", "backward", "optimiser"],
-        ),
+        (&["--method", "pl-rank"], &["forward", "sampling", "backward", "optimiser"]),
     ] {
         let mut bench = slate();
         bench.args(["bench", "step", "--steps", "5"]).arg(&data).args(method);
@@ -575,7 +574,7 @@ fn a_benchmark_times_the_search_that_training_uses() {
     let bench = |sets: &[&str]| {
         let mut bench = slate();
         bench.args(["bench", "step", "--steps", "10", "--samples", "100"]).arg(&data);
-        for set in ["retrieval.kind=exact", "retrieval.candidates=10"].iter().chain(sets) {
+        for set in ["method.kind=lgp", "method.candidates=10"].iter().chain(sets) {
             bench.args(["--set", set]);
         }
         bench
@@ -586,17 +585,17 @@ fn a_benchmark_times_the_search_that_training_uses() {
         part["milliseconds"].as_f64().unwrap()
     };
     // Noise far larger than h: ten candidates hold little of the samples' top.
-    let noisy = "policy.sigma=relative(10)";
+    let noisy = "method.sigma=relative(10)";
     let text = stdout(&mut bench(&[noisy]));
     assert_says(&text, &["shared candidates hold", "% of the true top 5, less than 98.0 %"]);
     assert_says(&text, &["training searches for every sample, and so did these steps"]);
     let fallen_back = json(&mut bench(&[noisy]));
     assert_eq!(fallen_back["candidates"]["used"], false);
     // Whoever asks for no coverage keeps sharing, which is faster.
-    let any = json(&mut bench(&[noisy, "retrieval.coverage=0.0"]));
+    let any = json(&mut bench(&[noisy, "method.coverage=0.0"]));
     assert_eq!(any["candidates"]["used"], true);
     assert!(retrieval(&fallen_back) > 2.0 * retrieval(&any), "{fallen_back} {any}");
-    let none = json(&mut bench(&[noisy, "retrieval.candidates=0"]));
+    let none = json(&mut bench(&[noisy, "method.candidates=0"]));
     assert!(none["candidates"].is_null());
     assert!(retrieval(&none) > 2.0 * retrieval(&any), "{none} {any}");
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fast_slate::dataset::Split;
 use fast_slate::device;
 use fast_slate::prepared::Prepared;
-use fast_slate::task::Task;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, SettingsBuilder};
+use fast_slate::task::Task;
 use fast_slate::training::{Ending, Observer, Progress, Row, Trainer};
 
 use crate::common::{parameters, record, slate, small, stdout};
