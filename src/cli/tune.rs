@@ -145,7 +145,8 @@ fn text(plan: &Plan, tuned: &Tuned, out: &Path) -> String {
     }
     if let Some(best) = tuned.trials.first() {
         text += &format!(
-            "the best is trained: {0}\ntrain with its settings with\n  slate train --data {1} --out RUN \
+            "the best is trained: {0}\nits settings were chosen on the validation users; judge it on test users \
+             with\n  slate evaluate {0}\ntrain with its settings with\n  slate train --data {1} --out RUN \
              --config {0}/run.toml",
             best.run.display(),
             plan.origin.data.display(),
