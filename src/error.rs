@@ -1,5 +1,5 @@
-//! The library's one error type. Every variant names the file or the setting at fault, what was
-//! expected, what was found, and, where it is not obvious, what to do about it.
+//! The library's one error type, which becomes one line for the user. Every variant names the file or
+//! the setting at fault, what was expected, what was found, and, where it is not obvious, what to do.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub enum Error {
     #[error(transparent)]
     Io(#[from] std::io::Error),
 
-    /// A file that is there but does not hold what it should.
+    /// A file that exists but does not hold what it should.
     #[error("{}: {problem}", path.display())]
     File {
         /// The file or folder.
@@ -56,19 +56,18 @@ pub enum Error {
         path: PathBuf,
         /// Row number, the first data row being 1.
         row: u64,
-        /// What is wrong with it.
+        /// What is wrong with the row.
         problem: String,
     },
 
-    /// More rows that cannot be read than may be skipped.
+    /// More bad rows than may be skipped.
     #[error(
-        "{problem}; {allowed} rows before it were skipped, which is all that may be \
-             (--skip-bad-rows)"
+        "{problem}; {allowed} rows before it were skipped, the most that may be (--skip-bad-rows)"
     )]
     TooManyBadRows {
-        /// How many may be skipped.
+        /// The most rows that may be skipped.
         allowed: u64,
-        /// What is wrong with the next.
+        /// The error of the next row.
         problem: Box<Error>,
     },
 
@@ -79,7 +78,7 @@ pub enum Error {
         path: PathBuf,
         /// The filter, in words, with its value.
         filter: String,
-        /// What there was before it, in words.
+        /// What the filter was given, in words.
         before: String,
         /// The option that sets the filter.
         knob: &'static str,
@@ -93,7 +92,7 @@ pub enum Error {
     SlateTooLarge {
         /// K.
         slate_size: usize,
-        /// How many actions there are to choose from.
+        /// Number of actions to choose from.
         available: usize,
         /// Why there are so few, or nothing.
         why: String,
@@ -128,7 +127,7 @@ pub enum Error {
     Setting {
         /// The dotted key.
         key: String,
-        /// What is wrong with it and what to do.
+        /// What is wrong with the value and what to do.
         problem: String,
     },
 
@@ -201,7 +200,7 @@ impl Error {
     }
 }
 
-/// What `toml` found wrong with `text`, in one line: it draws the place over several.
+/// The problem that `toml` found in `text`, in one line; `toml` itself writes several.
 pub(crate) fn toml_problem(error: &toml::de::Error, text: &str) -> String {
     match error.span().and_then(|span| text.get(..span.start)) {
         Some(before) => {

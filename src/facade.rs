@@ -1,7 +1,6 @@
 //! A log in, slates out, in a few lines. The parts underneath stay public.
 //!
-#![cfg_attr(feature = "train", doc = "```no_run")]
-#![cfg_attr(not(feature = "train"), doc = "```ignore")]
+//! ```no_run
 //! use std::path::Path;
 //! use fast_slate::facade::{Input, PrepareSettings, Prepared, Preset};
 //!

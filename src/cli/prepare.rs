@@ -1,4 +1,4 @@
-//! `slate prepare`.
+//! `slate prepare`: a log → a prepared folder with an index, and a report.
 
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
@@ -149,27 +149,27 @@ impl From<&str> for Embeddings {
     }
 }
 
-/// What was prepared.
+/// The report of a preparation.
 #[derive(Debug, Serialize)]
 struct PreparedReport {
     folder: PathBuf,
     #[serde(flatten)]
     manifest: Manifest,
-    /// Where the time went.
+    /// The time of each phase.
     phases: Seconds,
     reused: Vec<Phase>,
     features: Option<FeatureTable>,
-    /// Of the preset's index on its own queries.
+    /// Recall of the preset's index on the queries of its first step.
     recall: Option<Audit>,
     tuning: Option<EfSearch>,
 }
 
-/// What was spent on each phase.
+/// Seconds of each phase.
 #[derive(Debug, Serialize)]
 struct Seconds {
     #[serde(flatten)]
     prepared: Phases,
-    /// Building the index and looking at its recall.
+    /// Building the index and measuring its recall.
     index: Option<f64>,
 }
 
@@ -234,7 +234,7 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     Report::new(&report, text)
 }
 
-/// What there is of each column, and who has none.
+/// The columns of features, and the number of users without any.
 fn describe(table: &FeatureTable) -> String {
     let column = |column: &FeatureColumn| match column {
         FeatureColumn::Number { name, .. } => name.clone(),
@@ -373,7 +373,7 @@ impl PrepareArgs {
         for (flags, fit, of) in [
             (&als[..], is_als, "als"),
             (&svd, !is_als && !is_file, "svd"),
-            (&computed, !is_file, "svd or als: those of a file are as long as its rows"),
+            (&computed, !is_file, "svd or als: the rows of a file have their own length"),
             (&file, is_file, "FILE"),
         ] {
             if let Some((flag, _)) = flags.iter().find(|(_, given)| *given && !fit) {

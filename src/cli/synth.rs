@@ -73,7 +73,7 @@ pub(super) fn run(args: &SynthArgs) -> Result<Report> {
 }
 
 impl SynthArgs {
-    /// Nothing where there is neither a data set nor a whole shape, which `clap` refuses.
+    /// The log to generate; `None` without a data set and a whole shape, which `clap` refuses.
     fn log(&self) -> Option<SyntheticLog> {
         let typed =
             || Some(Shape { users: self.users?, actions: self.actions?, density: self.density? });

@@ -1,21 +1,23 @@
 //! `slate tune`: searches for a run's settings.
 
-use clap::{Args, ValueHint};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
 use super::prologue::{SettingsArgs, open};
 use super::report::Report;
 use super::train::stop_on_interrupt;
+use crate::device::Chosen;
 use crate::experiment::tune::{Dimension, Plan, Space, Tried, Tuned, Tuner, Watcher};
 use crate::method::Learned;
 use crate::prepared::Prepared;
 use crate::run::RunOrigin;
 use crate::settings::Settings;
+use crate::task::Task;
 
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
@@ -71,7 +73,7 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
             }
             plan
         }
-        None => begin(args, &prepared, origin)?,
+        None => begin(args, &prepared, &chosen, origin)?,
     };
     let (stop, device) = (stop_on_interrupt()?, &chosen.device);
     let folder = &args.out;
@@ -85,7 +87,7 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
 }
 
 /// Plans a search and writes the plan down.
-fn begin(args: &TuneArgs, prepared: &Prepared, origin: RunOrigin) -> Result<Plan> {
+fn begin(args: &TuneArgs, prepared: &Prepared, chosen: &Chosen, origin: RunOrigin) -> Result<Plan> {
     let given = &args.settings;
     let settings = given.resolve(&prepared.preset(given.preset.unwrap_or_default()))?;
     let has_budget = given.steps.is_some() || given.epochs.is_some() || given.seconds.is_some();
@@ -97,6 +99,7 @@ fn begin(args: &TuneArgs, prepared: &Prepared, origin: RunOrigin) -> Result<Plan
         settings,
         origin,
     };
+    Task::load(prepared, &plan.settings)?.check(&plan.settings, &chosen.device)?;
     plan.begin(&args.out, prepared)?;
     Ok(plan)
 }
@@ -142,7 +145,8 @@ fn text(plan: &Plan, tuned: &Tuned, out: &Path) -> String {
     }
     if let Some(best) = tuned.trials.first() {
         text += &format!(
-            "the best is trained: {0}\ntrain with its settings with\n  slate train --data {1} --out RUN \
+            "the best is trained: {0}\nits settings were chosen on the validation users; judge it on test users \
+             with\n  slate evaluate {0}\ntrain with its settings with\n  slate train --data {1} --out RUN \
              --config {0}/run.toml",
             best.run.display(),
             plan.origin.data.display(),

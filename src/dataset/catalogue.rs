@@ -1,4 +1,4 @@
-//! Ids that people use ↔ numbers that the policy uses.
+//! The users' and items' own ids ↔ the numbers that the policy uses.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::parquet::{column_names, read_columns};
 use super::tables::{ACTIONS, CONTEXTS, numbers, wrong_type};
 use crate::error::{Error, Result};
 
-/// The column of an item's id, in `actions.parquet` and, unless said otherwise, elsewhere.
+/// The column of item ids in `actions.parquet`, and the default elsewhere.
 pub const ITEM_ID: &str = "item_id";
 
 /// Ids and titles of a data set's users and actions.
@@ -29,7 +29,7 @@ impl Catalogue {
     /// Reads `contexts.parquet` and `actions.parquet` in `folder`.
     ///
     /// # Errors
-    /// An error naming the file that is missing or damaged and the column at fault, or a column in
+    /// An error naming the file that is missing or damaged and the column at fault, or the column in
     /// which an id occurs twice.
     pub fn read(folder: &Path) -> Result<Self> {
         let (contexts_path, actions_path) = (folder.join(CONTEXTS), folder.join(ACTIONS));
@@ -94,7 +94,7 @@ impl Catalogue {
     /// The id of an action's item.
     ///
     /// # Panics
-    /// When there is no such action: compare [`num_actions`](Self::num_actions) with the model's.
+    /// If there is no such action: compare [`num_actions`](Self::num_actions) with the model's.
     #[must_use]
     pub fn item_id(&self, action: u32) -> &str {
         &self.item_ids[action as usize]
@@ -153,7 +153,7 @@ impl Dataset {
     /// The ids of the items, in the order of their actions, as text.
     ///
     /// # Errors
-    /// Never on what [`assemble`](super::assemble) made; the columns of others may differ.
+    /// Never for a data set of [`assemble`](super::assemble).
     pub fn item_ids(&self) -> Result<Vec<String>> {
         id_texts(&self.actions, ITEM_ID, Path::new(ACTIONS))
     }

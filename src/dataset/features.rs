@@ -1,4 +1,4 @@
-//! Features of users: a matrix of numbers, and what its columns are.
+//! The features of users: a matrix of numbers and the meaning of its columns.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,20 +7,20 @@ use crate::matrix::Matrix;
 /// The features of the users of some sessions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UserFeatures {
-    /// `[U, F]`, row i of context i.
+    /// `[U, F]`; row i belongs to context i.
     pub values: Matrix,
-    /// What the columns are.
+    /// The meaning of the columns.
     pub table: FeatureTable,
 }
 
-/// What features were made of, by statistics of the training users alone.
+/// The columns that features were made of, with statistics of the training users alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FeatureTable {
     /// F.
     pub width: usize,
-    /// Users of the sessions of whom the table had no row, whose features are zeros.
+    /// Users of the sessions without a row in the table; their features are zeros.
     pub users_without_row: usize,
-    /// In the order of the matrix.
+    /// The table's columns, in the order of the matrix.
     pub columns: Vec<FeatureColumn>,
 }
 
@@ -28,17 +28,17 @@ pub struct FeatureTable {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum FeatureColumn {
-    /// A number, one column: `(value − mean) / deviation`, and 0 where it is missing or where all
-    /// are the same.
+    /// A number, one column: `(value − mean) / deviation`, and 0 where the number is missing or where
+    /// all numbers are equal.
     Number {
         /// Its name in the table.
         name: String,
-        /// Of the training users.
+        /// Mean of the training users' values.
         mean: f64,
-        /// Their standard deviation.
+        /// Standard deviation of the training users' values.
         deviation: f64,
     },
-    /// A category, one column for each of `categories`: 1 where it is the user's, otherwise 0.
+    /// A category, one column for each of `categories`: 1 for the user's category, otherwise 0.
     Category {
         /// Its name in the table.
         name: String,
@@ -48,7 +48,7 @@ pub enum FeatureColumn {
 }
 
 impl FeatureColumn {
-    /// Columns of the matrix.
+    /// Number of columns in the matrix.
     #[must_use]
     pub fn width(&self) -> usize {
         match self {

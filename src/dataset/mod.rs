@@ -1,13 +1,10 @@
 //! Files → sessions. A session `[X, Y]` is one user's observed and hidden actions; the policy
 //! sees X, and Y makes the reward (section 4.1).
 //!
-//! A log of interactions becomes [`Interactions`] ([`read()`], or [`synthetic()`] where there is no
-//! log; [`synthesize`] writes one of any size), those become a [`Dataset`] ([`assemble`]), and that
-//! is kept as three Parquet files ([`tables`]), which is all that training and serving ever read.
-//! Whatever parses a log is behind the feature `prepare`: polars parses blocks of whole rows, of
-//! which only the different pairs of numbers are kept, so that memory follows from what a log says
-//! and every error names its row. polars' streaming engine bounds memory too, but a bad row ends it
-//! without a word of where it was.
+//! [`read()`] turns a log into [`Interactions`]; [`synthetic()`] generates them where there is no
+//! log, and [`synthesize`] writes a synthetic log of any size. [`assemble`] turns interactions into a
+//! [`Dataset`]. [`tables`] keeps it as three Parquet files, and training and serving read only those.
+//! All that reads logs is behind the feature `prepare`.
 
 mod catalogue;
 mod features;
@@ -29,9 +26,9 @@ pub use catalogue::{Catalogue, ITEM_ID, read_item_ids, read_user_ids};
 pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 #[cfg(feature = "prepare")]
 pub use prepare::{
-    Estimate, FeatureSource, Filters, Interactions, PAPER_SHAPES, RowFilter, Shape, Source,
-    SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble, digest, read,
-    synthesize, synthetic,
+    FeatureSource, Filters, Interactions, PAPER_SHAPES, RowFilter, Shape, Source, SplitSettings,
+    Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble, digest, read, synthesize,
+    synthetic,
 };
 #[cfg(feature = "train")]
 pub(crate) use statistics::percent;
@@ -42,11 +39,11 @@ pub(crate) use vectors::read_vectors;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Split {
-    /// Trained on.
+    /// Users to train on.
     Train,
-    /// Watched while training.
+    /// Users to watch while training, and to choose checkpoints and settings on.
     Validation,
-    /// Looked at once, at the end.
+    /// Users to judge on once, at the end.
     Test,
 }
 
@@ -68,8 +65,8 @@ pub struct ActionSets {
 }
 
 impl ActionSets {
-    /// One set for each of `sizes`, whose different actions `fill` puts into the slice of that
-    /// size, in any order; sets are filled in parallel.
+    /// Makes one set for each of `sizes`. `fill` puts different actions into a slice of that size, in
+    /// any order; it is called in parallel.
     pub(crate) fn filled(sizes: &[usize], fill: impl Fn(u32, &mut [u32]) + Sync) -> Self {
         let mut offsets = Vec::with_capacity(sizes.len() + 1);
         offsets.push(0);
@@ -102,7 +99,7 @@ impl ActionSets {
         self.offsets.push(self.actions.len());
     }
 
-    /// Adds an action, greater than those it has, to the last set.
+    /// Adds an action, greater than its others, to the last set.
     pub(crate) fn push(&mut self, action: u32) {
         self.actions.push(action);
         if let Some(end) = self.offsets.last_mut() {
@@ -110,7 +107,7 @@ impl ActionSets {
         }
     }
 
-    /// From `(context, action)` pairs, in any order; equal pairs count once.
+    /// Makes sets of `(context, action)` pairs, in any order; equal pairs count once.
     #[must_use]
     pub fn from_pairs(
         num_contexts: usize,
@@ -162,7 +159,7 @@ impl ActionSets {
         0..u32::try_from(self.len()).expect("contexts are numbered by u32")
     }
 
-    /// Whether there is no context.
+    /// True if there is no context.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -175,14 +172,14 @@ impl ActionSets {
         &self.actions[self.offsets[context]..self.offsets[context + 1]]
     }
 
-    /// Those of a context, where `values` has one for each pair, in the order of the pairs.
+    /// The part of `values` that belongs to a context; `values` holds one for each pair, in order.
     #[must_use]
     pub fn values_of<'a, T>(&self, context: u32, values: &'a [T]) -> &'a [T] {
         let context = context as usize;
         &values[self.offsets[context]..self.offsets[context + 1]]
     }
 
-    /// Whether `action` belongs to `context`; O(log n).
+    /// True if `action` belongs to `context`; O(log n).
     #[must_use]
     pub fn contains(&self, context: u32, action: u32) -> bool {
         self.of(context).binary_search(&action).is_ok()
@@ -196,7 +193,7 @@ impl ActionSets {
 }
 
 /// All sessions of a data set. Actions are numbered by falling popularity among the training
-/// users, so that ties, and the context that says nothing, resolve to what is popular.
+/// users, so that ties, and an empty context, resolve to popular actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sessions {
     /// X of each context.
@@ -219,20 +216,17 @@ impl Sessions {
     /// The contexts of one split, ascending.
     #[must_use]
     pub fn contexts(&self, split: Split) -> Vec<u32> {
-        (0_u32..)
-            .zip(&self.split)
-            .filter(|(_, s)| **s == split)
-            .map(|(context, _)| context)
-            .collect()
+        let contexts = (0_u32..).zip(&self.split).filter(|(_, s)| **s == split);
+        contexts.map(|(context, _)| context).collect()
     }
 }
 
 /// When each interaction of some [`Sessions`] last happened, in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Of the pairs of [`Sessions::observed`], in their order.
+    /// Times of the pairs of [`Sessions::observed`], in their order.
     pub observed: Vec<i64>,
-    /// Of the pairs of [`Sessions::hidden`], in their order.
+    /// Times of the pairs of [`Sessions::hidden`], in their order.
     pub hidden: Vec<i64>,
 }
 
@@ -241,13 +235,13 @@ pub struct Times {
 pub struct Dataset {
     /// X, Y and the split of each context.
     pub sessions: Sessions,
-    /// When it happened, where that was asked for.
+    /// Times of the interactions, if they were asked for.
     pub times: Option<Times>,
     /// `context: u32`, `user_id: i64 | str`; row i is context i.
     pub contexts: DataFrame,
     /// `action: u32`, `item_id: i64 | str` and, where the input has titles, `title: str | null`;
     /// row i is action i.
     pub actions: DataFrame,
-    /// What there is of each.
+    /// Numbers of users, actions and interactions.
     pub statistics: Statistics,
 }

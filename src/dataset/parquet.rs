@@ -1,4 +1,4 @@
-//! Columns of Parquet files.
+//! Parquet files → their columns, whole or one row group after the other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// The most rows that are held at once; some writers make one group of all.
 const ROWS: usize = 1 << 22;
 
-/// The columns asked for, in that order.
+/// Reads `columns`, in that order.
 ///
 /// # Errors
 /// A file that is missing or damaged, a column that is missing, or one of a type that this build of
@@ -21,24 +21,15 @@ pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
     finish(checked(path, columns)?, path, columns)
 }
 
-/// The same, of one row group, or [`ROWS`] of one, after the other.
+/// Reads `columns`, in that order, one row group after the other, or [`ROWS`] of a larger group.
 ///
 /// # Errors
-/// As [`read_columns`]; pages are looked at when their row group's turn comes.
+/// The errors of [`read_columns`]; a damaged page is found when its row group's turn comes.
 pub(super) fn row_groups<'a>(
     path: &'a Path,
     columns: &'a [&str],
 ) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
-    groups_of(checked(path, columns)?, path, columns)
-}
-
-/// The same of a `reader` of the file, whose `columns` are known to be of types that can be read.
-pub(super) fn groups_of<'a>(
-    mut reader: ParquetReader<std::fs::File>,
-    path: &'a Path,
-    columns: &'a [&str],
-) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
-    let metadata = reader.get_metadata().map_err(|e| wrap(path, &e))?.clone();
+    let metadata = checked(path, columns)?.get_metadata().map_err(|e| wrap(path, &e))?.clone();
     let (mut slices, mut end) = (Vec::new(), 0);
     for group in &metadata.row_groups {
         let start = end;
@@ -52,7 +43,7 @@ pub(super) fn groups_of<'a>(
     }))
 }
 
-/// A reader of a file that has `columns`, of types that can be read.
+/// Opens a file that has `columns`, of types that can be read.
 fn checked(path: &Path, columns: &[&str]) -> Result<ParquetReader<std::fs::File>> {
     let mut reader = open(path)?;
     let schema = reader.schema().map_err(|error| wrap(path, &error))?;
@@ -60,14 +51,12 @@ fn checked(path: &Path, columns: &[&str]) -> Result<ParquetReader<std::fs::File>
         match schema.get(column) {
             None => return Err(missing_column(path, column, &column_names(path)?)),
             Some(field) if !is_readable(field.dtype()) => {
-                return Err(Error::file(
-                    path,
-                    format!(
-                        "column `{column}`: expected numbers, text, booleans, dates or times without a \
-                         zone, found {:?}",
-                        field.dtype()
-                    ),
-                ));
+                let problem = format!(
+                    "column `{column}`: expected numbers, text, booleans, dates or times without a \
+                     zone, found {:?}",
+                    field.dtype()
+                );
+                return Err(Error::file(path, problem));
             }
             Some(_) => {}
         }
@@ -93,7 +82,7 @@ fn wrap(path: &Path, error: &PolarsError) -> Error {
     Error::library(format!("reading {}", path.display()), error)
 }
 
-/// The names of all columns.
+/// Reads the names of all columns.
 ///
 /// # Errors
 /// A file that is missing or damaged.
@@ -101,7 +90,7 @@ pub(super) fn column_names(path: &Path) -> Result<Vec<String>> {
     Ok(schema(path)?.iter_names().map(ToString::to_string).collect())
 }
 
-/// The columns and their types.
+/// Reads the columns' names and types.
 ///
 /// # Errors
 /// A file that is missing or damaged.
@@ -118,12 +107,12 @@ pub(super) fn missing_column(path: &Path, column: &str, available: &[String]) ->
     }
 }
 
-pub(super) fn open(path: &Path) -> Result<ParquetReader<std::fs::File>> {
+fn open(path: &Path) -> Result<ParquetReader<std::fs::File>> {
     // polars maps the file, which it can do with the standard library's handle only.
     Ok(ParquetReader::new(fs::File::open(path)?.into_parts().0))
 }
 
-/// polars panics on types whose feature is off.
+/// True for types that this build of polars can hold; it panics on others.
 fn is_readable(dtype: &ArrowDataType) -> bool {
     use ArrowDataType as A;
     matches!(
@@ -144,10 +133,10 @@ fn is_readable(dtype: &ArrowDataType) -> bool {
             | A::Utf8View
             | A::Date32
             | A::Timestamp(_, None)
-    )
+    ) || matches!(dtype, A::List(item) | A::LargeList(item) if of_floats(item.dtype()))
 }
 
-/// Whether numbers of this type are read as floats.
+/// True for single and double precision.
 pub(super) fn of_floats(dtype: &ArrowDataType) -> bool {
     matches!(dtype, ArrowDataType::Float32 | ArrowDataType::Float64)
 }

@@ -1,27 +1,27 @@
-//! Public data sets whose files are read as they are published.
+//! Public data sets that are read as they are published: names of files → columns.
 
 use serde::Serialize;
 
 /// A public data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Known {
-    /// What it is called here.
+    /// Its name in this crate.
     pub name: &'static str,
-    /// What it is.
+    /// A description.
     pub title: &'static str,
-    /// Where it is published; its licence and papers are there too.
+    /// The page where it is published, with its licence and papers.
     pub page: &'static str,
-    /// Under what terms.
+    /// The terms of use.
     pub licence: &'static str,
-    /// How large it is, as published.
+    /// Its size, as published.
     pub size: &'static str,
-    /// What to download: any of these, each read as it comes.
+    /// The files to download; any one of them is enough and is read without unpacking it.
     pub download: &'static [&'static str],
-    /// The file of interactions, in the order of preference.
+    /// Names of the file of interactions, the preferred one first.
     pub files: &'static [&'static str],
-    /// The file's columns, in order; where it has no header, it is taken to have these.
+    /// The file's columns, in order; a file without a header is read with these names.
     pub columns: &'static [&'static str],
-    /// Whether the file's first row names its columns.
+    /// True if the file's first row names its columns.
     pub header: bool,
     /// The column of user ids.
     pub user: &'static str,
@@ -29,7 +29,7 @@ pub struct Known {
     pub item: &'static str,
     /// The column of ratings, if any.
     pub rating: Option<&'static str>,
-    /// The column and value of the rows that count as interactions; all do without it.
+    /// The column and value of the rows that count as interactions; without it all rows count.
     pub only: Option<(&'static str, &'static str)>,
 }
 
@@ -49,8 +49,8 @@ const MOVIELENS_CSV: Known = Known {
     only: None,
 };
 
-/// `user::item::rating::time`: polars separates at single bytes, so every second field is the
-/// nothing between two colons.
+/// `user::item::rating::time`: polars separates at single bytes, so every second field is the empty
+/// one between two colons.
 const MOVIELENS_DAT: Known = Known {
     name: "movielens-1m",
     title: "MovieLens 1M, ratings of movies with 1 to 5 stars (Harper & Konstan 2015)",
@@ -63,7 +63,7 @@ const MOVIELENS_DAT: Known = Known {
     ..MOVIELENS_CSV
 };
 
-/// The data sets, those of the paper's Table 2 first.
+/// The known data sets; the data sets of the paper's Table 2 come first.
 pub const KNOWN: &[Known] = &[
     MOVIELENS_CSV,
     Known {

@@ -1,4 +1,4 @@
-//! How many there are of everything: the columns of the paper's Table 2, and the splits.
+//! Sessions → the numbers of the paper's Table 2, for all users and for each split.
 
 use std::fmt;
 
@@ -80,7 +80,7 @@ impl fmt::Display for Statistics {
     }
 }
 
-/// A share in percent, with two decimals, or two digits where these would be too few.
+/// Writes a share in percent, with two decimals, or with two digits where two decimals are too few.
 pub(crate) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     if percent >= 0.1 || percent <= 0.0 {

@@ -1,27 +1,27 @@
-//! Vectors of items in a Parquet file: a column of ids beside a column of lists of floats, or beside
-//! as many columns of floats as the vectors have numbers.
+//! A Parquet file of vectors → ids and a matrix. Beside the column of ids there is a column of lists
+//! of floats, or a column of floats for each number of a vector.
 
 use std::path::Path;
 
 use polars::prelude::*;
 
 use super::catalogue::id_texts;
-use super::parquet::{groups_of, missing_column, of_floats, open, schema};
+use super::parquet::{missing_column, of_floats, row_groups, schema};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
-/// The ids in `id_column`, as text, and the vector beside each, `[rows, L]`.
+/// Reads the ids in `id_column`, as text, and the vector beside each, `[rows, L]`.
 ///
 /// # Errors
-/// A file that is missing or damaged; [`Error::MissingColumn`]; [`Error::File`] for columns of which
-/// it is not clear which holds the vectors; [`Error::Cell`] and [`Error::Row`] for a row without
-/// numbers or with more or fewer than the first.
+/// A file that is missing or damaged; [`Error::MissingColumn`]; [`Error::File`] if it is not clear
+/// which columns hold the vectors; [`Error::Cell`] and [`Error::Row`] for a row without numbers, or
+/// with more or fewer than the first.
 pub(crate) fn read_vectors(path: &Path, id_column: &str) -> Result<(Vec<String>, Matrix)> {
     let (columns, lists) = columns(path, id_column)?;
     let names: Vec<&str> = columns.iter().map(String::as_str).collect();
     let (mut ids, mut numbers) = (Vec::new(), Vec::new());
     let mut width = if lists { None } else { Some(columns.len() - 1) };
-    for table in groups_of(open(path)?, path, &names)? {
+    for table in row_groups(path, &names)? {
         let (table, above) = (table?, ids.len());
         ids.extend(id_texts(&table, id_column, path)?);
         if lists {
@@ -36,7 +36,7 @@ pub(crate) fn read_vectors(path: &Path, id_column: &str) -> Result<(Vec<String>,
     }
 }
 
-/// The columns to read, that of the ids first, and whether there is one of lists.
+/// The columns to read, the ids first, and true if the vectors are a column of lists.
 fn columns(path: &Path, id_column: &str) -> Result<(Vec<String>, bool)> {
     let schema = schema(path)?;
     let names: Vec<String> = schema.iter_names().map(ToString::to_string).collect();

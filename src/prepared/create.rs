@@ -1,4 +1,4 @@
-//! A log → a prepared folder.
+//! A log and settings → a prepared folder.
 
 use std::io::Write as _;
 use std::panic::resume_unwind;
@@ -24,45 +24,45 @@ use crate::files::{StagedFolder, digest_bytes, digest_file, write_atomic};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What sessions are made of.
+/// The interactions to prepare.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A file of interactions.
     File(Source, Filters),
-    /// Made-up interactions.
+    /// Synthetic interactions.
     Synthetic(SyntheticSettings),
 }
 
-/// Where V comes from.
+/// The source of the action vectors V.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EmbeddingSource {
     /// The truncated SVD of the training interactions.
     Svd {
-        /// Which of them.
+        /// The interactions to fit.
         interactions: SessionPart,
-        /// How.
+        /// Settings of the decomposition.
         options: SvdOptions,
     },
     /// Alternating least squares on the training interactions.
     Als {
-        /// Which of them.
+        /// The interactions to fit.
         interactions: SessionPart,
-        /// How.
+        /// Settings of ALS.
         options: AlsOptions,
     },
     /// A file.
     Import(Import),
 }
 
-/// How a folder is prepared.
+/// The settings of a preparation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareSettings {
-    /// How sessions are cut; its seed is also that of the embeddings' start.
+    /// The split into sessions; its seed also starts the embeddings.
     pub split: SplitSettings,
-    /// Where V comes from.
+    /// The source of the action vectors V.
     pub embedding: EmbeddingSource,
-    /// A table of users, for contexts to say more than their actions do.
+    /// A table of users, for contexts that hold more than the user's actions.
     pub features: Option<FeatureSource>,
 }
 
@@ -80,30 +80,30 @@ impl Default for PrepareSettings {
     }
 }
 
-/// What a preparation spent its time on, in seconds.
+/// The time of each part of a preparation, in seconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Phases {
     /// Reading, filtering and splitting the log.
     pub sessions: f64,
-    /// The SVD, ALS, or reading the file of embeddings, and meanwhile writing the sessions.
+    /// Computing or reading the embeddings, while the sessions are written.
     pub embeddings: f64,
     /// Reading the table of users and joining it to the sessions.
     pub features: f64,
     /// Writing the rest of the folder.
     pub written: f64,
-    /// What was taken over from an earlier preparation, and took no more than reading it.
+    /// The phases that were taken over from an earlier preparation.
     #[serde(skip)]
     pub reused: Vec<Phase>,
 }
 
 impl Prepared {
-    /// Prepares `input` into the folder `out`; with `replace`, in the place of another
-    /// prepared folder. What that folder, or a preparation that was killed, has made from the same
-    /// is not made again.
+    /// Prepares `input` into the folder `out`; with `replace`, in the place of another prepared
+    /// folder. Phases that this folder, or a killed preparation, has finished with the same input and
+    /// settings are not done again.
     ///
     /// # Errors
-    /// What is wrong with the input, by file and row; [`Error::File`] when `out` is there
-    /// already, or another process is preparing it. Nothing is left under its name then.
+    /// An error naming the file and row at fault; [`Error::File`] if `out` exists already, or another
+    /// process is preparing it. Nothing is left under its name then.
     pub fn create(
         input: &Input,
         settings: &PrepareSettings,
@@ -114,10 +114,10 @@ impl Prepared {
     }
 }
 
-/// [`Prepared::create`], and where the time went.
+/// Does what [`Prepared::create`] does, and reports the time of each part.
 ///
 /// # Errors
-/// As [`Prepared::create`].
+/// The errors of [`Prepared::create`].
 pub fn prepare(
     input: &Input,
     settings: &PrepareSettings,
@@ -129,13 +129,13 @@ pub fn prepare(
         Input::File(source, _) => dataset::digest(source)?,
         Input::Synthetic(_) => String::new(),
     };
-    // What is wrong with it is said before hours of other work.
+    // An error in it is reported before hours of other work.
     let started = Instant::now();
     let read = |source| Ok::<_, Error>((source, UserTable::read(source)?));
     let users = settings.features.as_ref().map(read).transpose()?;
     let features_read = started.elapsed().as_secs_f64();
     let staged = StagedFolder::resume(out)?;
-    // Another process may have come to its end in the meantime.
+    // Another process may have finished it in the meantime.
     require_free(out, replace)?;
     let mut work = Work::new(staged.path(), out);
     let mut phases = Phases::default();
@@ -200,7 +200,7 @@ pub fn prepare(
     let started = Instant::now();
     let manifest = manifest(input, input_digest, settings, &work, Statistics::of(&sessions))?;
     if work.changes_nothing() {
-        // Its indexes stay too.
+        // So its indexes stay.
         write_manifest(out, &manifest)?;
     } else {
         write_manifest(staged.path(), &manifest)?;
@@ -242,7 +242,7 @@ fn embed(
     }
 }
 
-/// Of everything that decides what the sessions are.
+/// Digest of everything that decides the sessions.
 fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> String {
     let input = match input {
         Input::File(source, filters) => {
@@ -255,7 +255,7 @@ fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> Str
     digest_bytes(format!("{:?}", (VERSION, input, split)).as_bytes())
 }
 
-/// Of everything that decides what the embeddings of the sessions in `work` are.
+/// Digest of everything that decides the embeddings of the sessions in `work`.
 fn embeddings_key(work: &Work, settings: &PrepareSettings) -> Result<String> {
     let source = match &settings.embedding {
         EmbeddingSource::Import(Import { path, id_column, ids, missing }) => {
@@ -269,7 +269,7 @@ fn embeddings_key(work: &Work, settings: &PrepareSettings) -> Result<String> {
     Ok(digest_bytes(all.as_bytes()))
 }
 
-/// Of everything that decides what the features of the users in `work` are.
+/// Digest of everything that decides the features of the users in `work`.
 fn features_key(work: &Work, source: &FeatureSource) -> Result<String> {
     let FeatureSource { path, id_column, columns } = source;
     let all = (VERSION, work.digests(Phase::Sessions), digest_file(path)?, id_column, columns);

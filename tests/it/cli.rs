@@ -225,6 +225,42 @@ fn slates_show_nothing_that_is_known() {
     assert_eq!((rows[0][0], rows[0][1], rows[0][2]), ("1", popular[0].unwrap(), "0.0000"));
 }
 
+#[test]
+fn settings_that_cannot_work_leave_nothing_behind() {
+    let (folder, data, _run) = trained();
+    let out = folder.path().join("out");
+    let with = |verb: &str, sets: &[&str]| {
+        let mut command = slate();
+        command.args([verb, "--steps", "2", "--samples", "2", "--out"]).arg(&out);
+        if verb != "demo" {
+            command.arg("--data").arg(&data);
+        }
+        if verb == "tune" {
+            command.args(["--trials", "1"]);
+        }
+        command.args(sets.iter().flat_map(|set| ["--set", set]));
+        command
+    };
+    let two_encoders = "context.encoders=[\"weighted-mean\", \"mean\"]";
+    let bad: [(&[&str], &str); 5] = [
+        (&["method.sigma=inverse-dim"], "method.radial"),
+        (&["method.kind=fopo"], "slates of one action"),
+        (&["slate_size=1000"], "1000"),
+        (&["method.kind=pl-rank", "method.learn_actions=true", two_encoders], "has to be L"),
+        (&["method.kind=lgp", "evaluation.search=index"], "evaluation.search"),
+    ];
+    for verb in ["train", "tune", "demo"] {
+        for (sets, says) in bad {
+            assert_says(&refused(&mut with(verb, sets)), &[says]);
+            assert!(!out.join("run.toml").exists() && !out.join("run").exists(), "{verb} {sets:?}");
+            assert!(!out.join("tune.toml").exists(), "{verb} {sets:?}");
+        }
+        // The folder takes the corrected command.
+        stdout(&mut with(verb, &["method.sigma=inverse-dim", "method.radial=keep"]));
+        fs_err::remove_dir_all(&out).unwrap();
+    }
+}
+
 /// What is said of a checkpoint on the users that chose it.
 const CHOSEN: &str = "this checkpoint was chosen on these users";
 
@@ -528,6 +564,40 @@ fn a_benchmark_divides_a_step_into_its_parts() {
         let shares = of_parts.iter().map(|part| part["share"].as_f64().unwrap());
         assert!((shares.sum::<f64>() - 1.0).abs() < 1e-6, "{measured}");
     }
+}
+
+#[test]
+fn a_benchmark_times_the_search_that_training_uses() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    small(&data);
+    let bench = |sets: &[&str]| {
+        let mut bench = slate();
+        bench.args(["bench", "step", "--steps", "10", "--samples", "100"]).arg(&data);
+        for set in ["method.kind=lgp", "method.candidates=10"].iter().chain(sets) {
+            bench.args(["--set", set]);
+        }
+        bench
+    };
+    let retrieval = |report: &Value| {
+        let parts = report["parts"].as_array().unwrap();
+        let part = parts.iter().find(|part| part["name"] == "retrieval").unwrap();
+        part["milliseconds"].as_f64().unwrap()
+    };
+    // Noise far larger than h: ten candidates hold little of the samples' top.
+    let noisy = "method.sigma=relative(10)";
+    let text = stdout(&mut bench(&[noisy]));
+    assert_says(&text, &["shared candidates hold", "% of the true top 5, less than 98.0 %"]);
+    assert_says(&text, &["training searches for every sample, and so did these steps"]);
+    let fallen_back = json(&mut bench(&[noisy]));
+    assert_eq!(fallen_back["candidates"]["used"], false);
+    // Whoever asks for no coverage keeps sharing, which is faster.
+    let any = json(&mut bench(&[noisy, "method.coverage=0.0"]));
+    assert_eq!(any["candidates"]["used"], true);
+    assert!(retrieval(&fallen_back) > 2.0 * retrieval(&any), "{fallen_back} {any}");
+    let none = json(&mut bench(&[noisy, "method.candidates=0"]));
+    assert!(none["candidates"].is_null());
+    assert!(retrieval(&none) > 2.0 * retrieval(&any), "{none} {any}");
 }
 
 #[test]

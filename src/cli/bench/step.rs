@@ -1,5 +1,5 @@
-//! `slate bench step`: where a training step's time goes. The parts are the library's own spans; on
-//! a GPU what is queued counts where it is waited for.
+//! `slate bench step`: a prepared folder and settings in, the time of a training step and of its parts
+//! out. The parts are the library's tracing spans. On a GPU, work counts where it is waited for.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,9 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::cli::prologue::{Opened, SettingsArgs};
 use crate::cli::report::Report;
 use crate::dataset::Split;
-use crate::task::Task;
+use crate::model::Model;
+use crate::settings::Settings;
+use crate::task::{Audit, Audits, Task};
 use crate::training::{Batches, Learner, adam};
 
 #[derive(Debug, Args)]
@@ -30,13 +32,14 @@ pub(crate) struct BenchStepArgs {
     settings: SettingsArgs,
 }
 
-/// Steps that are not counted, at most, and no more than are: the first ones find caches cold.
+/// The most steps before the measured ones, because the first steps find cold caches. No more steps
+/// are dropped than are measured.
 const WARM_UP: u64 = 20;
 
-/// Steps that are, unless told.
+/// The default number of measured steps.
 const STEPS: u64 = 200;
 
-/// What was measured.
+/// The result of the benchmark.
 #[derive(Debug, Serialize)]
 struct Measured {
     steps: u64,
@@ -44,6 +47,19 @@ struct Measured {
     /// Milliseconds a step.
     total: f64,
     parts: Vec<Part>,
+    /// None if the settings share no candidates.
+    candidates: Option<SharedCandidates>,
+}
+
+/// The audit of shared candidates before the first step. It decides whether training uses them.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct SharedCandidates {
+    /// The share of the true top that the candidates hold, and its least allowed value.
+    recall: f64,
+    least: f64,
+    top: usize,
+    /// False if training searches for every sample instead; that search was timed then.
+    used: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,7 +77,12 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
     let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
     let model = task.initial_model(&settings, &device.device)?;
-    let mut learner = Learner::new(model, task.estimator(&settings.method, settings.seed)?)
+    let candidates = audit(&task, &settings, &model)?;
+    let mut method = settings.method.clone();
+    if candidates.is_some_and(|candidates| !candidates.used) {
+        method = method.without_candidates();
+    }
+    let mut learner = Learner::new(model, task.estimator(&method, settings.seed)?)
         .with_clipping(settings.optimizer.gradient_clipping);
     let mut adam = adam(&settings.optimizer);
     let rate = settings.optimizer.learning_rate;
@@ -86,8 +107,18 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
         Ok(())
     })?;
     let elapsed = started.elapsed();
-    let measured = parts.measured(steps, elapsed);
+    let measured = Measured { candidates, ..parts.measured(steps, elapsed) };
     Report::new(&measured, measured.text()).context("reporting the benchmark")
+}
+
+/// Audits shared candidates as training does before its first step.
+fn audit(task: &Task, settings: &Settings, model: &Model) -> Result<Option<SharedCandidates>> {
+    let Settings { method, seed, .. } = settings;
+    let audit = Audits { task, method, seed: *seed }.candidate_recall(model)?;
+    Ok(method.latent().zip(audit).map(|(latent, Audit { recall, top, .. })| {
+        let least = latent.coverage;
+        SharedCandidates { recall, least, top, used: recall >= least }
+    }))
 }
 
 /// Adds up the time in every span, by its name and in the order of first sight.
@@ -114,6 +145,7 @@ impl Parts {
             steps_per_second: 1e3 / total,
             total,
             parts: parts.into_iter().chain([rest]).map(part).collect(),
+            candidates: None,
         }
     }
 }
@@ -149,6 +181,20 @@ impl Measured {
                 100.0 * part.share
             );
         }
-        text + &format!("{:<10}  {:>9.3} ms", "a step", self.total)
+        text += &format!("{:<10}  {:>9.3} ms", "a step", self.total);
+        if let Some(SharedCandidates { recall, least, top, used }) = self.candidates {
+            text +=
+                &format!("\nshared candidates hold {:.1} % of the true top {top}", 100.0 * recall);
+            text += &if used {
+                ": training uses them, and so did these steps".to_owned()
+            } else {
+                let least = 100.0 * least;
+                format!(
+                    ", less than {least:.1} %: training searches for every sample, and so did these \
+                     steps"
+                )
+            };
+        }
+        text
     }
 }

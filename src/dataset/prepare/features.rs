@@ -1,5 +1,5 @@
-//! A table of users → features: numbers standardised, text and booleans one-hot, both by what the
-//! training users have.
+//! A table of users → features: numbers are standardised, text and booleans one-hot, both by the
+//! values of the training users.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -16,21 +16,21 @@ use crate::dataset::{FeatureColumn, FeatureTable, Split, UserFeatures};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
-/// The most categories of one column that are told apart.
+/// The most categories of one column that have a feature each.
 const CATEGORIES: usize = 100;
 
-/// Where the features of users are, a row for each.
+/// A table of users, one row each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FeatureSource {
-    /// A .parquet, or a .csv or .tsv (gzipped or not), which is held in memory as a whole.
+    /// A .parquet, .csv or .tsv file (gzipped or not); it is held in memory as a whole.
     pub path: PathBuf,
     /// The column of user ids, as the log has them.
     pub id_column: String,
-    /// The columns of features; empty: all the others.
+    /// The columns of features; empty: all other columns.
     pub columns: Vec<String>,
 }
 
-/// A table of users as it was read.
+/// The cells of a table of users.
 #[derive(Clone, Debug)]
 pub struct UserTable {
     path: PathBuf,
@@ -40,7 +40,7 @@ pub struct UserTable {
     columns: Vec<(String, Cells)>,
 }
 
-/// The cells of a column, without those that are missing.
+/// The cells of a column; `None` where a cell is empty.
 #[derive(Clone, Debug)]
 enum Cells {
     Numbers(Vec<Option<f64>>),
@@ -57,8 +57,8 @@ impl UserTable {
         let FeatureSource { path, id_column, columns } = source;
         let file = Packed::file(path);
         let is_parquet = file.name().ends_with(".parquet");
-        let mut table = if is_parquet { None } else { Some(text::read_table(&file)?) };
-        let available = match &table {
+        let text = if is_parquet { None } else { Some(text::read_table(&file)?) };
+        let available = match &text {
             Some(table) => text::names_of(table),
             None => column_names(path)?,
         };
@@ -78,7 +78,7 @@ impl UserTable {
             );
             return Err(Error::file(path, problem));
         }
-        let table = match table.take() {
+        let table = match text {
             Some(table) => table,
             None => read_columns(path, &names)?,
         };
@@ -95,11 +95,11 @@ impl UserTable {
         Ok(Self { path: path.clone(), id_column: id_column.clone(), rows, columns })
     }
 
-    /// The features of the users with `ids`; what is mean, deviation and category is said by those
-    /// whose `split` is training.
+    /// The features of the users with `ids`. Mean, deviation and categories are computed from the
+    /// users whose `split` is training.
     ///
     /// # Errors
-    /// [`Error::File`] when no user has a row, or nothing is known of those that are trained on.
+    /// [`Error::File`] if no user has a row, or no training user has a value.
     pub fn features(&self, ids: &[String], split: &[Split]) -> Result<UserFeatures> {
         let rows: Vec<Option<usize>> = ids.iter().map(|id| self.rows.get(id).copied()).collect();
         if rows.iter().all(Option::is_none) {
@@ -143,7 +143,7 @@ impl UserTable {
 }
 
 impl Cells {
-    /// What the column is, by its `trained_on` rows.
+    /// The statistics of the column over the rows in `trained_on`.
     fn column(&self, name: String, trained_on: &[usize]) -> FeatureColumn {
         match self {
             Self::Numbers(numbers) => {
@@ -151,7 +151,7 @@ impl Cells {
                 let count = known.len().max(1) as f64;
                 let mean = known.iter().sum::<f64>() / count;
                 let squares = known.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-                // Of equal numbers rounding would make different ones.
+                // Rounding would give equal numbers a deviation.
                 let constant = known.iter().all(|value| value.total_cmp(&known[0]).is_eq());
                 let deviation = if constant { 0.0 } else { (squares / count).sqrt() };
                 FeatureColumn::Number { name, mean, deviation }
@@ -208,8 +208,8 @@ fn rows(path: &Path, ids: &Series) -> Result<HashMap<String, usize>> {
     Ok(rows)
 }
 
-/// Numbers are numbers and all else categories; text that is `typed`, as that of a delimited file is
-/// not, is no number.
+/// Reads a column as numbers if its cells are, otherwise as categories. In a `typed` table, Parquet,
+/// text is never numbers.
 fn cells(path: &Path, column: &Series, typed: bool) -> Result<Cells> {
     let wrap = |error| wrap(path, error);
     let dtype = column.dtype();
@@ -245,9 +245,7 @@ fn cells(path: &Path, column: &Series, typed: bool) -> Result<Cells> {
             row: at as u64 + 1,
             column: column.name().to_string(),
             expected: "a finite number",
-            found: column
-                .get(at)
-                .map_or_else(|_| String::new(), |cell| cell.str_value().to_string()),
+            found: column.get(at).map_or_else(|_| String::new(), |it| it.str_value().to_string()),
         });
     }
     Ok(Cells::Numbers(numbers))

@@ -1,21 +1,20 @@
-//! Which interactions count. The steps run once, in this order: rows of another kind and ratings
-//! below the threshold go, what a user did several times with an item counts once, users with too
-//! few items go, items with too few users go. They are not repeated until nothing changes, so a
-//! user may end with fewer items than asked for when items went after them; FOPO's item threshold
-//! of 1 never does that.
+//! The settings that say which interactions count. The steps run once, in this order: rows of another
+//! kind and ratings below the threshold are dropped, repeated pairs of a user and an item count once,
+//! users with too few items are dropped, items with too few users are dropped. The steps are not
+//! repeated, so a user may end with fewer items than asked for after items are dropped; FOPO's item
+//! threshold of 1 never does that.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::dataset::registry::Known;
 
-/// Which interactions are kept.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// The interactions to keep.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Filters {
-    /// Which rows are interactions at all.
+    /// The rows that are interactions at all.
     pub rows: RowFilter,
     /// Least rating that counts as an interaction; every interaction counts when not set.
     pub min_rating: Option<f64>,
@@ -23,8 +22,8 @@ pub struct Filters {
     pub min_user_interactions: u32,
     /// Least number of different users of an item, among the users that are kept.
     pub min_item_interactions: u32,
-    /// How many rows that cannot be read are skipped instead of ending the reading. Where any may
-    /// be, every line of a delimited file is a row, even within quotes.
+    /// The most rows to skip that cannot be read; one more is an error. If it is not 0, every line of
+    /// a delimited file is a row, even within quotes.
     pub skip_bad_rows: u64,
 }
 
@@ -40,17 +39,17 @@ impl Default for Filters {
     }
 }
 
-/// Which rows are interactions; written `known`, `all` or `COLUMN=VALUE`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// The rows that are interactions; written `known`, `all` or `COLUMN=VALUE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub enum RowFilter {
-    /// Those that the known data set's experiments use (`is_read=1` of GoodReads); all of any
-    /// other.
+    /// The rows that experiments on a known data set use (`is_read=1` of GoodReads); all rows of any
+    /// other data set.
     #[default]
     Known,
-    /// All.
+    /// All rows.
     All,
-    /// Those with this value in that column.
+    /// The rows with one value in one column.
     Only {
         /// The column.
         column: String,
@@ -85,14 +84,6 @@ impl FromStr for RowFilter {
             }
             _ => Err(format!("expected `COLUMN=VALUE`, `all` or `known`, found `{text}`")),
         }
-    }
-}
-
-impl TryFrom<String> for RowFilter {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
     }
 }
 

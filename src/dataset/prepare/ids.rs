@@ -1,4 +1,4 @@
-//! Ids → numbers, as they come.
+//! Ids → numbers from 0, in the order in which they are first seen.
 
 use polars::prelude::*;
 
@@ -19,7 +19,7 @@ impl Default for Ids {
 }
 
 impl Ids {
-    /// The number of each row of `column`, of integers or text, that is to be kept.
+    /// The number of each id of `column`, of integers or text, in the rows to `keep`.
     ///
     /// # Errors
     /// [`Error::Library`] beyond 2³² different ids.
@@ -72,7 +72,7 @@ impl Ids {
         *ids.entry_ref(id).or_insert(next)
     }
 
-    /// How many there are.
+    /// Number of different ids.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Integers(ids) => ids.len(),
@@ -80,7 +80,7 @@ impl Ids {
         }
     }
 
-    /// The ids whose numbers are `used`, ascending, and the rank among them of each number that is.
+    /// The ids whose numbers are `used`, ascending, and the rank of each used number among them.
     pub(super) fn ranked(self, used: &[bool]) -> (Series, Vec<u32>) {
         match self {
             Self::Integers(ids) => {

@@ -1,4 +1,4 @@
-//! Who did something with what: the numbers that sessions are cut from.
+//! The distinct pairs of a log, as numbers: what reading makes and splitting takes.
 
 use std::collections::HashMap;
 
@@ -19,12 +19,12 @@ pub struct Interactions {
     pub(super) titles: Option<Vec<Option<String>>>,
     /// The items of each user, by their rows in `items`.
     pub(super) items_of: ActionSets,
-    /// When each pair of `items_of` last happened, in seconds since 1970, where that was asked for.
+    /// When each pair of `items_of` last happened, in seconds since 1970, if it was asked for.
     pub(super) times: Option<Vec<i64>>,
 }
 
 impl Interactions {
-    /// Looks the items' titles up by id.
+    /// Sets each item's title by its id.
     pub(super) fn set_titles(&mut self, titles: &HashMap<String, String>) -> Result<()> {
         let ids = self.items.cast(&DataType::String);
         let ids = ids.and_then(|ids| {

@@ -1,4 +1,4 @@
-//! Titles of movies, from the file beside the ratings.
+//! The file of movies beside the ratings → titles by item id.
 
 use std::collections::HashMap;
 
@@ -13,11 +13,11 @@ pub(super) const ITEM: &str = "movieId";
 /// Files of titles, in the order of preference.
 pub(super) const TITLES: [&str; 2] = ["movies.csv", "movies.dat"];
 
-/// Titles by item id, from the `movies.csv` or `movies.dat` beside the ratings; `None` when there
-/// is neither.
+/// Reads the titles in the `movies.csv` or `movies.dat` beside the ratings; `None` if there is
+/// neither.
 ///
 /// # Errors
-/// An I/O error, or [`Error`] naming the file and what is wrong with it.
+/// An error naming the file and the row or column at fault.
 pub(super) fn titles(ratings: &Packed) -> Result<Option<HashMap<String, String>>> {
     if let Some(movies) = ratings.sibling(TITLES[0])? {
         let (path, table) = (movies.shown(), text::read_table(&movies)?);

@@ -1,4 +1,4 @@
-//! Parquet → batches of rows.
+//! A Parquet file → batches of rows.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use super::source::Source;
 use crate::dataset::parquet;
 use crate::error::{Error, Result};
 
-/// Hands `each` the rows of the file at `path`. Columns that it lacks are taken from its folders'
-/// names, as Hive partitions tables (`country=se/part-0.parquet`).
+/// Hands `each` the rows of the file at `path`. Columns that the file lacks are taken from its
+/// folders' names, as Hive partitions tables (`country=se/part-0.parquet`).
 ///
 /// # Errors
-/// A damaged file, a column that is missing or holds something else, or what `each` returns.
+/// A damaged file, a column that is missing or of another type, or an error of `each`.
 pub(super) fn for_each_batch(
     path: &Path,
     source: &Source,
@@ -43,7 +43,8 @@ pub(super) fn for_each_batch(
         });
         let mut cells = cells.collect::<Result<Vec<_>>>()?;
         for (cell, name) in cells.iter().zip(columns.names()) {
-            if cell.dtype().is_temporal() && columns.time.as_deref() != Some(name) {
+            let is_time = columns.time.as_deref() == Some(name);
+            if cell.dtype().is_nested() || (cell.dtype().is_temporal() && !is_time) {
                 let found = cell.dtype();
                 let problem =
                     format!("column `{name}`: expected numbers, text or booleans, found {found}");
@@ -60,7 +61,7 @@ pub(super) fn for_each_batch(
     Ok(columns)
 }
 
-/// Integers as `i64`, those beyond it as text, text as it is.
+/// Converts a column of ids: integers to `i64`, or to text if one is too large; text stays.
 pub(super) fn as_ids(path: &Path, column: &Series) -> Result<Series> {
     let wrap = |error| Error::library(format!("reading {}", path.display()), error);
     match column.dtype() {

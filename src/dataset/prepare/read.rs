@@ -10,13 +10,12 @@ use super::{movielens, parquet, text};
 use crate::error::Result;
 use crate::files::{digest_bytes, digest_file};
 
-/// Reads and filters the interactions at `source`, in memory for the different pairs of a user and
-/// an item (8 bytes each, 16 while they are sorted out) and the ids.
+/// Reads and filters the interactions at `source`. Memory holds the ids and the different pairs of a
+/// user and an item: 8 bytes a pair, 16 while they are sorted.
 ///
 /// # Errors
-/// A missing file or column, a row that cannot be read (the first, or the one after
-/// `filters.skip_bad_rows` that may be skipped), a threshold on ratings that are not there, or a
-/// filter that leaves nothing: each names the file.
+/// An error naming the file: for a missing file or column, a row that cannot be read and may not be
+/// skipped, a threshold without ratings, or a filter that leaves nothing.
 pub fn read(source: &Source, filters: &Filters) -> Result<Interactions> {
     let files = source.files()?;
     let mut pairs = Pairs::new(filters);

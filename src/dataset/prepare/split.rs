@@ -1,5 +1,5 @@
-//! Interactions → sessions, by FOPO's procedure: half of each user's items are observed, the rest
-//! hidden, and whole users go to training, validation and test.
+//! Interactions → sessions, by FOPO's procedure: half of each user's items are observed, the rest is
+//! hidden, and each user belongs to training, validation or test.
 
 use std::cmp::Reverse;
 
@@ -12,17 +12,17 @@ use crate::dataset::{ActionSets, Dataset, Sessions, Split, Statistics, Times};
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
 
-/// How sessions are cut.
+/// How interactions are split into sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SplitSettings {
     /// Share of a user's n items that is observed, ⌊n · share⌋ of them; in [0, 1).
     pub observed_share: f64,
-    /// Share of the users to validate on; in [0, 1).
+    /// Share of the users for validation; in [0, 1).
     pub validation_share: f64,
-    /// Share of the users to test on; in [0, 1).
+    /// Share of the users for the test; in [0, 1).
     pub test_share: f64,
-    /// Of both shuffles.
+    /// Seed of the shuffle of users and the shuffle of each user's items.
     pub seed: Seed,
 }
 

@@ -105,7 +105,7 @@ impl Dialect {
         let (separator, quote) = match name.rsplit_once('.') {
             Some((_, "csv")) => (b',', Some(b'"')),
             Some((_, "tsv")) => (b'\t', Some(b'"')),
-            // `user::item::rating::time`: every second field is the nothing between two colons.
+            // `user::item::rating::time`: every second field is the empty one between two colons.
             Some((_, "dat")) => (b':', None),
             _ => {
                 let problem = "expected a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, a folder \

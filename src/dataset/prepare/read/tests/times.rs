@@ -1,0 +1,122 @@
+use polars::prelude::*;
+
+use super::*;
+
+/// The latest time of each pair, in the order of [`pairs`].
+fn times(source: &Source, filters: &Filters) -> Result<Vec<i64>> {
+    read(source, filters).map(|interactions| interactions.times.unwrap())
+}
+
+#[test]
+fn the_latest_time_of_a_pair_is_kept() {
+    let (_folder, source) = file("ratings.csv", RATINGS);
+    assert_eq!(read(&source, &all()).unwrap().times, None);
+    let source = Source { time_column: Some("timestamp".into()), ..source };
+    assert_eq!(pairs(&read(&source, &all()).unwrap()), ["1 10", "1 20", "2 10", "2 30"]);
+    assert_eq!(times(&source, &all()).unwrap(), [4, 3, 5, 2]);
+    // A rating that does not count has no time either.
+    assert_eq!(times(&source, &at_least(3.5)).unwrap(), [4, 1, 2]);
+    let filters = Filters { min_item_interactions: 2, ..all() };
+    assert_eq!(times(&source, &filters).unwrap(), [4, 5]);
+}
+
+#[test]
+fn times_follow_their_pairs_whatever_the_order() {
+    // Users and items come in no order, and often again: a table of each pair's latest says all.
+    let mut stream = crate::seed::Seed(3).stream(crate::seed::Purpose::Synthetic, 0, 0);
+    let mut latest = std::collections::BTreeMap::new();
+    let mut text = String::from("time,who,what\n");
+    for _ in 0..3000 {
+        let (user, item, time) = (stream.below(30), stream.below(40), i64::from(stream.below(999)));
+        text += &format!("{time},{user},{item}\n");
+        let kept = latest.entry((user, item)).or_insert(time);
+        *kept = time.max(*kept);
+    }
+    let (_folder, source) = file("log.csv", text);
+    let source = named(Source { time_column: Some("time".into()), ..source });
+    let expected: Vec<i64> = latest.into_values().collect();
+    assert_eq!(times(&source, &all()).unwrap(), expected);
+
+    let dataset = crate::dataset::assemble(
+        read(&source, &all()).unwrap(),
+        &crate::dataset::SplitSettings::default(),
+    );
+    let dataset = dataset.unwrap();
+    let (sessions, times) = (&dataset.sessions, dataset.times.as_ref().unwrap());
+    let items: Vec<i64> =
+        dataset.actions.column("item_id").unwrap().i64().unwrap().into_no_null_iter().collect();
+    // By user, then item, as above.
+    let mut found = Vec::new();
+    for context in sessions.observed.contexts() {
+        for (sets, times) in
+            [(&sessions.observed, &times.observed), (&sessions.hidden, &times.hidden)]
+        {
+            let of_context = sets.of(context).iter().zip(sets.values_of(context, times));
+            found.extend(of_context.map(|(&a, time)| (context, items[a as usize], *time)));
+        }
+    }
+    found.sort_unstable();
+    assert_eq!(found.into_iter().map(|(_, _, time)| time).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn times_are_told_by_their_size() {
+    let rows = [
+        ("1500000000", 1_500_000_000),
+        ("1500000000.9", 1_500_000_000),
+        ("1500000000999", 1_500_000_000),
+        ("1.5e15", 1_500_000_000),
+        ("1500000000000000000", 1_500_000_000),
+        ("-1.5", -2),
+    ];
+    for (cell, expected) in rows {
+        let (_folder, source) = file("log.csv", format!("who,what,when\n1,2,{cell}\n"));
+        let source = named(Source { time_column: Some("when".into()), ..source });
+        assert_eq!(times(&source, &all()).unwrap(), [expected], "{cell}");
+    }
+}
+
+#[test]
+fn times_of_parquet_are_numbers_dates_or_times() {
+    let milliseconds = [1_500_000_000_999_i64, -1, 0];
+    let at = |unit, factor: i64| {
+        let cells = Column::new("when".into(), milliseconds.map(|time| time * factor));
+        cells.cast(&DataType::Datetime(unit, None)).unwrap()
+    };
+    let days = Column::new("when".into(), [17_361_i32, -1, 0]).cast(&DataType::Date).unwrap();
+    for (column, expected) in [
+        (Column::new("when".into(), [1_500_000_000_u32, 5, 0]), [1_500_000_000, 5, 0]),
+        (at(TimeUnit::Milliseconds, 1), [1_500_000_000, -1, 0]),
+        (at(TimeUnit::Nanoseconds, 1_000_000), [1_500_000_000, -1, 0]),
+        (days, [17_361 * 86_400, -86_400, 0]),
+    ] {
+        let ids = Column::new("who".into(), [1_i64, 2, 3]);
+        let items = Column::new("what".into(), [7_i64; 3]);
+        let (_folder, source) = parquet(vec![ids, items, column.clone()]);
+        let source = Source { time_column: Some("when".into()), ..source };
+        assert_eq!(times(&source, &all()).unwrap(), expected, "{column:?}");
+        // Nothing else is a time.
+        let rated = Source { rating_column: Some("when".into()), time_column: None, ..source };
+        if column.dtype().is_temporal() {
+            let message = read(&rated, &at_least(1.0)).unwrap_err().to_string();
+            assert!(message.contains("column `when`: expected numbers"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_time_is_named() {
+    let text = |cell: &str| format!("who,what,when\n1,2,3\n1,2,{cell}\n");
+    for cell in ["", "2024-01-31", "inf", "NaN", "1e30"] {
+        let (_folder, source) = file("log.csv", text(cell));
+        let source = named(Source { time_column: Some("when".into()), ..source });
+        let message = read(&source, &all()).unwrap_err().to_string();
+        let expected = "log.csv: row 2: column `when`: expected a time, as a number of seconds";
+        assert!(message.contains(expected), "{message}");
+        let skip = Filters { skip_bad_rows: 1, ..all() };
+        assert_eq!(times(&source, &skip).unwrap(), [3]);
+        let missing = Source { time_column: Some("then".into()), ..source };
+        let message = read(&missing, &all()).unwrap_err().to_string();
+        assert!(message.contains("no column `then`"), "{message}");
+    }
+}
