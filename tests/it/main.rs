@@ -19,6 +19,7 @@ mod early_stopping;
 mod estimators;
 mod gowalla;
 mod gradient;
+mod guide;
 mod layering;
 mod learned_actions;
 mod learner;

@@ -1,10 +1,11 @@
 """ALS of `slate prepare` and of the Python library `implicit`, side by side at equal settings.
 
-    python als_implicit.py SLATE LOG [--factors 64 100] [--user-column U --item-column I]
+    python als_implicit.py SLATE LOG [--factors 64 100] [--user-column U --item-column I] [--out FILE]
 
-Needs: pip install implicit numpy scipy polars safetensors. Prints a Markdown table: seconds (the
-median of the repetitions, which alternate) and the discounted reward at K = 5 of the validation
-users, what they did observed left out, by the same fold-in and ranking in numpy for both factors.
+Needs: pip install implicit numpy scipy polars safetensors. Prints a Markdown table and writes the raw
+numbers to FILE: seconds (the median of the repetitions, which alternate) and the discounted reward at
+K = 5 of the test users, observed items left out, by the same fold-in and ranking in numpy for
+both.
 """
 
 import argparse
@@ -64,6 +65,7 @@ def main():
     parser.add_argument("--iterations", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     columns = []
     if args.user_column:
@@ -89,9 +91,9 @@ def main():
         users = table["context"].max() + 1
         items = len(pl.read_parquet(data / "actions.parquet"))
         train = sets(table.filter(pl.col("split") == "train"), users, items)
-        validation = table.filter(pl.col("split") == "validation")
-        observed = sets(validation.filter(~pl.col("hidden")), users, items)
-        hidden = sets(validation.filter(pl.col("hidden")), users, items)
+        test = table.filter(pl.col("split") == "test")
+        observed = sets(test.filter(~pl.col("hidden")), users, items)
+        hidden = sets(test.filter(pl.col("hidden")), users, items)
 
         def theirs(factors):
             model = AlternatingLeastSquares(
@@ -111,6 +113,7 @@ def main():
               f"{args.threads} threads\n")
         print("| L | slate, s | implicit, s | ratio | slate, reward | implicit, reward |")
         print("|---|---|---|---|---|---|")
+        raw = []
         for factors in args.factors:
             seconds = {"ours": [], "theirs": []}
             for _ in range(args.repetitions):
@@ -121,9 +124,14 @@ def main():
             found = load_file(data / "embeddings.safetensors")["beta"]
             weights = (args.regularization, args.confidence)
             rewards = [reward(it, observed, hidden, *weights) for it in (found, beta)]
+            raw.append({"latent_dim": factors, "seconds": seconds, "rewards": rewards})
             cells = [f"{mean:.4f} ± {error:.4f}" for mean, error in rewards]
             print(f"| {factors} | {ours_median:.2f} | {theirs_median:.2f} | "
                   f"{theirs_median / ours_median:.1f} | {cells[0]} | {cells[1]} |", flush=True)
+        if args.out:
+            named = ("regularization", "confidence", "iterations", "threads")
+            settings = {name: getattr(args, name) for name in named}
+            args.out.write_text(json.dumps({**settings, "cells": raw}, default=float, indent=1) + "\n")
 
 
 if __name__ == "__main__":
