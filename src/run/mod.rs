@@ -207,6 +207,16 @@ impl RunFolder {
         Err(Error::Changed { path: self.path.clone(), differences })
     }
 
+    /// Records that the run goes on with `settings`, on data that may have moved.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if the settings would have led elsewhere from the start.
+    pub fn resume(&self, settings: &Settings, origin: RunOrigin) -> Result<()> {
+        self.require_same_path(settings, &origin)?;
+        let (_, began) = self.read_settings()?;
+        self.write_settings(settings, &RunOrigin { data: origin.data, ..began })
+    }
+
     /// Keeps other processes from training here until the lock is dropped; to be taken before
     /// anything is written here.
     ///

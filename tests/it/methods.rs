@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fast_slate::dataset::Split;
 use fast_slate::device;
 use fast_slate::prepared::Prepared;
-use fast_slate::problem::Problem;
+use fast_slate::task::Task;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, SettingsBuilder};
 use fast_slate::training::{Ending, Observer, Progress, Row, Trainer};
@@ -33,15 +33,15 @@ batch_size = 16
 /// `--policy`, `--estimator`, and what else makes the method.
 const METHODS: [(&str, &str, &[&str]); 20] = [
     ("lgp", "score-function", &[]),
-    ("lgp", "score-function", &["policy.coupling=orthogonal"]),
-    ("lgp", "score-function", &["retrieval.candidates=0"]),
+    ("lgp", "score-function", &["method.coupling=orthogonal"]),
+    ("lgp", "score-function", &["method.candidates=0"]),
     // Falls back to a search for each sample.
-    ("lgp", "score-function", &["policy.sigma=relative(10)", "retrieval.candidates=10"]),
-    ("lgp", "score-function", &["policy.learn_sigma=true", "policy.radial=keep"]),
+    ("lgp", "score-function", &["method.sigma=relative(10)", "method.candidates=10"]),
+    ("lgp", "score-function", &["method.learn_sigma=true", "method.radial=keep"]),
     (
         "lgp",
         "score-function",
-        &["policy.coupling=quasi-random", "estimator.baseline=none", "reward.kind=diverse"],
+        &["method.coupling=quasi-random", "method.baseline=none", "reward.kind=diverse"],
     ),
     (
         "lgp",
@@ -50,21 +50,21 @@ const METHODS: [(&str, &str, &[&str]); 20] = [
     ),
     ("lgp", "likelihood", &[]),
     ("lgp", "likelihood", &["tower.kind=residual-mlp", "reward.kind=cascade"]),
-    ("lrp", "score-function", &["policy.noise=laplace", "reward.kind=cascade"]),
+    ("lrp", "score-function", &["method.noise=laplace", "reward.kind=cascade"]),
     (
         "lrp",
         "score-function",
-        &["policy.noise=student-t(5)", "policy.coupling=antithetic", "estimator.baseline=none"],
+        &["method.noise=student-t(5)", "method.coupling=antithetic", "method.baseline=none"],
     ),
     ("plackett-luce", "score-function", &["reward.kind=any-hit"]),
-    ("plackett-luce", "score-function", &["policy.draws=gumbel", "reward.kind=reciprocal-rank"]),
+    ("plackett-luce", "score-function", &["method.draws=gumbel", "reward.kind=reciprocal-rank"]),
     ("plackett-luce", "pl-rank", &[]),
     ("plackett-luce", "covariance", &[]),
-    ("plackett-luce", "covariance", &["policy.draws=rejection"]),
+    ("plackett-luce", "covariance", &["method.draws=rejection"]),
     ("plackett-luce", "covariance-as-printed", &[]),
-    ("plackett-luce", "fopo", &["policy.slate_size=1"]),
-    ("plackett-luce", "score-function", &["embedding.learn=true"]),
-    ("plackett-luce", "pl-rank", &["embedding.learn=true"]),
+    ("plackett-luce", "fopo", &["slate_size=1"]),
+    ("plackett-luce", "score-function", &["method.learn_actions=true"]),
+    ("plackett-luce", "pl-rank", &["method.learn_actions=true"]),
 ];
 
 /// Asks for a stop after a step.
@@ -85,13 +85,13 @@ fn stopped(prepared: &Prepared, config: &Path, settings: &[String], device: &str
     let builder = settings.iter().fold(builder, |builder, set| builder.assignment(set).unwrap());
     let settings = builder.build().unwrap();
     let chosen = device::choose(Some(device)).unwrap();
-    let problem = Problem::load(prepared, &settings).unwrap();
+    let task = Task::load(prepared, &settings).unwrap();
     let run = RunFolder::new(out);
     run.begin(&settings, &RunOrigin::new(prepared, chosen.name)).unwrap();
     for ending in [Ending::Interrupted, Ending::Finished] {
         let stop = AtomicBool::new(false);
         let trainer =
-            Trainer { stop: &stop, ..Trainer::new(&problem, &settings, &run, &chosen.device) };
+            Trainer { stop: &stop, ..Trainer::new(&task, &settings, &run, &chosen.device) };
         let outcome = trainer.train(&mut StopAfter { step: 7, stop: &stop }).unwrap();
         assert_eq!(outcome.ending, ending);
     }
@@ -147,7 +147,7 @@ fn every_method_trains_from_one_config_and_resumes_exactly() {
             assert_eq!(gradients.len(), 5, "{method}");
             assert!(gradients.iter().all(|gradient| gradient.variance > 0.0), "{method}");
             let rejects = rows.iter().any(|row| matches!(row, Row::Rejection { .. }));
-            assert_eq!(rejects, sets.contains(&"policy.draws=rejection"), "{method}");
+            assert_eq!(rejects, sets.contains(&"method.draws=rejection"), "{method}");
         }
     }
 }

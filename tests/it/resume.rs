@@ -149,8 +149,8 @@ fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
         "tower.dropout=0.3",
         "optimizer.weight_decay=0.1",
         "optimizer.gradient_clipping=0.01",
-        "policy.learn_sigma=true",
-        "policy.radial=keep",
+        "method.learn_sigma=true",
+        "method.radial=keep",
     ];
     let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();
     killed_twice_on_cpus(&[&STEPS[..], &sets].concat());
@@ -198,7 +198,7 @@ fn another_model_is_no_beginning() {
     for (set, difference) in [
         ("tower.kind=sigmoid-mlp", "tower.kind: \"residual-mlp\" → \"sigmoid-mlp\""),
         ("embedding.power=1", "embedding.power: 0.25 → 1"),
-        ("policy.learn_sigma=true", "policy.learn_sigma: false → true"),
+        ("method.learn_sigma=true", "method.learn_sigma: false → true"),
     ] {
         let error = refused(&mut start(&["--set", set]));
         assert_says(&error, &["first: its model is another one", difference]);
@@ -273,7 +273,7 @@ fn other_settings_are_refused_by_name() {
     let run = place.trained("run", &["--steps", "12"]);
     let settings = fs_err::read_to_string(run.join("run.toml")).unwrap();
     for (args, difference) in [
-        (&["--set", "policy.samples=3"][..], "policy.samples: 30 → 3"),
+        (&["--set", "method.samples=3"][..], "method.samples: 30 → 3"),
         (&["--samples", "3", "--seed", "7"], "seed: 0 → 7"),
         (&["--steps", "24"], "budget.amount: 12 → 24"),
         (&["--epochs", "12"], "budget.unit: \"steps\" → \"epochs\""),
