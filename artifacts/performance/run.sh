@@ -49,7 +49,7 @@ growth() {
                 slate bench step "$data" --json "${settings[@]}" --method "$method" --samples "$samples" --steps "$steps" \
                     --set "method.candidates=$candidates" >"$work/step.json"
                 python3 -c "import json
-print(json.dumps({'actions': $actions, 'samples': $samples, 'method': '$method', 'candidates': $candidates, **json.load(open('$work/step.json'))}))" >>"$out/growth.jsonl"
+print(json.dumps({'actions': $actions, 'samples': $samples, 'method': '$method', 'shared': $candidates, **json.load(open('$work/step.json'))}))" >>"$out/growth.jsonl"
             done
         done
     done
@@ -57,11 +57,11 @@ print(json.dumps({'actions': $actions, 'samples': $samples, 'method': '$method',
 import json, sys
 rows = [json.loads(line) for line in open(f"{sys.argv[1]}/growth.jsonl")]
 def cell(*key):
-    row = next((row for row in rows if (row["samples"], row["actions"], row["method"], row["candidates"]) == key), None)
+    row = next((row for row in rows if (row["samples"], row["actions"], row["method"], row["shared"]) == key), None)
     if row is None:
         return ""
-    coverage = row.get("coverage")
-    return f"{row['steps_per_second']:.3g}" + (f" ({coverage:.3f})" if isinstance(coverage, float) else "")
+    audit = row["candidates"]
+    return f"{row['steps_per_second']:.3g}" + (f" ({audit['recall']:.3f}{'' if audit['used'] else ', not used'})" if audit else "")
 print("| S | P | exact | graph | shared candidates (coverage) |\n|---|---|---|---|---|")
 for samples, actions in sorted({(row["samples"], row["actions"]) for row in rows}):
     cells = [cell(samples, actions, *search) for search in (("lgp", 0), ("lgp-mips", 0), ("lgp-mips", 100))]
