@@ -14,10 +14,10 @@ use fast_slate::device;
 use fast_slate::evaluation::Evaluation;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
 use fast_slate::retrieval::Search;
-use fast_slate::task::Task;
 use fast_slate::reward::SlateReward;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
 use fast_slate::training::Trainer;
 
 #[derive(Debug)]

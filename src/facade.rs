@@ -27,9 +27,9 @@ use crate::encoder::Known;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::model::Model;
-use crate::task::{Task, Search};
-use crate::retrieval::{Queries, Retriever};
+use crate::retrieval::{Queries, Retriever, Search};
 use crate::run::{RunFolder, RunOrigin};
+use crate::task::Task;
 
 pub use crate::prepared::Prepared;
 #[cfg(feature = "prepare")]

@@ -129,7 +129,7 @@ struct Judge<'a> {
 
 pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
     let policy = Policy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
-    let problem = &policy.task;
+    let task = &policy.task;
     let test_users = !task.sessions.contexts(Split::Test).is_empty();
     let split = args.split.unwrap_or(if test_users { Split::Test } else { Split::Validation });
     let contexts = task.sessions.contexts(split);
@@ -185,7 +185,7 @@ impl Judge<'_> {
     }
 
     fn baseline(&self, baseline: Baseline) -> Result<Row> {
-        let problem = &self.policy.task;
+        let task = &self.policy.task;
         let name = baseline.name().to_owned();
         let budget = Duration::from_secs(self.args.tune);
         tracing::info!("fitting {name}");
@@ -215,7 +215,7 @@ impl Judge<'_> {
         }
         let device = self.args.device.device.as_deref();
         let other = Policy::open(run, self.args.checkpoint, device)?;
-        let problem = &self.policy.task;
+        let task = &self.policy.task;
         if other.task.sessions != task.sessions {
             let (ours, theirs) = (self.policy.origin.data.display(), other.origin.data.display());
             bail!(

@@ -14,14 +14,14 @@ use crate::dataset::{
     FeatureColumn, FeatureSource, FeatureTable, Filters, ITEM_ID, RowFilter, Source, SplitSettings,
 };
 use crate::device;
-use crate::embedding::{AlsOptions, Import, Interactions, Missing, SvdOptions};
+use crate::embedding::{AlsOptions, Import, Missing, SessionPart, SvdOptions};
 use crate::error::Error;
 use crate::prepared::{
     EmbeddingSource, Input, Manifest, Phase, Phases, PrepareSettings, Prepared, prepare,
 };
-use crate::task::{Audit, Task, Tuning};
 use crate::seed::Seed;
 use crate::settings::{Preset, Settings};
+use crate::task::{Audit, Audits, EfSearch, Task};
 
 #[derive(Debug, Args)]
 pub(crate) struct PrepareArgs {
@@ -161,7 +161,7 @@ struct PreparedReport {
     features: Option<FeatureTable>,
     /// Of the preset's index on its own queries.
     recall: Option<Audit>,
-    tuning: Option<Tuning>,
+    tuning: Option<EfSearch>,
 }
 
 /// What was spent on each phase.
@@ -257,20 +257,22 @@ fn index(
     prepared: &Prepared,
     settings: &Settings,
     target: Option<f64>,
-) -> Result<(Option<Audit>, Option<Tuning>)> {
-    let problem = match Task::load(prepared, settings) {
+) -> Result<(Option<Audit>, Option<EfSearch>)> {
+    let task = match Task::load(prepared, settings) {
         // A catalogue smaller than the preset's slate can be trained on with a smaller one.
         Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
-        problem => problem?,
+        task => task?,
     };
     let chosen = device::choose(None)?;
     let model = task.initial_model(settings, &chosen.device)?;
-    let audit = task.audit(settings, &model)?;
-    if let Some(warning) = audit.and_then(|audit| audit.warning(settings)) {
+    let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
+    let audit = audits.recall(&model)?;
+    if let Some(warning) = audit.and_then(|audit| audit.warning(&settings.retrieval)) {
         tracing::warn!("{warning}");
     }
-    let tune = |target| problem.tune_ef_search(prepared, settings, &model, target);
-    Ok((audit, target.map(tune).transpose()?))
+    let options = settings.retrieval.hnsw;
+    let least = |target| audits.least_ef_search(prepared, options, &model, target);
+    Ok((audit, target.map(least).transpose()?))
 }
 
 impl PrepareArgs {

@@ -10,6 +10,7 @@ use clap::{Args, ValueHint};
 use super::flags::DeviceArgs;
 use super::progress::IndexBar;
 use crate::device::{self, Chosen};
+use crate::method::MethodKind;
 use crate::prepared::Prepared;
 use crate::settings::{Preset, Settings, SettingsBuilder};
 
@@ -22,7 +23,7 @@ pub(crate) struct SettingsArgs {
     /// A TOML file with any of the keys of a run.toml.
     #[arg(long, value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// One setting, such as reward.kind=ndcg; may be given several times.
+    /// One setting, such as method.samples=32; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// Train for this many optimiser steps.
@@ -34,12 +35,10 @@ pub(crate) struct SettingsArgs {
     /// Train for this many seconds, without the time of evaluations.
     #[arg(long, group = "budget")]
     pub(crate) seconds: Option<u64>,
-    /// lgp, lrp or plackett-luce.
-    #[arg(long)]
-    pub(crate) policy: Option<String>,
-    /// score-function, pl-rank, covariance, covariance-as-printed, fopo or likelihood.
-    #[arg(long)]
-    pub(crate) estimator: Option<String>,
+    /// The method: lgp, lgp-mips, lrp, lrp-mips, pl-pg, pl-rank, covariance, covariance-as-printed,
+    /// fopo or likelihood.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) method: Option<MethodKind>,
     /// S, the number of slates sampled for each user and step.
     #[arg(long)]
     pub(crate) samples: Option<usize>,
@@ -82,11 +81,8 @@ impl SettingsArgs {
         if let Some(path) = &self.config {
             builder = builder.file(path)?;
         }
-        let kinds = [("policy.kind", &self.policy), ("estimator.kind", &self.estimator)];
-        for (key, kind) in kinds {
-            if let Some(kind) = kind {
-                builder = builder.set(key, kind.as_str())?;
-            }
+        if let Some(kind) = self.method {
+            builder = builder.set("method.kind", kind.key())?;
         }
         for assignment in &self.set {
             builder = builder.assignment(assignment)?;
@@ -102,8 +98,7 @@ impl SettingsArgs {
         let seed = self.seed.map(toml_integer).transpose()?;
         let samples = self.samples.map(|n| toml_integer(n as u64)).transpose()?;
         let slate_size = self.slate_size.map(|n| toml_integer(n as u64)).transpose()?;
-        let numbers =
-            [("seed", seed), ("policy.samples", samples), ("policy.slate_size", slate_size)];
+        let numbers = [("seed", seed), ("method.samples", samples), ("slate_size", slate_size)];
         for (key, value) in numbers {
             if let Some(value) = value {
                 builder = builder.set(key, value)?;

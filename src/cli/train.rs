@@ -13,9 +13,9 @@ use crate::dataset::Split;
 use crate::device::Chosen;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::CHOSEN_HERE;
-use crate::task::Task as Task;
 use crate::run::{Best, RunFolder, RunOrigin};
 use crate::settings::Settings;
+use crate::task::Task;
 use crate::training::{Console, Ending, Row, Trainer, read_metrics};
 
 #[derive(Debug, Args)]
@@ -107,7 +107,7 @@ impl Ready {
     fn train(&self, run: &RunFolder) -> Result<Trained> {
         let Self { task, settings, device, .. } = self;
         let stop = stop_on_interrupt()?;
-        let trainer = Trainer { problem: task, settings, run, device: &device.device, stop };
+        let trainer = Trainer { task, settings, run, device: &device.device, stop };
         let outcome = trainer.train(&mut Console::new())?;
         let rows = read_metrics(&run.metrics_path())?;
         let last = rows.iter().rev().find_map(|row| match row {

@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::prologue::{Opened, SettingsArgs};
 use super::report::Report;
-use crate::task::Task;
-use crate::run::{RunFolder, Which};
 use crate::method::MethodKind;
+use crate::run::{RunFolder, Which};
+use crate::settings::SettingsBuilder;
+use crate::task::Task;
 use crate::training::{GradientStatistics, Learner, diagnostic_batches, gradient_statistics};
 
 #[derive(Debug, Args)]
@@ -71,10 +72,12 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
     for &slate_size in &args.slate_sizes {
         for &num_samples in &args.sample_sizes {
             for &method in &args.methods {
-                let mut settings = base.clone();
-                settings.policy.slate_size = slate_size;
-                settings.policy.samples = num_samples;
-                let found = match method.settings(settings) {
+                let settings = SettingsBuilder::new(&base)?
+                    .set("method.kind", method.key())?
+                    .count("method.samples", num_samples)?
+                    .count("slate_size", slate_size)?
+                    .build();
+                let found = match settings {
                     Err(refusal) => Found::Refused(refusal.to_string()),
                     Ok(settings) => {
                         let task = Task::load(&prepared, &settings)?;
@@ -84,7 +87,8 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
                             None => initial,
                         };
                         let batches = diagnostic_batches(&task, &settings);
-                        let learner = Learner::new(model, task.estimator(&settings)?);
+                        let learner =
+                            Learner::new(model, task.estimator(&settings.method, settings.seed)?);
                         Found::Gradient(gradient_statistics(&learner, &batches, args.draws)?)
                     }
                 };

@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::estimate::Estimate;
 use crate::model::Model;
+use crate::retrieval::{Search, Slates};
 use crate::task::Task;
-use crate::retrieval::{Slates, Search};
 
 pub use crate::estimate::Interval;
 pub use metrics::Metrics;
@@ -35,7 +35,7 @@ impl Evaluation {
     /// Fails if the retriever or the device fails.
     pub fn of(task: &Task, model: &Model, contexts: &[u32], search: Search) -> Result<Self> {
         let retriever = task.retriever(model, search)?;
-        Self::by(problem, contexts, |block| task.decide(model, block, retriever.as_ref()))
+        Self::by(task, contexts, |block| task.decide(model, block, retriever.as_ref()))
     }
 
     /// Judges any recommender: `decide` gives a slate for each context of a block.

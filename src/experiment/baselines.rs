@@ -11,8 +11,8 @@ use crate::dataset::Split;
 use crate::embedding::AlsOptions;
 use crate::error::Result;
 use crate::evaluation::Evaluation;
-use crate::task::Task;
 use crate::seed::Seed;
+use crate::task::Task;
 
 /// A fitted baseline with the best hyperparameters that were found.
 #[derive(Debug)]
@@ -39,16 +39,11 @@ pub struct BaselineTrial {
 impl TunedBaseline {
     /// Fits `baseline`, then the untried hyperparameters nearest to the best ones, within `budget`
     /// of wall-clock time, and keeps those with the highest reward on the validation users of
-    /// `problem`. The first fit is always finished, so a budget of zero is a plain fit.
+    /// `task`. The first fit is always finished, so a budget of zero is a plain fit.
     ///
     /// # Errors
     /// Fails if `baseline` itself cannot be fitted, or if it cannot fill a slate.
-    pub fn new(
-        task: &Task,
-        baseline: Baseline,
-        budget: Duration,
-        seed: Seed,
-    ) -> Result<Self> {
+    pub fn new(task: &Task, baseline: Baseline, budget: Duration, seed: Seed) -> Result<Self> {
         let deadline = Deadline::new(Instant::now(), Some(budget));
         let mut fitter = Fitter::new(&task.sessions, seed);
         let first = fitter.limited(baseline);

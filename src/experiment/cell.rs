@@ -1,9 +1,7 @@
 //! A grid goes in; its cells come out: one training each, with their settings and the order of training.
 
 use serde::{Deserialize, Serialize};
-use toml::Table;
 
-use super::arguments::leaves;
 use super::grid::{Grid, Row};
 use crate::error::Result;
 use crate::settings::{BudgetSettings, EvaluationSearch, Settings, SettingsBuilder};
@@ -57,10 +55,9 @@ impl Cell {
         if let Some(rate) = learning_rate {
             builder = builder.set("optimizer.learning_rate", rate)?;
         }
-        let whole = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let mut settings = builder
-            .set("method.samples", whole(self.samples))?
-            .set("slate_size", whole(self.slate_size))?
+            .count("method.samples", self.samples)?
+            .count("slate_size", self.slate_size)?
             .overlay(&row.set)?
             .build()?;
         settings.seed.0 = self.seed;

@@ -28,12 +28,7 @@ pub struct CovarianceMethod<const AS_PRINTED: bool> {
 
 impl<const AS_PRINTED: bool> Default for CovarianceMethod<AS_PRINTED> {
     fn default() -> Self {
-        Self {
-            samples: 10,
-            draws: SlateDraws::PrefixSums,
-            head: 256,
-            search: Search::Hnsw,
-        }
+        Self { samples: 10, draws: SlateDraws::PrefixSums, head: 256, search: Search::Hnsw }
     }
 }
 

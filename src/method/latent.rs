@@ -100,7 +100,8 @@ impl Recipe for LatentMethod {
 
     fn check(&self, sampling: &Sampling, _reward: RewardKind) -> Result<()> {
         if !(self.sigma_floor > 0.0 && self.sigma_floor < 1.0) {
-            let problem = format!("expected more than 0 and less than 1, found {}", self.sigma_floor);
+            let problem =
+                format!("expected more than 0 and less than 1, found {}", self.sigma_floor);
             return Err(Error::setting("method.sigma_floor", problem));
         }
         if !(0.0..=1.0).contains(&self.coverage) {

@@ -25,7 +25,7 @@ use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::estimator::AnyEstimator;
 use crate::policy::{Noise, RejectionSampler, Sampling};
-use crate::retrieval::{Search, Retriever};
+use crate::retrieval::{Retriever, Search};
 use crate::reward::{RewardKind, SlateReward};
 use crate::seed::Seed;
 
@@ -75,16 +75,6 @@ pub enum Learned {
     },
     /// β (appendix "Effect of fixing β"); then `h = M(X)`.
     Actions,
-}
-
-impl fmt::Display for Learned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tower => "θ",
-            Self::TowerAndSigma { .. } => "θ and σ",
-            Self::Actions => "β",
-        })
-    }
 }
 
 /// What training searches for.
@@ -253,8 +243,10 @@ impl Method {
     /// The same method with a search for every sample.
     #[must_use]
     pub fn without_candidates(mut self) -> Self {
-        if let Self::Lgp(latent) | Self::LgpMips(latent) | Self::Lrp(latent) | Self::LrpMips(latent) =
-            &mut self
+        if let Self::Lgp(latent)
+        | Self::LgpMips(latent)
+        | Self::Lrp(latent)
+        | Self::LrpMips(latent) = &mut self
         {
             latent.candidates = 0;
         }

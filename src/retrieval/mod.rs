@@ -23,7 +23,7 @@ pub use exact::Exact;
 pub use graph::BuildObserver;
 pub(crate) use heads::Heads;
 pub use hnsw::Hnsw;
-pub use options::{HnswOptions, Search, Scalar};
+pub use options::{HnswOptions, Scalar, Search};
 
 /// A request for the top K of each row of `latent`.
 #[derive(Clone, Copy, Debug)]

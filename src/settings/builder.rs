@@ -83,6 +83,15 @@ impl SettingsBuilder {
         Ok(self)
     }
 
+    /// Overlays one whole number.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set); [`Error::Setting`] for a number beyond TOML's.
+    pub fn count(self, key: &str, number: usize) -> Result<Self> {
+        let large = |_| Error::setting(key, format!("{number} is too large"));
+        self.set(key, i64::try_from(number).map_err(large)?)
+    }
+
     /// The settings, each value within its range and the whole possible.
     ///
     /// # Errors
@@ -184,9 +193,9 @@ pub(super) fn leaves(table: &Table) -> BTreeMap<String, Value> {
     for (key, value) in table {
         match value {
             Value::Table(inner) => {
-                found.extend(leaves(inner).into_iter().map(|(name, value)| {
-                    (format!("{key}.{name}"), value)
-                }));
+                found.extend(
+                    leaves(inner).into_iter().map(|(name, value)| (format!("{key}.{name}"), value)),
+                );
             }
             leaf => drop(found.insert(key.clone(), leaf.clone())),
         }
@@ -221,8 +230,8 @@ fn insert(table: &mut Table, key: &str, value: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::method::Method;
     use crate::estimator::ControlVariate;
+    use crate::method::Method;
     use crate::policy::{NoiseKind, Sigma, SlateDraws};
     use crate::settings::Preset;
 

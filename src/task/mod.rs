@@ -19,7 +19,7 @@ use crate::method::{Learned, Method, Parts};
 use crate::model::{Model, SigmaFactor};
 use crate::policy::Noise;
 use crate::prepared::Prepared;
-use crate::retrieval::{Exact, Queries, Search, Retriever, Slates};
+use crate::retrieval::{Exact, Queries, Retriever, Search, Slates};
 use crate::reward::SlateReward;
 use crate::seed::Seed;
 use crate::settings::Settings;
@@ -207,7 +207,7 @@ impl Task {
         if self.sessions.contexts(Split::Train).is_empty() {
             return Err(Error::setting("data", "no user is in the train split"));
         }
-        self.estimator(settings)?;
+        self.estimator(&settings.method, settings.seed)?;
         self.initial_model(settings, device)?;
         Ok(())
     }
@@ -238,11 +238,7 @@ impl Task {
 }
 
 /// Fails unless every context has K actions to choose from.
-fn check_slate_size(
-    sessions: &Sessions,
-    slate_size: usize,
-    exclude_observed: bool,
-) -> Result<()> {
+fn check_slate_size(sessions: &Sessions, slate_size: usize, exclude_observed: bool) -> Result<()> {
     let num_actions = sessions.num_actions;
     let observed = &sessions.observed;
     let excluded = if exclude_observed {

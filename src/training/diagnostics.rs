@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::learner::{Batch, Learner};
 use crate::dataset::Split;
 use crate::error::{Error, Result};
-use crate::task::Task;
 use crate::seed::Purpose;
 use crate::settings::Settings;
+use crate::task::Task;
 
 /// Variance and signal of a batch's gradient, averaged over batches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -21,9 +21,9 @@ use crate::dataset::Split;
 use crate::error::{Error, Result};
 use crate::estimator::AnyEstimator;
 use crate::model::Model;
-use crate::task::Task;
 use crate::run::{Best, CheckpointState, RunFolder, Which};
 use crate::settings::Settings;
+use crate::task::Task;
 
 /// A training run: what is trained, how, where it is recorded, on which device.
 #[derive(Clone, Copy, Debug)]

@@ -7,9 +7,9 @@ use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::matrix::Matrix;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::task::Task;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, Settings};
+use fast_slate::task::Task;
 use fast_slate::tower::{Tower, TowerKind, to_host};
 use fast_slate::training::{Outcome, Row, Trainer, read_metrics};
 

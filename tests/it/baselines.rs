@@ -10,10 +10,10 @@ use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::{SessionPart, implicit_als, training_matrix};
 use fast_slate::evaluation::Evaluation;
 use fast_slate::experiment::TunedBaseline;
-use fast_slate::task::Task;
 use fast_slate::retrieval::Slates;
 use fast_slate::seed::{Purpose, Seed};
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
 
 use crate::common::small;
 

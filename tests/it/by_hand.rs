@@ -3,9 +3,9 @@
 
 use fast_slate::dataset::Split;
 use fast_slate::prepared::Prepared;
-use fast_slate::task::Task;
 use fast_slate::seed::Purpose;
 use fast_slate::settings::{Preset, Settings, SettingsBuilder};
+use fast_slate::task::Task;
 use fast_slate::training::Batches;
 
 use crate::common::{parameters, slate, small, stdout};
@@ -30,7 +30,7 @@ const SETTINGS: [&str; 10] = [
 /// θ `[L, L]` after [`STEPS`] steps.
 fn by_hand(prepared: &Prepared, settings: &Settings) -> Vec<f64> {
     let task = Task::load(prepared, settings).unwrap();
-    let (samples, slate_size) = (settings.policy.samples, settings.policy.slate_size);
+    let (samples, slate_size) = (settings.method.recipe().num_samples(), settings.slate_size);
     let (beta, sessions) = (task.actions.beta(), &task.sessions);
     let l = beta.cols();
     let trained_on = sessions.contexts(Split::Train);

@@ -512,10 +512,7 @@ fn a_benchmark_divides_a_step_into_its_parts() {
             &[][..],
             &["forward", "noise", "retrieval", "reward", "estimator", "backward", "optimiser"][..],
         ),
-        (
-            &["--policy", "plackett-luce", "--estimator", "pl-rank"],
-            &["forward", "sampling", "backward", "optimiser"],
-        ),
+        (&["--method", "pl-rank"], &["forward", "sampling", "backward", "optimiser"]),
     ] {
         let mut bench = slate();
         bench.args(["bench", "step", "--steps", "5"]).arg(&data).args(method);

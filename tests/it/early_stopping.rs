@@ -1,9 +1,9 @@
 //! A run whose validation reward has stopped rising ends, and stays ended.
 
 use fast_slate::device;
-use fast_slate::task::Task;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
 use fast_slate::training::{Ending, Trainer};
 
 use crate::common::small;

@@ -3,8 +3,8 @@
 use fast_slate::dataset::{Filters, Source, Split};
 use fast_slate::device;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::task::Task;
 use fast_slate::settings::Preset;
+use fast_slate::task::{Audits, Task};
 use fast_slate::tower::TowerKind;
 
 use crate::common::real_data;
@@ -27,7 +27,8 @@ fn the_default_index_recalls_and_the_mlp_starts_where_the_linear_tower_does() {
     let device = device::choose(None).unwrap().device;
     let task = Task::load(&prepared, &settings).unwrap();
     let linear = task.initial_model(&settings, &device).unwrap();
-    let audit = task.audit(&settings, &linear).unwrap().unwrap();
+    let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
+    let audit = audits.recall(&linear).unwrap().unwrap();
     assert!(audit.recall >= 0.98, "recall {}", audit.recall);
 
     settings.tower.kind = TowerKind::SigmoidMlp;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     "error",
     "files",
     "seed",

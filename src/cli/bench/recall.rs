@@ -8,8 +8,7 @@ use clap::{Args, ValueHint};
 
 use crate::cli::prologue::{Opened, SettingsArgs, share};
 use crate::cli::report::Report;
-use crate::task::Task;
-use crate::task::Tuning;
+use crate::task::{Audits, EfSearch, Task};
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchRecallArgs {
@@ -27,32 +26,34 @@ pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
     let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
     let task = Task::load(&prepared, &settings)?;
     let model = task.initial_model(&settings, &device.device)?;
-    let tuning = problem.tune_ef_search(&prepared, &settings, &model, args.recall)?;
-    let mut text = table(&tuning);
-    if let Some(set) = set(&tuning) {
+    let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
+    let options = settings.retrieval.hnsw;
+    let found = audits.least_ef_search(&prepared, options, &model, args.recall)?;
+    let mut text = table(&found);
+    if let Some(set) = set(&found) {
         text += &format!("train with\n  {set}");
     }
-    Report::new(&tuning, text)
+    Report::new(&found, text)
 }
 
 /// Writes a line for each width that was tried, and one for the result.
-pub(crate) fn table(tuning: &Tuning) -> String {
+pub(crate) fn table(found: &EfSearch) -> String {
     let mut text = String::from("ef_search  recall\n");
-    for tried in &tuning.tried {
+    for tried in &found.tried {
         text += &format!("{:>9}  {:.4}\n", tried.ef_search, tried.recall);
     }
-    let target = tuning.target;
-    text + &match tuning.ef_search {
+    let target = found.target;
+    text + &match found.ef_search {
         Some(ef_search) => format!("ef_search {ef_search} is the least with recall {target}\n"),
         None => format!(
             "no ef_search has recall {target}, the best is {:.4}: raise \
              retrieval.hnsw.connectivity or ef_construction\n",
-            tuning.best_recall()
+            found.best_recall()
         ),
     }
 }
 
 /// The flag that makes a run use the width, if one was found.
-pub(crate) fn set(tuning: &Tuning) -> Option<String> {
-    tuning.ef_search.map(|ef_search| format!("--set retrieval.hnsw.ef_search={ef_search}"))
+pub(crate) fn set(found: &EfSearch) -> Option<String> {
+    found.ef_search.map(|ef_search| format!("--set retrieval.hnsw.ef_search={ef_search}"))
 }

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
     let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
     let model = task.initial_model(&settings, &device.device)?;
-    let mut learner = Learner::new(model, task.estimator(&settings)?)
+    let mut learner = Learner::new(model, task.estimator(&settings.method, settings.seed)?)
         .with_clipping(settings.optimizer.gradient_clipping);
     let mut adam = adam(&settings.optimizer);
     let rate = settings.optimizer.learning_rate;

@@ -56,7 +56,8 @@ impl Quantity {
     /// The order of growth in the paper's Table 1.
     fn claim(self, method: Option<MethodKind>) -> &'static str {
         match (method, self) {
-            (Some(MethodKind::PlPg | MethodKind::PlRank), _) | (Some(MethodKind::Lgp), Self::Time) => "O(S P)",
+            (Some(MethodKind::PlPg | MethodKind::PlRank), _)
+            | (Some(MethodKind::Lgp), Self::Time) => "O(S P)",
             (Some(MethodKind::LgpMips), Self::Time) => "O(S log P)",
             (Some(MethodKind::Lgp | MethodKind::LgpMips), Self::Memory) => "O(S L)",
             _ => "–",

@@ -35,9 +35,9 @@ use crate::dataset::Split;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::write_atomic;
 use crate::prepared::Prepared;
-use crate::task::Task;
 use crate::run::{Best, RunFolder, RunOrigin, Which};
 use crate::settings::{BudgetSettings, BudgetUnit, Settings};
+use crate::task::Task;
 use crate::training::{Ending, Trainer};
 
 /// One in this many trials of a rung goes on. With a fixed budget, the next rung's is this many
@@ -187,9 +187,9 @@ impl Tuner<'_> {
         let limit = self.plan.within.map(Duration::from_secs);
         let before = Duration::from_secs_f64(record.borrow().seconds);
         let clock = Deadline::new(self.started, limit).after(before);
-        let mut problems = Problems { prepared: self.prepared, loaded: HashMap::new() };
+        let mut tasks = Tasks { prepared: self.prepared, loaded: HashMap::new() };
         // An index that has to be built is not the first trial's time.
-        problems.of(&self.plan.settings)?;
+        tasks.of(&self.plan.settings)?;
         let mut trials: Vec<u64> = (0..self.plan.trials).collect();
         for rung in 0.. {
             let last = trials.len() == 1;
@@ -206,7 +206,7 @@ impl Tuner<'_> {
                     if let Some(tried) = record.find(rung, trial) {
                         return Ok(Judged::Reward(tried.best.reward));
                     }
-                    let Some(tried) = self.train(&mut problems, &mut record, rung, trial, clock)?
+                    let Some(tried) = self.train(&mut tasks, &mut record, rung, trial, clock)?
                     else {
                         return Ok(Judged::Stopped);
                     };
@@ -263,7 +263,7 @@ impl Tuner<'_> {
     /// Trains a trial in a rung, or goes on with it; returns none if it was interrupted.
     fn train(
         &self,
-        problems: &mut Problems<'_>,
+        tasks: &mut Tasks<'_>,
         record: &mut Record,
         rung: u64,
         trial: u64,
@@ -282,10 +282,9 @@ impl Tuner<'_> {
         } else {
             run.begin(&settings, &self.plan.origin)?;
         }
-        let problem = problems.of(&settings)?;
+        let task = tasks.of(&settings)?;
         let stop = self.stop;
-        let trainer =
-            Trainer { problem, settings: &settings, run: &run, device: self.device, stop };
+        let trainer = Trainer { task, settings: &settings, run: &run, device: self.device, stop };
         let outcome = trainer.train(&mut Spent::new(record, self.folder, clock))?;
         if outcome.ending == Ending::Interrupted || stop.load(Ordering::Relaxed) {
             record.save(self.folder, clock)?;
@@ -303,13 +302,13 @@ fn with_given(trials: &[u64]) -> Vec<u64> {
     std::iter::once(0).chain(trials.iter().copied().filter(|trial| *trial != 0)).collect()
 }
 
-/// The problems of the trials, each loaded once: β, contexts and indexes are the same for most.
-struct Problems<'a> {
+/// The tasks of the trials, each loaded once: β, contexts and indexes are the same for most.
+struct Tasks<'a> {
     prepared: &'a Prepared,
     loaded: HashMap<String, Task>,
 }
 
-impl Problems<'_> {
+impl Tasks<'_> {
     fn of(&mut self, settings: &Settings) -> Result<&Task> {
         let key = Task::depends_on(settings);
         if !self.loaded.contains_key(&key) {

@@ -15,8 +15,8 @@ use fast_slate::dataset::SyntheticSettings;
 use fast_slate::device;
 use fast_slate::embedding::{SessionPart, SvdOptions};
 use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
-use fast_slate::task::Task;
 use fast_slate::run::{RunFolder, Which};
+use fast_slate::task::Task;
 use fast_slate::training::{Row, read_metrics};
 
 /// The binary, quiet about the device, with no colours and no inherited settings.
