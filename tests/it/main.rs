@@ -20,6 +20,7 @@ mod estimators;
 mod facade;
 mod gowalla;
 mod gradient;
+mod guide;
 mod layering;
 mod learned_actions;
 mod learner;
