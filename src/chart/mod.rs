@@ -8,8 +8,6 @@ mod lines;
 mod scale;
 mod svg;
 mod terminal;
-#[cfg(test)]
-mod tests;
 mod theme;
 
 /// Lines over a common axis.
