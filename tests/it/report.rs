@@ -141,8 +141,10 @@ fn pages(results: &Results) -> (String, String) {
 fn rows(results: &Results, first: &str) -> Vec<Vec<String>> {
     let (_, page) = pages(results);
     let begins = page.lines().filter(|line| line.starts_with(&format!("| {first} |")));
-    let entries = |line: &str| line.trim_matches('|').split(" | ").map(|e| e.trim().to_owned());
-    begins.map(|line| entries(line).collect()).collect()
+    let entries = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split(" | ").map(|entry| entry.trim().to_owned()).collect()
+    };
+    begins.map(entries).collect()
 }
 
 #[test]

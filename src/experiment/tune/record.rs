@@ -52,24 +52,9 @@ impl Record {
         write_atomic(&folder.join(RECORD), |file| Ok(file.write_all(text.as_bytes())?))
     }
 
-    pub(super) fn rung(&self, rung: u64) -> Option<&Rung> {
-        self.rungs.get(usize::try_from(rung).ok()?)
-    }
-
-    /// The trials of a rung after which another one has begun.
-    pub(super) fn left_behind(&self, rung: u64) -> Option<Vec<u64>> {
-        self.rung(rung + 1)?;
-        Some(self.rung(rung)?.trials.iter().map(|tried| tried.trial).collect())
-    }
-
-    pub(super) fn find(&self, rung: u64, trial: u64) -> Option<&Tried> {
-        self.rung(rung)?.trials.iter().find(|tried| tried.trial == trial)
-    }
-
-    pub(super) fn add(&mut self, rung: u64, tried: Tried) {
-        if let Some(rung) = usize::try_from(rung).ok().and_then(|rung| self.rungs.get_mut(rung)) {
-            rung.trials.push(tried);
-        }
+    /// The training of a trial in a rung, if it has ended.
+    pub(super) fn find(&self, rung: usize, trial: u64) -> Option<&Tried> {
+        self.rungs[rung].trials.iter().find(|tried| tried.trial == trial)
     }
 
     pub(super) fn trainings(&self) -> usize {
@@ -152,7 +137,7 @@ mod tests {
         let places: Vec<_> = ranked.iter().map(|tried| (tried.trial, tried.rung)).collect();
         assert_eq!(places, [(1, 0), (0, 1), (0, 0), (1, 1)]);
         assert!((record.overhead() - 1.5).abs() < 1e-12);
-        assert_eq!(record.left_behind(0), Some(vec![0, 1]));
-        assert_eq!(record.left_behind(1), None);
+        assert_eq!(record.find(1, 0).unwrap().best.reward, 0.55);
+        assert_eq!(record.find(1, 2), None);
     }
 }
