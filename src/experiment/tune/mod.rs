@@ -16,6 +16,7 @@
 mod record;
 mod space;
 
+pub use record::Tried;
 pub use space::{Dimension, Space};
 
 use std::collections::HashMap;
@@ -35,7 +36,7 @@ use crate::error::{Error, Result, toml_problem};
 use crate::files::write_atomic;
 use crate::prepared::Prepared;
 use crate::problem::Problem;
-use crate::run::{Best, RunFolder, RunOrigin, Which};
+use crate::run::{RunFolder, RunOrigin, Which};
 use crate::settings::{BudgetSettings, BudgetUnit, Settings};
 use crate::training::{Ending, Trainer};
 
@@ -58,23 +59,6 @@ pub struct Plan {
     pub settings: Settings,
     /// The data and the device.
     pub origin: RunOrigin,
-}
-
-/// The result of one training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tried {
-    /// The trial's number, from 0; trial 0 has the settings as given.
-    pub trial: u64,
-    /// The rung, from 0.
-    pub rung: usize,
-    /// The folder of its run.
-    pub run: PathBuf,
-    /// Its best validation reward, and the step of that.
-    pub best: Best,
-    /// Wall-clock seconds, loading and evaluations included.
-    pub seconds: f64,
-    /// The drawn settings, as `key=value`.
-    pub settings: Vec<String>,
 }
 
 /// The result of a search.
@@ -156,7 +140,7 @@ fn rungs(count: usize) -> impl Iterator<Item = usize> {
 /// A search at work.
 #[derive(Debug)]
 pub struct Tuner<'a> {
-    /// What is searched.
+    /// The plan.
     pub plan: &'a Plan,
     /// The data.
     pub prepared: &'a Prepared,

@@ -1,21 +1,38 @@
-//! What a search has come to so far, on disk: a search that was stopped or killed goes on from it,
-//! and counts the time it had spent.
+//! Trainings go in; the record of a search on disk comes out. A search that was stopped or killed goes
+//! on from the record, and counts the time it had spent.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use super::Tried;
 use crate::error::{Error, Result};
 use crate::experiment::search::Deadline;
 use crate::files::write_atomic;
+use crate::run::Best;
 use crate::settings::BudgetSettings;
 use crate::training::{Observer, Progress};
 
 const RECORD: &str = "tried.json";
+
+/// The result of one training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// The trial's number, from 0; trial 0 has the settings as given.
+    pub trial: u64,
+    /// The rung, from 0.
+    pub rung: usize,
+    /// The folder of its run.
+    pub run: PathBuf,
+    /// Its best validation reward, and the step of that.
+    pub best: Best,
+    /// Wall-clock seconds, loading and evaluations included.
+    pub seconds: f64,
+    /// The drawn settings, as `key=value`.
+    pub settings: Vec<String>,
+}
 
 /// The rungs so far.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -111,7 +128,6 @@ impl Observer for Spent<'_> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::run::Best;
     use crate::settings::BudgetUnit;
 
     #[test]
