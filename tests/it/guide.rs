@@ -97,9 +97,9 @@ fn problem(command: &[String]) -> Option<String> {
     let preset = if paper { Preset::Paper } else { Preset::Default };
     let mut builder = SettingsBuilder::new(&preset.settings()).unwrap();
     let flags = [("--method", "method.kind"), ("--slate-size", "slate_size")];
-    let flags = flags.into_iter().flat_map(|(flag, key)| {
-        values(command, flag).map(move |value| format!("{key}={value}"))
-    });
+    let flags = flags
+        .into_iter()
+        .flat_map(|(flag, key)| values(command, flag).map(move |value| format!("{key}={value}")));
     for assignment in flags.chain(values(command, "--set").map(str::to_owned)) {
         builder = match builder.assignment(&assignment) {
             Ok(builder) => builder,
@@ -143,7 +143,8 @@ fn every_setting_that_is_named_exists() {
         for code in text.split('`').skip(1).step_by(2) {
             let key = code.split(['=', ' ']).next().unwrap_or_default();
             let is_key = key.split_once('.').is_some_and(|(table, rest)| {
-                TABLES.contains(&table) && rest.chars().all(|c| c.is_ascii_lowercase() || "._".contains(c))
+                TABLES.contains(&table)
+                    && rest.chars().all(|c| c.is_ascii_lowercase() || "._".contains(c))
             });
             if is_key {
                 count += 1;

@@ -1,20 +1,24 @@
-//! Reports of results made by hand.
+//! Reports of results made by hand: means over seeds, bold entries, pages, pictures and tables.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::super::{
-    Bytes, Cell, CellOutcome, CellResult, DataDescription, Grid, Machine, Measurement, Results,
-    Searched, SplitReward,
+use fast_slate::chart::Point;
+use fast_slate::dataset::{Count, Split, Statistics};
+use fast_slate::experiment::report::{Across, Place, Summary, Up, write};
+use fast_slate::experiment::{
+    Bytes, Cell, CellOutcome, CellResult, Data, DataDescription, FigureKind, Grid, Machine,
+    Measurement, Results, Searched, SplitReward,
 };
-use super::*;
-use crate::dataset::{Count, Split, Statistics};
-use crate::training::GradientStatistics;
+use fast_slate::training::GradientStatistics;
+use polars::prelude::*;
+
+use crate::common::assert_says;
 
 /// Results of a grid without cells.
-pub(super) fn results(grid: &str) -> Results {
+fn results(grid: &str) -> Results {
     let grid: Grid = toml::from_str(grid).unwrap();
     let sizes = [55_000_usize, 750_000, 2_230_000];
-    let description = |(data, actions): (&super::super::Data, &usize)| DataDescription {
+    let description = |(data, actions): (&Data, &usize)| DataDescription {
         name: data.name.clone(),
         commands: vec![format!("slate prepare {} --out prepared", data.log)],
         statistics: Statistics {
@@ -42,7 +46,7 @@ pub(super) fn results(grid: &str) -> Results {
 }
 
 /// A cell that was evaluated at steps 0, 1, …, once a second, with these rewards.
-pub(super) fn trained(cell: Cell, rewards: &[f64]) -> CellResult {
+fn trained(cell: Cell, rewards: &[f64]) -> CellResult {
     let measurement = |(step, reward): (u64, &f64)| Measurement {
         step,
         seconds: step as f64,
@@ -71,7 +75,7 @@ pub(super) fn trained(cell: Cell, rewards: &[f64]) -> CellResult {
     }
 }
 
-pub(super) fn not_available(cell: Cell, reason: &str) -> CellResult {
+fn not_available(cell: Cell, reason: &str) -> CellResult {
     CellResult {
         outcome: CellOutcome::NotAvailable { reason: reason.into() },
         measurements: Vec::new(),
@@ -112,12 +116,35 @@ fn small() -> Results {
     results
 }
 
-fn place(row: &str) -> summary::Place<'_> {
-    summary::Place { data: "Movies", row, samples: 10, slate_size: 5 }
+fn place(row: &str) -> Place<'_> {
+    Place { data: "Movies", row, samples: 10, slate_size: 5 }
+}
+
+fn lgp() -> Cell {
+    let (data, row) = ("Movies".to_owned(), "LGP".to_owned());
+    Cell { data, row, samples: 10, slate_size: 5, seed: 0 }
 }
 
 fn assert_near(found: f64, expected: f64) {
     assert!((found - expected).abs() < 1e-12, "expected {expected}, found {found}");
+}
+
+/// The pages in HTML and in Markdown.
+fn pages(results: &Results) -> (String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    write(results, folder.path()).unwrap();
+    let read = |name: &str| fs_err::read_to_string(folder.path().join(name)).unwrap();
+    (read("report.html"), read("report.md"))
+}
+
+/// The entries of the rows of Markdown that begin with `first`.
+fn rows(results: &Results, first: &str) -> Vec<Vec<String>> {
+    let (_, page) = pages(results);
+    let begins = page.lines().filter(|line| line.starts_with(&format!("| {first} |")));
+    let entries = |line: &str| -> Vec<String> {
+        line.trim_matches('|').split(" | ").map(|entry| entry.trim().to_owned()).collect()
+    };
+    begins.map(entries).collect()
 }
 
 #[test]
@@ -128,29 +155,27 @@ fn means_and_errors_are_over_seeds() {
     // The deviation of 0.5 and 0.6 is 0.1 / √2; that of their mean √2 times less.
     assert_near(reward.mean, 0.55);
     assert_near(reward.error.unwrap(), 0.05);
-    let over_time = (summary::Across::Seconds, summary::Up::Reward);
-    let curve = summary.curve(place("LGP-MIPS"), over_time.0, over_time.1);
+    let curve = summary.curve(place("LGP-MIPS"), Across::Seconds, Up::Reward);
     assert_eq!(curve.len(), 3);
     assert_near(curve[1].y, 0.4);
     assert_near(curve[1].error, 0.1);
     assert_eq!(summary.reward(place("PL-PG")), None);
     assert_eq!(summary.seeds(), (2, 2));
 
-    // One seed: the table has no error, the curve and the bar have that over users.
+    // One seed: the table has no error, the curve and the bar have the error over users.
     results.cells.retain(|cell| cell.cell.seed == 0);
     let summary = Summary::new(&results);
     let reward = summary.reward(place("LGP")).unwrap();
     assert_eq!((reward.mean, reward.error), (0.3, None));
-    assert_eq!(summary.curve(place("LGP"), over_time.0, over_time.1)[1].error, 0.25);
+    assert_eq!(summary.curve(place("LGP"), Across::Seconds, Up::Reward)[1].error, 0.25);
     assert_eq!(summary.bar(place("LGP")), Some((0.3, 0.25)));
     assert_eq!(summary.bar(place("PL-PG")), None);
 }
 
 #[test]
-fn a_curve_goes_as_far_as_all_seeds_have_come_and_skips_what_is_no_number() {
+fn a_curve_goes_as_far_as_all_seeds_have_come_and_skips_nan() {
     let mut results = small();
-    let cell =
-        |seed| Cell { data: "Movies".into(), row: "LGP".into(), samples: 10, slate_size: 5, seed };
+    let cell = |seed| Cell { seed, ..lgp() };
     results.cells = vec![trained(cell(0), &[0.1, f64::NAN, 0.3]), trained(cell(1), &[0.3, 0.4])];
     for (at, variance) in results.cells[1].measurements.iter_mut().zip([1000.0, 0.0]) {
         at.gradient = Some(GradientStatistics {
@@ -163,39 +188,41 @@ fn a_curve_goes_as_far_as_all_seeds_have_come_and_skips_what_is_no_number() {
         });
     }
     let summary = Summary::new(&results);
-    let curve = summary.curve(place("LGP"), summary::Across::Steps, summary::Up::Reward);
+    let curve = summary.curve(place("LGP"), Across::Steps, Up::Reward);
     assert_eq!(curve.len(), 2);
     assert_near(curve[0].y, 0.2);
-    let variance = summary.curve(place("LGP"), summary::Across::Steps, summary::Up::Variance);
-    assert_eq!(variance, [crate::chart::Point { x: 0.0, y: 3.0, error: 0.0 }]);
+    let variance = summary.curve(place("LGP"), Across::Steps, Up::Variance);
+    assert_eq!(variance, [Point { x: 0.0, y: 3.0, error: 0.0 }]);
 }
 
 #[test]
-fn the_table_of_rewards_is_the_papers() {
-    let table = |results: &Results| match rewards::table(&Summary::new(results)).swap_remove(0) {
-        Block::Table(table) => table,
-        block => panic!("{block:?}"),
+fn the_table_of_rewards_is_the_papers_and_bold_is_what_the_seeds_do_not_tell_apart() {
+    let rewards = |results: &Results| {
+        ["LGP-MIPS", "LGP", "PL-PG"].map(|row| rows(results, row).swap_remove(0).swap_remove(2))
     };
-    let entries = |results: &Results| {
-        let rows = table(results).rows.into_iter();
-        rows.map(|mut row| row.remove(2)).collect::<Vec<_>>()
-    };
+    let bold = |results: &Results| rewards(results).map(|reward| reward.starts_with("**"));
     let mut results = small();
-    let [mips, lgp, pg] = &entries(&results)[..] else { panic!() };
-    assert_eq!((mips.text.as_str(), mips.best), ("0.550 ± 0.050", true));
-    assert_eq!((lgp.text.as_str(), lgp.best), ("0.350 ± 0.050", false));
-    assert_eq!((pg.text.as_str(), pg.best, pg.note), ("N/A", false, Some(0)));
-    assert_eq!(table(&results).notes, ["needs 20 GiB, and may have 16 GiB"]);
-    assert_eq!(mips.paper, None);
-    assert_eq!(lgp.paper.as_deref(), Some("0.716 ± 0.004"));
-    assert_eq!(pg.paper.as_deref(), Some("N/A"));
+    assert_eq!(
+        rewards(&results),
+        [
+            "**0.550 ± 0.050**",
+            "0.350 ± 0.050<br><sub>paper 0.716 ± 0.004</sub>",
+            "N/A<sup>1</sup><br><sub>paper N/A</sub>"
+        ]
+    );
+    assert_says(&pages(&results).1, &["1. needs 20 GiB, and may have 16 GiB"]);
 
-    // LGP-MIPS 0.45 ± 0.15, LGP 0.35 ± 0.05: the intervals overlap.
+    // LGP-MIPS 0.45 ± 0.15, LGP 0.35 ± 0.05: the same with one seed, 0.2 apart with the other.
     results.cells[0].measurements[2].rewards[0].reward = 0.3;
-    assert_eq!([0, 1].map(|row| entries(&results)[row].best), [true, true]);
+    assert_eq!(bold(&results), [true, true, false]);
     // A training that went astray is not the best.
     results.cells[0].measurements[2].rewards[0].reward = f64::NAN;
-    assert_eq!([0, 1].map(|row| entries(&results)[row].best), [false, true]);
+    assert_eq!(bold(&results), [false, true, false]);
+    // One seed tells nothing apart.
+    let mut one = small();
+    one.cells.retain(|cell| cell.cell.seed == 0);
+    assert_eq!(bold(&one), [false; 3]);
+    assert_says(&pages(&one).1, &["Nothing is bold"]);
 }
 
 #[test]
@@ -203,8 +230,7 @@ fn the_pages_say_the_same_and_escape_what_they_are_given() {
     let mut results = small();
     results.cells.truncate(5);
     results.grid.about = "First <b>.\n\nSecond |.".into();
-    let document = document(&results).unwrap();
-    let (html, markdown) = (html::page(&document), markdown::page(&document));
+    let (html, markdown) = pages(&results);
     for expected in [
         "<h1>Small &amp; &lt;quick&gt;</h1>",
         "5 of 6 cells so far",
@@ -240,15 +266,14 @@ fn the_pages_say_the_same_and_escape_what_they_are_given() {
 
 #[test]
 fn a_grid_in_which_nothing_varies_has_no_slopes_and_no_empty_panels() {
-    let results = small();
-    let summary = Summary::new(&results);
-    assert!(growth::slopes(&summary, Quantity::Time).is_none());
     let titles = |results: &Results| {
-        let sections = document(results).unwrap().sections.into_iter();
-        sections.map(|section| section.title).collect::<Vec<_>>()
+        let (_, page) = pages(results);
+        assert!(!page.contains("Slopes of these lines"), "{page}");
+        let titles = page.lines().filter_map(|line| line.strip_prefix("## "));
+        titles.map(ToOwned::to_owned).collect::<Vec<_>>()
     };
     let all = ["Rewards", "Reward over time", "Reward at the end", "Data sets", "Cells"];
-    assert_eq!(titles(&results)[..5], all);
+    assert_eq!(titles(&small())[..5], all);
     let mut empty = small();
     empty.cells.clear();
     assert_eq!(titles(&empty)[..3], ["Rewards", "Data sets", "Cells"]);
@@ -258,10 +283,9 @@ fn a_grid_in_which_nothing_varies_has_no_slopes_and_no_empty_panels() {
 fn steps_and_memory_that_double_with_samples_have_slope_one() {
     let mut results = small();
     results.grid.samples = vec![1, 2, 8];
+    results.grid.figures = vec![FigureKind::StepTime, FigureKind::Memory];
     let cell = |samples: usize| {
-        let (data, row) = ("Movies".to_owned(), "LGP".to_owned());
-        let cell = Cell { data, row, samples, slate_size: 5, seed: 0 };
-        let mut cell = trained(cell, &[0.0]);
+        let mut cell = trained(Cell { samples, ..lgp() }, &[0.0]);
         cell.outcome = CellOutcome::Trained {
             steps: 10,
             seconds: samples as f64,
@@ -273,14 +297,11 @@ fn steps_and_memory_that_double_with_samples_have_slope_one() {
         cell
     };
     results.cells = [1, 2, 8].map(cell).to_vec();
-    let summary = Summary::new(&results);
-    for (quantity, claim) in [(Quantity::Time, "O(S P)"), (Quantity::Memory, "O(S L)")] {
-        let table = growth::slopes(&summary, quantity).unwrap();
-        let [slopes, paper] = &table.rows[..] else { panic!("{table:?}") };
-        let texts: Vec<_> = slopes.iter().map(|entry| entry.text.as_str()).collect();
-        assert_eq!(texts, ["samples S", "Movies, K = 5", "–", "1.00 ± 0.00", "–"]);
-        assert_eq!(paper[3].text, claim);
-    }
+    let slopes = rows(&results, "samples S");
+    assert_eq!(slopes, vec![vec!["samples S", "Movies, K = 5", "–", "1.00 ± 0.00", "–"]; 2]);
+    let claims: Vec<_> =
+        rows(&results, "the paper").into_iter().map(|row| row[3].clone()).collect();
+    assert_eq!(claims, ["O(S P)", "O(S L)"]);
 }
 
 #[test]
@@ -296,13 +317,12 @@ fn a_rate_chosen_at_an_end_of_those_tried_is_marked() {
         best,
     };
     results.searches = vec![searched("LGP", 0.1), searched("PL-PG", 0.01)];
-    let blocks = tables::searches(&Summary::new(&results));
-    let [Block::Table(table)] = &blocks[..] else { panic!("{blocks:?}") };
-    let names: Vec<_> = table.columns[4..].iter().map(|column| column.name.as_str()).collect();
-    assert_eq!(names, ["0.001", "0.01", "0.1"]);
-    let marked = |row: usize, at: usize| (table.rows[row][at].best, table.rows[row][at].note);
-    assert_eq!(marked(0, 6), (true, Some(0)));
-    assert_eq!(marked(1, 5), (true, None));
+    let (_, page) = pages(&results);
+    let rates = ["0.001", "0.01", "0.1"].map(|rate| format!("learning rate, {rate}")).join(" | ");
+    assert_says(&page, &[&rates, "1. At an end of the rates tried"]);
+    let marked = rows(&results, "Movies").into_iter().filter(|row| row.len() == 7);
+    let marked: Vec<_> = marked.map(|row| row[4..].join(" ")).collect();
+    assert_eq!(marked, ["0.300 0.400 **0.500**<sup>1</sup>", "0.300 **0.400** 0.500"]);
 }
 
 #[test]
@@ -311,16 +331,41 @@ fn the_same_results_give_the_same_files() {
     let files = || {
         let folder = tempfile::tempdir().unwrap();
         write(&results, folder.path()).unwrap();
-        let pictures = fs::read_dir(folder.path().join("figures")).unwrap();
+        let pictures = fs_err::read_dir(folder.path().join("figures")).unwrap();
         let mut paths: Vec<_> = pictures.map(|entry| entry.unwrap().path()).collect();
         paths.sort();
         let pages = ["report.html", "report.md", "results.parquet"];
         paths.extend(pages.map(|name| folder.path().join(name)));
         let named =
-            |path: &PathBuf| (path.file_name().unwrap().to_owned(), fs::read(path).unwrap());
+            |path: &PathBuf| (path.file_name().unwrap().to_owned(), fs_err::read(path).unwrap());
         paths.iter().map(named).collect::<Vec<_>>()
     };
     let once = files();
     assert_eq!(once.len(), 5);
     assert_eq!(once, files());
+}
+
+#[test]
+fn the_parquet_file_is_read_back() {
+    let mut results = small();
+    let cell = |seed| Cell { seed, ..lgp() };
+    results.cells = vec![trained(cell(0), &[0.5, 0.75]), not_available(cell(1), "too large")];
+    let folder = tempfile::tempdir().unwrap();
+    write(&results, folder.path()).unwrap();
+    let read = |path: &Path| std::io::Cursor::new(fs_err::read(path).unwrap());
+    let file = read(&folder.path().join("results.parquet"));
+    let table = ParquetReader::new(file).finish().unwrap();
+    assert_eq!(table.shape(), (3, 19));
+    let numbers = |name: &str| table.column(name).unwrap().f64().unwrap().to_vec();
+    assert_eq!(numbers("reward"), [Some(0.5), Some(0.75), None]);
+    assert_eq!(numbers("gradient_variance"), [None; 3]);
+    let texts = |name: &str| {
+        let column = table.column(name).unwrap().str().unwrap();
+        column.iter().map(|text| text.unwrap_or("null").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(texts("split"), ["validation", "validation", "null"]);
+    assert_eq!(texts("outcome"), ["trained", "trained", "N/A"]);
+    assert_eq!(texts("reason"), ["null", "null", "too large"]);
+    let memory = table.column("peak_memory").unwrap().u64().unwrap().to_vec();
+    assert_eq!(memory, [Some(300 << 20), Some(300 << 20), None]);
 }

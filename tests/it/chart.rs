@@ -1,6 +1,6 @@
-//! Pictures and terminal charts of what is usual and of what is not.
+//! Charts go in; pictures and terminal text come out, for usual numbers and for odd ones.
 
-use super::*;
+use fast_slate::chart::{Axis, Bar, Bars, Chart, Line, Point};
 
 /// Elements in the order in which they begin, each with its attributes; panics on what is no XML.
 fn elements(document: &str) -> Vec<(String, String)> {
