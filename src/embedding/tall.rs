@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 /// The fewest rows of a panel, which stays in a core's second-level cache.
 const PANEL: usize = 1024;
 
-/// Puts U in the place of the row-major `block`, which has at least as many rows as columns, and
+/// Replaces the row-major `block`, which has at least as many rows as columns, by U and
 /// returns the singular values, largest first.
 ///
 /// # Errors

@@ -130,8 +130,8 @@ impl TowerSettings {
     /// and queries `[L]`.
     ///
     /// # Errors
-    /// [`Error::Setting`] when `initial = "identity"` and D < L, or for what
-    /// [`validate`](Self::validate) refuses.
+    /// [`Error::Setting`] when `initial = "identity"` and D < L; fails as
+    /// [`validate`](Self::validate) does.
     pub fn init(
         &self,
         contexts: &Matrix,
