@@ -57,8 +57,8 @@ fn no_baseline_earns_more_than_the_ceiling() {
 
     let number = |of: &Value, key: &str| of[key].as_f64().unwrap();
     let ceiling = &made["made"]["ceiling"];
-    let names = "popularity,uniform,svd,als,ease,item-knn";
-    for exclude in [true, false] {
+    let all = "popularity,uniform,svd,als,ease,item-knn";
+    for (exclude, names) in [(true, all), (false, "popularity,ease,item-knn")] {
         let run = at(&format!("run-{exclude}"));
         let mut train = slate();
         train.args(["train", "--steps", "1", "--slate-size", "5", "--set"]);
@@ -68,7 +68,7 @@ fn no_baseline_earns_more_than_the_ceiling() {
         evaluate.arg("evaluate").arg(&run).args(["--split", "validation", "--against", names]);
         let judged = json(&mut evaluate);
         let rows = judged["against"].as_array().unwrap();
-        assert_eq!(rows.len(), 6);
+        assert_eq!(rows.len(), names.split(',').count());
         let best = rows.iter().map(|row| number(row, "reward")).fold(0.0, f64::max);
         for row in rows.iter().chain([&judged]) {
             let (reward, se) = (number(row, "reward"), number(row, "reward_se"));
