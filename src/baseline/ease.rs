@@ -1,9 +1,10 @@
-//! EASE: the weights B with a zero diagonal that best restore the training matrix A from itself,
-//! `B_ij = −P_ij / P_jj` off the diagonal with `P = (AᵀA + λI)⁻¹`; an action scores `(x B)_a`.
+//! The training matrix A goes in, EASE comes out: the weights B with a zero diagonal that best
+//! restore A from itself, `B_ij = −P_ij / P_jj` off the diagonal with `P = (AᵀA + λI)⁻¹`. The score
+//! of an action is `(x B)_a`, where x is the indicator of X.
 //!
-//! Where there are fewer training contexts than actions, P is had from the smaller inverse
+//! If there are fewer training contexts than actions, P follows from the smaller inverse
 //! `N = (AAᵀ + λI)⁻¹` by Woodbury's identity, `λP = I − AᵀNA`: with `q = x AᵀNA` and d the diagonal
-//! of AᵀNA, an action scores `(q_a − [a ∈ X] d_a) / (1 − d_a)`.
+//! of AᵀNA, the score is `(q_a − [a ∈ X] d_a) / (1 − d_a)`.
 
 use std::sync::Arc;
 
@@ -11,19 +12,22 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, Par};
 use rayon::prelude::*;
 
+use super::asked::{Asked, Fitted, Training, count_shared};
 use super::inverse::inverse;
-use super::{Asked, Baseline, Fitted, Fitter, count_shared};
 use crate::dataset::ActionSets;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::Slates;
 
-/// EASE by one of its two inverses.
+/// The most rows of the inverted matrix.
+pub(super) const LARGEST: usize = 20_000;
+
+/// EASE, through one of its two inverses.
 #[derive(Debug)]
 pub(super) enum Ease {
-    /// P itself, `[P, P]`.
+    /// The inverse over actions, `[P, P]`.
     OfActions(Matrix),
-    /// By the training contexts.
+    /// The inverse over training contexts.
     OfContexts {
         /// N, `[U, U]`.
         inverse: Matrix,
@@ -34,43 +38,46 @@ pub(super) enum Ease {
     },
 }
 
-impl Fitter {
-    pub(super) fn ease(&mut self, ridge: f32) -> Result<Ease> {
+impl Ease {
+    /// Fits with λ = `ridge`. `gram` keeps the Gram matrix for the next λ.
+    pub(super) fn new(training: &Training, gram: &mut Option<Matrix>, ridge: f32) -> Result<Self> {
         if !(ridge > 0.0 && ridge.is_finite()) {
             return Err(Error::setting("ease.ridge", format!("is {ridge}, expected more than 0")));
         }
-        let (contexts, actions) = (self.training.len(), self.num_actions());
-        let (size, most) = (contexts.min(actions), Baseline::LARGEST_EASE);
-        if size > most {
+        let (contexts, actions) = (training.actions_of.len(), training.num_actions());
+        let size = contexts.min(actions);
+        if size > LARGEST {
             let problem = format!(
                 "takes the inverse of a dense matrix, of {actions} actions or {contexts} training \
-                 users, and at most {most}"
+                 users, and at most {LARGEST}"
             );
             return Err(Error::setting("ease", problem));
         }
+        let contexts_of = &training.contexts_of;
         let of_actions = actions <= contexts;
         let (near, far) = if of_actions {
-            (self.contexts_of.as_ref(), &self.training)
+            (contexts_of.as_ref(), &training.actions_of)
         } else {
-            (&self.training, self.contexts_of.as_ref())
+            (&training.actions_of, contexts_of.as_ref())
         };
-        let mut regularized = self.gram.get_or_insert_with(|| gram(near, far)).clone();
+        let mut regularized = gram.get_or_insert_with(|| self::gram(near, far)).clone();
         for i in 0..size {
             regularized.row_mut(i)[i] += ridge;
         }
         let inverse = inverse(regularized)?;
         if of_actions {
-            return Ok(Ease::OfActions(inverse));
+            return Ok(Self::OfActions(inverse));
         }
-        let contexts_of = Arc::clone(&self.contexts_of);
+        let contexts_of = Arc::clone(contexts_of);
         let diagonal = contexts_of.contexts().into_par_iter();
         let diagonal = diagonal.map(|action| sum_within(&inverse, contexts_of.of(action)));
         let diagonal = diagonal.collect();
-        Ok(Ease::OfContexts { inverse, contexts_of, diagonal })
+        Ok(Self::OfContexts { inverse, contexts_of, diagonal })
     }
 }
 
-/// How many members any two of the sets `near` share, `[N, N]`; `far` has the sets of each member.
+/// The number of members that any two of the sets `near` share, `[N, N]`; `far` lists the sets of
+/// each member.
 fn gram(near: &ActionSets, far: &ActionSets) -> Matrix {
     let mut gram = Matrix::zeros(near.len(), near.len());
     gram.par_rows_mut().zip(near.contexts()).for_each(|(row, set)| {
@@ -79,8 +86,8 @@ fn gram(near: &ActionSets, far: &ActionSets) -> Matrix {
     gram
 }
 
-/// The sum of what a symmetric matrix has at pairs of `set`.
-#[allow(clippy::cast_possible_truncation, reason = "what is summed is f32")]
+/// The sum of a symmetric matrix over all pairs of members of `set`.
+#[allow(clippy::cast_possible_truncation, reason = "the summands are f32")]
 fn sum_within(matrix: &Matrix, set: &[u32]) -> f32 {
     let among = |row: &[f32]| set.iter().map(|&at| f64::from(row[at as usize])).sum::<f64>();
     set.iter().map(|&at| among(matrix.row(at as usize))).sum::<f64>() as f32
@@ -113,12 +120,12 @@ impl Fitted for Ease {
     }
 }
 
-/// `1 − d`, which is λ P_aa, kept from zero by rounding.
+/// `1 − d`, which is λ P_aa; above zero whatever the rounding.
 fn free(own: f32) -> f32 {
     (1.0 - own).max(f32::EPSILON)
 }
 
-/// `−(x P)_a / P_aa`, and 1 more for what is in X: `B_aa = 0`.
+/// Writes `−(x P)_a / P_aa`, plus 1 for actions in X, because `B_aa = 0`.
 fn of_actions(inverse: &Matrix, observed: &[u32], scores: &mut [f32]) {
     scores.fill(0.0);
     for &action in observed {
@@ -133,7 +140,7 @@ fn of_actions(inverse: &Matrix, observed: &[u32], scores: &mut [f32]) {
     }
 }
 
-/// `x AᵀN` of `count` contexts, `[count, U]`.
+/// `x AᵀN` for `count` contexts, `[count, U]`.
 fn weights<'a>(
     inverse: &Matrix,
     contexts_of: &ActionSets,
@@ -148,7 +155,7 @@ fn weights<'a>(
     }
     let mut weights = Matrix::zeros(count, users);
     let out = MatMut::from_row_major_slice_mut(weights.as_mut_slice(), count, users);
-    // One thread: the chunks of contexts are what runs in parallel.
+    // One thread here: the chunks of contexts run in parallel.
     let (shared, inverse) = (shared.view(0, count), inverse.view(0, users));
     matmul(out, Accum::Replace, shared, inverse, 1.0, Par::Seq);
     weights

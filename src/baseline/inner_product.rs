@@ -1,35 +1,46 @@
-//! Baselines that score by an inner product, as a policy does: `h_Xᵀβ_a` with an h and a β of theirs.
+//! The training matrix A goes in; baselines that score by an inner product come out: `h_Xᵀβ_a`, as a
+//! policy does, with an h and a β of their own.
 
 use std::sync::Arc;
 
-use super::{Asked, Fitted, Fitter};
-use crate::embedding::{AlsOptions, FoldIn, Power, SvdOptions, implicit_als, truncated_svd};
+use super::asked::{Asked, Fitted, Training};
+use crate::embedding::{
+    ActionEmbeddings, AlsOptions, FoldIn, Power, StoredEmbeddings, SvdOptions, implicit_als,
+    truncated_svd,
+};
 use crate::encoder::{ContextEncoder, Known, Mean, encode_all};
 use crate::error::Result;
 use crate::retrieval::{Exact, Queries, Retriever as _, Slates};
 
-/// β and what makes h of X.
+/// β, and the encoder that makes h from X.
 #[derive(Debug)]
 pub(super) struct InnerProduct {
     exact: Exact,
     encoder: Box<dyn ContextEncoder>,
 }
 
-impl Fitter {
-    /// β is V and h the mean of V over X, which ranks as `x V Vᵀ` does.
-    pub(super) fn svd(&self, latent_dim: usize) -> Result<InnerProduct> {
-        let options = SvdOptions { latent_dim, ..SvdOptions::default() };
-        let stored = truncated_svd(&self.training, self.num_actions(), options, self.seed)?;
-        let actions = Arc::new(stored.into_actions(Power::Zero)?);
-        let encoder = Box::new(Mean::new(Arc::clone(&actions)));
-        Ok(InnerProduct { exact: Exact::new(actions), encoder })
+impl InnerProduct {
+    /// PureSVD: β = V of A itself, not of a normalised A, and h is the mean of V over X. The mean
+    /// ranks actions as the sum does, which is `x V`.
+    pub(super) fn svd(training: &Training, latent_dim: usize) -> Result<Self> {
+        let options = SvdOptions { latent_dim, normalization: 0.0, ..SvdOptions::default() };
+        let (a, actions) = (&training.actions_of, training.num_actions());
+        let stored = truncated_svd(a, actions, options, training.seed)?;
+        Self::new(stored, |actions| Ok(Box::new(Mean::new(actions))))
     }
 
-    pub(super) fn als(&self, options: AlsOptions) -> Result<InnerProduct> {
-        let stored = implicit_als(&self.training, self.num_actions(), options, self.seed)?;
+    pub(super) fn als(training: &Training, options: AlsOptions) -> Result<Self> {
+        let (a, actions) = (&training.actions_of, training.num_actions());
+        let stored = implicit_als(a, actions, options, training.seed)?;
+        Self::new(stored, |actions| Ok(Box::new(FoldIn::new(actions, options.fold_in())?)))
+    }
+
+    fn new(
+        stored: StoredEmbeddings,
+        encoder: impl FnOnce(Arc<ActionEmbeddings>) -> Result<Box<dyn ContextEncoder>>,
+    ) -> Result<Self> {
         let actions = Arc::new(stored.into_actions(Power::Zero)?);
-        let encoder = Box::new(FoldIn::new(Arc::clone(&actions), options.fold_in())?);
-        Ok(InnerProduct { exact: Exact::new(actions), encoder })
+        Ok(Self { encoder: encoder(Arc::clone(&actions))?, exact: Exact::new(actions) })
     }
 }
 

@@ -1,22 +1,18 @@
-//! Item-based neighbours: cosine similarity with shrinkage, `|i ∩ j| / (√|i||j| + s)` of the
-//! training contexts of two actions.
+//! The training matrix goes in; item-based neighbours come out, by cosine similarity with shrinkage:
+//! `|i ∩ j| / (√|i||j| + s)`, where i and j are the sets of training contexts of two actions.
 
 use rayon::prelude::*;
 
-use super::{Asked, Fitted, Fitter, count_shared};
+use super::asked::{Asked, Fitted, Training, count_shared};
 use crate::error::{Error, Result};
 use crate::retrieval::{Slates, best_of_scores};
 
-/// The most similar actions of each action, in one list.
+/// The most similar actions of each action with their similarities, `[P]`.
 #[derive(Debug)]
-pub(super) struct ItemKnn {
-    /// Where the neighbours of each action end, `[P]`, in ascending order.
-    ends: Vec<usize>,
-    neighbours: Vec<(u32, f32)>,
-}
+pub(super) struct ItemKnn(Vec<Vec<(u32, f32)>>);
 
-impl Fitter {
-    pub(super) fn item_knn(&self, neighbours: usize, shrinkage: f32) -> Result<ItemKnn> {
+impl ItemKnn {
+    pub(super) fn new(training: &Training, neighbours: usize, shrinkage: f32) -> Result<Self> {
         if neighbours == 0 {
             return Err(Error::setting("item-knn.neighbours", "is 0, expected at least 1"));
         }
@@ -24,39 +20,31 @@ impl Fitter {
             let problem = format!("is {shrinkage}, expected a number of at least 0");
             return Err(Error::setting("item-knn.shrinkage", problem));
         }
-        let contexts_of = self.contexts_of.as_ref();
+        let contexts_of = training.contexts_of.as_ref();
         let size = |action| contexts_of.of(action).len() as f32;
-        let of_each: Vec<Vec<(u32, f32)>> = contexts_of
-            .contexts()
-            .into_par_iter()
-            .map_init(
-                || (vec![0_u32; contexts_of.len()], Vec::new()),
-                |(counts, others), action| {
-                    count_shared(contexts_of.of(action), &self.training, |other| {
-                        if counts[other as usize] == 0 {
-                            others.push(other);
-                        }
-                        counts[other as usize] += 1;
-                    });
-                    others.sort_unstable();
-                    let similar = others.drain(..).filter_map(|other| {
-                        let shared = std::mem::take(&mut counts[other as usize]) as f32;
-                        let norms = (size(action) * size(other)).sqrt();
-                        (other != action).then(|| (other, shared / (norms + shrinkage)))
-                    });
-                    most_similar(&similar.collect::<Vec<_>>(), neighbours)
-                },
-            )
-            .collect();
-        let ends = of_each.iter().scan(0, |end, similar| {
-            *end += similar.len();
-            Some(*end)
-        });
-        Ok(ItemKnn { ends: ends.collect(), neighbours: of_each.concat() })
+        let neighbours_of = contexts_of.contexts().into_par_iter().map_init(
+            || (vec![0_u32; contexts_of.len()], Vec::new()),
+            |(counts, others), action| {
+                count_shared(contexts_of.of(action), &training.actions_of, |other| {
+                    if counts[other as usize] == 0 {
+                        others.push(other);
+                    }
+                    counts[other as usize] += 1;
+                });
+                others.sort_unstable();
+                let similar = others.drain(..).filter_map(|other| {
+                    let shared = std::mem::take(&mut counts[other as usize]) as f32;
+                    let norms = (size(action) * size(other)).sqrt();
+                    (other != action).then(|| (other, shared / (norms + shrinkage)))
+                });
+                most_similar(&similar.collect::<Vec<_>>(), neighbours)
+            },
+        );
+        Ok(Self(neighbours_of.collect()))
     }
 }
 
-/// The first `count` of `similar`, which is by ascending action, by falling similarity.
+/// The `count` most similar, by falling similarity; `similar` is in order of ascending action.
 fn most_similar(similar: &[(u32, f32)], count: usize) -> Vec<(u32, f32)> {
     let count = count.min(similar.len());
     let similarities: Vec<f32> = similar.iter().map(|(_, similarity)| *similarity).collect();
@@ -65,21 +53,13 @@ fn most_similar(similar: &[(u32, f32)], count: usize) -> Vec<(u32, f32)> {
     places.iter().map(|&place| similar[place as usize]).collect()
 }
 
-impl ItemKnn {
-    fn of(&self, action: u32) -> &[(u32, f32)] {
-        let action = action as usize;
-        let start = if action == 0 { 0 } else { self.ends[action - 1] };
-        &self.neighbours[start..self.ends[action]]
-    }
-}
-
 impl Fitted for ItemKnn {
     fn slates(&self, asked: Asked<'_>) -> Result<Slates> {
-        asked.ranked(self.ends.len(), |contexts| {
+        asked.ranked(self.0.len(), |contexts| {
             move |at, scores| {
                 scores.fill(0.0);
                 for &action in asked.observed.of(contexts[at]) {
-                    for &(other, similarity) in self.of(action) {
+                    for &(other, similarity) in &self.0[action as usize] {
                         scores[other as usize] += similarity;
                     }
                 }

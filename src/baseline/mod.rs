@@ -1,89 +1,88 @@
-//! The recommenders that a policy is compared with: fitted on the training users' interactions,
-//! judged on the same contexts, by the same reward, and seeing of each only what was observed.
+//! The training users' interactions go in; the recommenders that a policy is compared with come out.
+//! They are judged on the same contexts and by the same reward, and see only X of each context.
 //!
-//! A [`Baseline`] is an algorithm with its hyperparameters; [`Tuned`] fits it, after a search for
-//! better ones on the validation reward if there is time for one. What comes out shows slates
-//! ([`Fitted`]), which [`Evaluation::by`](crate::evaluation::Evaluation::by) judges as it does a
-//! policy's:
+//! A [`Baseline`] is an algorithm with its hyperparameters. A [`Fitter`] fits it; the result,
+//! [`Fitted`], shows slates, which [`Evaluation::by`](crate::evaluation::Evaluation::by) judges:
 //!
 //! ```
-//! use std::time::Duration;
-//! use fast_slate::baseline::{Asked, Baseline, Tuned};
+//! use fast_slate::baseline::{Asked, Baseline, Fitter};
 //! use fast_slate::dataset::Split;
 //! use fast_slate::evaluation::Evaluation;
-//! use fast_slate::problem::Problem;
+//! use fast_slate::task::Task;
 //! use fast_slate::seed::Seed;
 //!
-//! fn ease(problem: &Problem) -> fast_slate::Result<f64> {
-//!     let (baseline, budget) = (Baseline::Ease { ridge: 200.0 }, Duration::from_secs(60));
-//!     let tuned = Tuned::new(problem, baseline, budget, Seed(0))?;
-//!     let test = problem.sessions.contexts(Split::Test);
-//!     let evaluation =
-//!         Evaluation::by(problem, &test, |block| tuned.fitted.slates(Asked::of(problem, block)))?;
-//!     Ok(evaluation.mean())
+//! fn ease(task: &Task) -> fast_slate::Result<f64> {
+//!     let fitted = Fitter::new(&task.sessions, Seed(0)).fit(Baseline::Ease { ridge: 200.0 })?;
+//!     let test = task.sessions.contexts(Split::Test);
+//!     let slates = |block: &[u32]| fitted.slates(Asked::of(task, block));
+//!     Ok(Evaluation::by(task, &test, slates)?.mean())
 //! }
 //! ```
 
+mod asked;
 mod ease;
 mod inner_product;
 mod inverse;
 mod item_knn;
 mod popularity;
-mod tuning;
 mod uniform;
 
-use std::fmt::{self, Debug, Display};
-use std::sync::Arc;
+use std::fmt::{self, Display};
 
-use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::dataset::{ActionSets, Sessions};
-use crate::embedding::{AlsOptions, Interactions, training_matrix, transpose};
-use crate::error::{Error, Result};
+use self::asked::Training;
+use self::ease::Ease;
+use self::inner_product::InnerProduct;
+use self::item_knn::ItemKnn;
+use self::popularity::Popularity;
+use self::uniform::Uniform;
+use crate::dataset::Sessions;
+use crate::embedding::AlsOptions;
+use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::problem::Problem;
-use crate::retrieval::{Slates, best_of_scores};
 use crate::seed::Seed;
 
-pub use tuning::{Trial, Tuned};
+pub use asked::{Asked, Fitted};
 
 /// A recommender and its hyperparameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Baseline {
-    /// What most training users interacted with: the same for everybody but for what is excluded.
+    /// The actions that most training users interacted with; everybody gets the same, less what is
+    /// excluded.
     Popularity,
-    /// Actions at random: what a slate earns that knows nothing.
+    /// Actions at random: the reward of knowing nothing.
     Uniform,
-    /// PureSVD: scores `x V Vᵀ`, x being the indicator of X (Cremonesi, Koren & Turrin,
-    /// *Performance of recommender algorithms on top-N recommendation tasks*, 2010).
+    /// PureSVD: scores `x V Vᵀ`, where x is the indicator of X and V `[P, L]` are the right singular
+    /// vectors of the training matrix A (Cremonesi, Koren & Turrin, *Performance of recommender
+    /// algorithms on top-N recommendation tasks*, 2010).
     Svd {
         /// L; below the number of actions and of training users ([`Fitter::limited`]).
         latent_dim: usize,
     },
-    /// Implicit-feedback ALS, whose user vectors are folded in (Hu, Koren & Volinsky,
+    /// Implicit-feedback ALS; a user's vector is folded in from X (Hu, Koren & Volinsky,
     /// *Collaborative filtering for implicit feedback datasets*, 2008).
     Als(AlsOptions),
     /// The linear autoencoder without self-similarity, in closed form (Steck, *Embarrassingly
-    /// shallow autoencoders for sparse data*, 2019). Inverts a dense matrix of as many rows as
-    /// there are actions or training users, whichever are fewer, at most [`Baseline::LARGEST_EASE`].
+    /// shallow autoencoders for sparse data*, 2019). It inverts a dense matrix with a row for each
+    /// action or for each training user, whichever are fewer, at most [`Baseline::LARGEST_EASE`].
     Ease {
         /// λ, added to the diagonal of the Gram matrix; greater than 0.
         ridge: f32,
     },
-    /// The sum, over what was observed, of cosine similarities to the most similar actions of each
-    /// (Deshpande & Karypis, *Item-based top-N recommendation algorithms*, 2004).
+    /// The sum of cosine similarities between an action and the observed ones, over the most similar
+    /// actions of each observed one (Deshpande & Karypis, *Item-based top-N recommendation algorithms*, 2004).
     ItemKnn {
-        /// How many similar actions of an action count.
+        /// Similar actions that count for an observed action.
         neighbours: usize,
-        /// Added to the norms' product, so that few common users are no evidence; not negative.
+        /// Added to the product of the norms, so that a few common users are no evidence; ≥ 0.
         shrinkage: f32,
     },
 }
 
 impl Baseline {
-    /// Each with the hyperparameters that are tried first.
+    /// Every baseline with the hyperparameters that are tried first.
     #[must_use]
     pub fn all() -> [Self; 6] {
         [
@@ -96,17 +95,16 @@ impl Baseline {
         ]
     }
 
-    /// The most rows of the matrix that EASE inverts: beyond, it would take minutes and more than
-    /// 6 GB.
-    pub const LARGEST_EASE: usize = 20_000;
+    /// The most rows of the matrix that EASE inverts; more would take minutes and over 6 GB.
+    pub const LARGEST_EASE: usize = ease::LARGEST;
 
-    /// The one of this [`name`](Self::name), with the hyperparameters that are tried first.
+    /// The baseline of this [`name`](Self::name), with the hyperparameters that are tried first.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|baseline| baseline.name() == name)
     }
 
-    /// What it is called on the command line.
+    /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -120,7 +118,7 @@ impl Baseline {
     }
 }
 
-/// The hyperparameters in words; nothing where there are none.
+/// Writes the hyperparameters in words, if there are any.
 impl Display for Baseline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -138,151 +136,45 @@ impl Display for Baseline {
     }
 }
 
-/// Contexts that are to be shown slates.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// X of every context; all that a recommender sees of it.
-    pub observed: &'a ActionSets,
-    /// Those that are asked for.
-    pub contexts: &'a [u32],
-    /// K.
-    pub slate_size: usize,
-    /// Whether what was observed stays off slates.
-    pub exclude_observed: bool,
-}
-
-impl<'a> Asked<'a> {
-    /// The same as `problem` asks of a policy.
-    #[must_use]
-    pub fn of(problem: &'a Problem, contexts: &'a [u32]) -> Self {
-        Self {
-            observed: &problem.sessions.observed,
-            contexts,
-            slate_size: problem.slate_size(),
-            exclude_observed: problem.excluded().is_some(),
-        }
-    }
-
-    /// What `context` must not be shown, ascending.
-    fn excluded(&self, context: u32) -> &'a [u32] {
-        if self.exclude_observed { self.observed.of(context) } else { &[] }
-    }
-
-    /// Fails unless every context has K of `num_actions` actions to choose from.
-    fn check(&self, num_actions: usize) -> Result<()> {
-        let most = self.contexts.iter().map(|context| self.excluded(*context).len()).max();
-        let available = num_actions.saturating_sub(most.unwrap_or(0));
-        if (1..=available).contains(&self.slate_size) {
-            return Ok(());
-        }
-        let why = format!(" (of {num_actions}, less what one context has observed)");
-        Err(Error::SlateTooLarge { slate_size: self.slate_size, available, why })
-    }
-
-    /// The slates of greatest score. `score_among` is handed a few contexts and writes the scores of all
-    /// actions, `[P]`, for the one at a place among them.
-    fn ranked<S: FnMut(usize, &mut [f32])>(
-        &self,
-        num_actions: usize,
-        score_among: impl Fn(&'a [u32]) -> S + Sync,
-    ) -> Result<Slates> {
-        self.check(num_actions)?;
-        let slate_size = self.slate_size;
-        let mut actions = vec![0; self.contexts.len() * slate_size];
-        let mut scores = vec![0.0; actions.len()];
-        self.contexts
-            .par_chunks(CHUNK)
-            .zip(actions.par_chunks_mut(CHUNK * slate_size))
-            .zip(scores.par_chunks_mut(CHUNK * slate_size))
-            .for_each_init(
-                || vec![0.0; num_actions],
-                |all, ((contexts, actions), scores)| {
-                    let mut score = score_among(contexts);
-                    let slates = actions.chunks_mut(slate_size).zip(scores.chunks_mut(slate_size));
-                    for (at, (actions, scores)) in slates.enumerate() {
-                        score(at, all);
-                        best_of_scores(all, self.excluded(contexts[at]), actions, scores);
-                    }
-                },
-            );
-        Ok(Slates::new(slate_size, actions, scores))
-    }
-}
-
-/// Contexts that one thread scores before it takes others.
-const CHUNK: usize = 64;
-
-/// A fitted baseline.
-pub trait Fitted: Send + Sync + Debug {
-    /// The K best actions of each context, best first, with what they are ranked by; equal scores
-    /// go to the lower action, which is the more popular one. The same on any number of threads.
-    ///
-    /// # Errors
-    /// [`Error::SlateTooLarge`] when fewer than K actions are left for a context.
-    fn slates(&self, asked: Asked<'_>) -> Result<Slates>;
-}
-
-/// Fits baselines on the training contexts of some sessions, X and Y of each.
+/// Fits baselines on the training contexts of some sessions.
 #[derive(Debug)]
 pub struct Fitter {
-    /// The actions of each training context.
-    training: ActionSets,
-    /// The training contexts of each action.
-    contexts_of: Arc<ActionSets>,
-    seed: Seed,
-    /// What EASE needs whatever its λ.
+    training: Training,
+    /// The Gram matrix of EASE, which does not depend on λ.
     gram: Option<Matrix>,
 }
 
 impl Fitter {
-    /// A fitter on `sessions`; the seed is that of whatever is drawn.
+    /// A fitter on `sessions`, with the seed of all random draws.
     #[must_use]
     pub fn new(sessions: &Sessions, seed: Seed) -> Self {
-        let training = training_matrix(sessions, Interactions::All);
-        let contexts_of = Arc::new(transpose(&training, sessions.num_actions));
-        Self { training, contexts_of, seed, gram: None }
+        Self { training: Training::new(sessions, seed), gram: None }
     }
 
     /// `baseline` with no more dimensions than the training matrix allows.
     #[must_use]
     pub fn limited(&self, baseline: Baseline) -> Baseline {
-        match baseline {
-            Baseline::Svd { latent_dim } => {
-                let most = self.training.len().min(self.num_actions()).saturating_sub(1);
-                Baseline::Svd { latent_dim: latent_dim.min(most) }
-            }
-            other => other,
-        }
+        let Baseline::Svd { latent_dim } = baseline else { return baseline };
+        let most = self.training.actions_of.len().min(self.training.num_actions());
+        Baseline::Svd { latent_dim: latent_dim.min(most.saturating_sub(1)) }
     }
 
     /// Fits `baseline`.
     ///
     /// # Errors
-    /// [`Error::Setting`] for hyperparameters outside their range, or where there are more actions
-    /// and training users than the baseline can take; [`Error::Library`] where a matrix is singular.
+    /// [`crate::Error::Setting`] for hyperparameters outside their range, or for more actions and
+    /// training users than the baseline can take; [`crate::Error::Library`] for a singular matrix.
     pub fn fit(&mut self, baseline: Baseline) -> Result<Box<dyn Fitted>> {
+        let training = &self.training;
         Ok(match baseline {
-            Baseline::Popularity => Box::new(popularity::Popularity::new(&self.contexts_of)),
-            Baseline::Uniform => Box::new(uniform::Uniform::new(self.num_actions(), self.seed)),
-            Baseline::Svd { latent_dim } => Box::new(self.svd(latent_dim)?),
-            Baseline::Als(options) => Box::new(self.als(options)?),
-            Baseline::Ease { ridge } => Box::new(self.ease(ridge)?),
+            Baseline::Popularity => Box::new(Popularity::new(&training.contexts_of)),
+            Baseline::Uniform => Box::new(Uniform::new(training.num_actions(), training.seed)),
+            Baseline::Svd { latent_dim } => Box::new(InnerProduct::svd(training, latent_dim)?),
+            Baseline::Als(options) => Box::new(InnerProduct::als(training, options)?),
+            Baseline::Ease { ridge } => Box::new(Ease::new(training, &mut self.gram, ridge)?),
             Baseline::ItemKnn { neighbours, shrinkage } => {
-                Box::new(self.item_knn(neighbours, shrinkage)?)
+                Box::new(ItemKnn::new(training, neighbours, shrinkage)?)
             }
         })
-    }
-
-    /// P.
-    fn num_actions(&self) -> usize {
-        self.contexts_of.len()
-    }
-}
-
-/// Adds 1 to the counts of the others for each member that they share with `set`: `others_of` says
-/// who else has a member.
-fn count_shared(set: &[u32], others_of: &ActionSets, mut add: impl FnMut(u32)) {
-    for &member in set {
-        others_of.of(member).iter().for_each(|&other| add(other));
     }
 }

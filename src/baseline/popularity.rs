@@ -1,11 +1,11 @@
-//! What is popular, for everybody.
+//! Training interactions go in; the most popular actions come out, for everybody.
 
-use super::{Asked, Fitted};
+use super::asked::{Asked, Fitted};
 use crate::dataset::ActionSets;
 use crate::error::Result;
 use crate::retrieval::{Slates, best_of_scores, is_excluded};
 
-/// All actions, those of most training contexts first.
+/// All actions, by falling number of training contexts.
 #[derive(Debug)]
 pub(super) struct Popularity {
     actions: Vec<u32>,

@@ -1,8 +1,8 @@
-//! Actions at random.
+//! A seed goes in; slates of random actions come out.
 
 use rayon::prelude::*;
 
-use super::{Asked, Fitted};
+use super::asked::{Asked, Fitted};
 use crate::error::Result;
 use crate::retrieval::{Slates, is_excluded};
 use crate::seed::{Purpose, Seed};

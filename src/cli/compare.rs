@@ -1,5 +1,6 @@
-//! `slate compare`: prepares what a grid is on, trains its cells, writes the report.
+//! `slate compare`: prepares a grid's data, trains its cells and writes the report.
 
+use clap::{Args, Parser as _, ValueHint};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::env;
@@ -7,20 +8,37 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use clap::Parser as _;
 use serde::Serialize;
 
-use super::args::{Cli, CompareArgs, Verb};
+use super::flags::DeviceArgs;
+use super::report::Report;
 use super::train::stop_on_interrupt;
-use super::{Report, prepare, synth};
-use crate::comparison::{
-    CellOutcome, CellResult, Comparison, Data, DataSet, Grid, Machine, Results, Searched, Watcher,
-    file_name, report,
+use super::{Cli, Verb, prepare, synth};
+use crate::experiment::{
+    CellOutcome, CellResult, Comparison, Data, DataSet, Grid, Machine, Results, Row, Searched,
+    SplitReward, Watcher, file_name, flags, report, shell,
 };
-use crate::device;
 use crate::files::digest_bytes;
 use crate::prepared::Prepared;
 use crate::run::RunFolder;
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// A grid, as in `examples/paper`.
+    #[arg(value_hint = ValueHint::FilePath)]
+    grid: PathBuf,
+    /// The comparison's folder. What has ended there is not done again.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    /// Which of the grid's scales.
+    #[arg(long, value_name = "NAME", default_value = crate::experiment::SCALE)]
+    scale: String,
+    /// Where the grid's logs are [default: $FAST_SLATE_DATA, or the current folder].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    files: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
 
 #[derive(Debug, Serialize)]
 struct CompareReport {
@@ -32,21 +50,19 @@ struct CompareReport {
 pub(super) fn run(args: &CompareArgs) -> Result<Report> {
     let grid = Grid::read(&args.grid, &args.scale)?;
     let _lock = RunFolder::new(&args.out).lock()?;
-    let chosen = device::choose(args.device.device.as_deref())?;
-    tracing::info!("{}", chosen.note);
+    let chosen = args.device.choose(None)?;
     let mut data = HashMap::new();
     for set in &grid.data {
         for row in grid.rows() {
-            let Entry::Vacant(entry) = data.entry((set.name.clone(), row.prepare.clone())) else {
+            let added = row.added();
+            let Entry::Vacant(entry) = data.entry((set.name.clone(), added.clone())) else {
                 continue;
             };
-            let (folder, commands) = prepared(set, &row.prepare, args)
+            let (folder, commands) = prepared(set, &row, args)
                 .with_context(|| format!("{}: data `{}`", args.grid.display(), set.name))?;
             let prepared = Prepared::open(&folder)?;
-            let name = match row.prepare.as_str() {
-                "" => set.name.clone(),
-                added => format!("{} with {added}", set.name),
-            };
+            let with = if added.is_empty() { String::new() } else { format!(" with {added}") };
+            let name = format!("{}{with}", set.name);
             entry.insert(DataSet::new(&name, &prepared, commands, grid.preset, chosen.name));
         }
     }
@@ -76,45 +92,36 @@ fn text(results: &Results, args: &CompareArgs, finished: bool) -> String {
     format!("{} cells: {out}/report.html, report.md, results.parquet", results.of)
 }
 
-/// The folder that a data set is prepared in, and the commands that did it.
-fn prepared(data: &Data, added: &str, args: &CompareArgs) -> Result<(PathBuf, Vec<String>)> {
+/// The prepared folder of a data set for a row, and the commands that made it.
+fn prepared(data: &Data, row: &Row, args: &CompareArgs) -> Result<(PathBuf, Vec<String>)> {
     if !data.prepared.is_empty() {
         return Ok((PathBuf::from(&data.prepared), Vec::new()));
     }
     let mut commands = Vec::new();
-    // By what it is made of, not by where that lies: the comparison's folder may move.
-    let name = |made_of: &[&str]| {
-        let digest = digest_bytes(made_of.join(" ").as_bytes());
+    // A name that depends on the flags, not on where the log lies: the comparison's folder may move.
+    let name = |made_of: &str| {
+        let digest = digest_bytes(made_of.as_bytes());
         args.out.join("data").join(format!("{}-{}", file_name(&data.name), &digest[..8]))
     };
-    let mut flags = words(&[&data.prepare, added]);
-    let log = if data.synth.is_empty() {
+    let mut set = data.prepare.clone();
+    set.extend(row.prepare.clone());
+    let (synth, mut set) = (flags(&data.synth), flags(&set));
+    let made_of = format!("{} {} {}", data.log, shell(&synth), shell(&set));
+    let log = if synth.is_empty() {
         find(Path::new(&data.log), args.files.as_deref())?
     } else {
-        let synth = words(&["synth", &data.synth]);
-        let log = name(&[&data.synth]).with_extension("parquet");
-        if !log.exists() {
-            run_verb(&synth, &log)?;
-        }
-        commands.push(format!("slate {} --out {}", synth.join(" "), log.display()));
-        flags.extend(words(&["--user-column user_id --item-column item_id"]));
+        let log = name(&shell(&synth)).with_extension("parquet");
+        commands.push(made("synth", synth, &log)?);
+        set.extend(["--user-column=user_id", "--item-column=item_id"].map(ToOwned::to_owned));
         log
     };
-    let mut prepare = vec!["prepare".to_owned(), log.display().to_string()];
-    prepare.extend(flags);
-    let folder = name(&[&data.log, &data.synth, &data.prepare, added]);
-    if !folder.exists() {
-        run_verb(&prepare, &folder)?;
-    }
-    commands.push(format!("slate {} --out {}", prepare.join(" "), folder.display()));
+    set.insert(0, log.display().to_string());
+    let folder = name(&made_of);
+    commands.push(made("prepare", set, &folder)?);
     Ok((folder, commands))
 }
 
-fn words(texts: &[&str]) -> Vec<String> {
-    texts.iter().flat_map(|text| text.split_whitespace()).map(ToOwned::to_owned).collect()
-}
-
-/// Where a grid's log is.
+/// The path of a grid's log.
 fn find(log: &Path, files: Option<&Path>) -> Result<PathBuf> {
     let root =
         files.map(PathBuf::from).or_else(|| env::var_os("FAST_SLATE_DATA").map(PathBuf::from));
@@ -129,11 +136,15 @@ fn find(log: &Path, files: Option<&Path>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Runs `slate synth` or `slate prepare` into `out`.
-fn run_verb(typed: &[String], out: &Path) -> Result<()> {
-    let command = format!("slate {}", typed.join(" "));
-    let typed = ["slate"].into_iter().chain(typed.iter().map(String::as_str)).map(Into::into);
-    let typed = typed.chain(["--out".into(), out.as_os_str().to_owned()]);
+/// Makes `out` by a verb, `synth` or `prepare`, unless it is there; returns the command.
+fn made(verb: &str, arguments: Vec<String>, out: &Path) -> Result<String> {
+    let mut typed = vec!["slate".to_owned(), verb.to_owned()];
+    typed.extend(arguments);
+    typed.extend(["--out".to_owned(), out.display().to_string()]);
+    let command = shell(&typed);
+    if out.exists() {
+        return Ok(command);
+    }
     let cli = Cli::try_parse_from(typed).map_err(|error| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
@@ -148,14 +159,14 @@ fn run_verb(typed: &[String], out: &Path) -> Result<()> {
         Verb::Prepare(args) => prepare::run(&args)?,
         _ => bail!("`{command}`: expected flags of `synth` or `prepare`"),
     };
-    Ok(())
+    Ok(command)
 }
 
-/// A line a cell, on stderr.
+/// Prints a line per cell on stderr.
 struct Lines;
 
 fn line(text: &str) {
-    // Nobody may be reading; the comparison goes on.
+    // The comparison goes on even if nobody reads.
     drop(writeln!(std::io::stderr(), "{text}"));
 }
 
@@ -165,9 +176,8 @@ impl Watcher for Lines {
         let came_to = match &result.outcome {
             CellOutcome::Trained { steps, seconds, .. } => {
                 let rewards = result.measurements.last().map(|last| {
-                    let reward = |reward: &crate::comparison::SplitReward| {
-                        format!("{} {:.4}  ", reward.split, reward.reward)
-                    };
+                    let reward =
+                        |reward: &SplitReward| format!("{} {:.4}  ", reward.split, reward.reward);
                     last.rewards.iter().map(reward).collect::<String>()
                 });
                 format!("{}{steps} steps in {seconds:.1} s", rewards.unwrap_or_default())

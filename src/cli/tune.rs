@@ -1,19 +1,50 @@
-//! `slate tune`.
+//! `slate tune`: searches for a run's settings.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::args::TuneArgs;
-use super::train::{resolve, stop_on_interrupt};
-use super::{Report, watched};
-use crate::device;
+use super::prologue::{SettingsArgs, open};
+use super::report::Report;
+use super::train::stop_on_interrupt;
+use crate::device::Chosen;
+use crate::experiment::tune::{Dimension, Plan, Space, Tried, Tuned, Tuner, Watcher};
+use crate::method::Learned;
 use crate::prepared::Prepared;
 use crate::run::RunOrigin;
-use crate::settings::{BudgetSettings, BudgetUnit, PolicyKind, Settings};
-use crate::tuning::{Dimension, Plan, Space, Tried, Tuned, Tuner, Watcher};
+use crate::settings::Settings;
+use crate::task::Task;
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneArgs {
+    /// The prepared folder [default with --resume: the search's own].
+    #[arg(long, value_hint = ValueHint::DirPath, required_unless_present = "resume")]
+    data: Option<PathBuf>,
+    /// The search's folder; every trial is a run below it.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    /// Go on where the search was stopped.
+    #[arg(long, conflicts_with_all = ["preset", "config", "set", "over", "trials", "within", "budget"])]
+    resume: bool,
+    /// Seconds that the whole search may take: loading, training and evaluations all count. A budget
+    /// in steps, epochs or seconds is the one of each trial of the first rung instead.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, conflicts_with = "budget")]
+    within: u64,
+    /// The most trials of the first rung. A third of each rung trains on for longer; the settings
+    /// as given train in every rung.
+    #[arg(long, default_value_t = 27, value_parser = clap::value_parser!(u64).range(1..))]
+    trials: u64,
+    /// What to search: KEY=A|B|C or KEY=LOW..HIGH, as in `optimizer.learning_rate=1e-4..1e-2`; may
+    /// be given again [default: learning rate, samples, σ, the power of β's singular values, tower].
+    #[arg(long, value_name = "KEY=VALUES", value_parser = dimension)]
+    over: Vec<Dimension>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
 
 #[derive(Debug, Serialize)]
 struct TuneReport {
@@ -23,30 +54,30 @@ struct TuneReport {
 }
 
 pub(super) fn run(args: &TuneArgs) -> Result<Report> {
+    let started = Instant::now();
     let begun = args.resume.then(|| Plan::read(&args.out)).transpose()?;
     let data = match (&begun, &args.data) {
         (_, Some(data)) => data,
         (Some(plan), None) => &plan.origin.data,
         (None, None) => bail!("--data is missing"),
     };
-    let prepared = watched(Prepared::open(data)?);
-    let wanted = args.settings.device.device.as_deref();
-    let chosen = device::choose(wanted.or(begun.as_ref().map(|plan| plan.origin.device.as_str())))?;
-    tracing::info!("{}", chosen.note);
+    let prepared = open(data)?;
+    let recorded = begun.as_ref().map(|plan| plan.origin.device.as_str());
+    let chosen = args.settings.device.choose(recorded)?;
+    let origin = RunOrigin::new(&prepared, chosen.name);
     let plan = match begun {
         Some(plan) => {
-            let origin = RunOrigin::new(&prepared, chosen.name);
-            if (&origin.data_digest, &origin.device)
-                != (&plan.origin.data_digest, &plan.origin.device)
-            {
+            let same = |origin: &RunOrigin| (origin.data_digest.clone(), origin.device.clone());
+            if same(&origin) != same(&plan.origin) {
                 bail!("{}: was begun on other data or another device", args.out.display());
             }
             plan
         }
-        None => begin(args, &prepared, chosen.name)?,
+        None => begin(args, &prepared, &chosen, origin)?,
     };
     let (stop, device) = (stop_on_interrupt()?, &chosen.device);
-    let search = Tuner { plan: &plan, prepared: &prepared, folder: &args.out, device, stop };
+    let folder = &args.out;
+    let search = Tuner { plan: &plan, prepared: &prepared, folder, device, started, stop };
     let tuned = search.run(&mut Lines)?;
     let text = text(&plan, &tuned, &args.out);
     let interrupted = tuned.interrupted;
@@ -56,80 +87,66 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
 }
 
 /// Plans a search and writes the plan down.
-fn begin(args: &TuneArgs, prepared: &Prepared, device: &str) -> Result<Plan> {
-    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
-    let mut settings = resolve(&preset, &args.settings)?;
+fn begin(args: &TuneArgs, prepared: &Prepared, chosen: &Chosen, origin: RunOrigin) -> Result<Plan> {
     let given = &args.settings;
-    if given.steps.is_none() && given.epochs.is_none() && given.seconds.is_none() {
-        // Whole seconds, at least one a trial.
-        let amount = (args.within / Plan::total(args.trials).max(1)).max(1);
-        settings.budget = BudgetSettings { unit: BudgetUnit::Seconds, amount };
-    }
+    let settings = given.resolve(&prepared.preset(given.preset.unwrap_or_default()))?;
+    let has_budget = given.steps.is_some() || given.epochs.is_some() || given.seconds.is_some();
     let over = if args.over.is_empty() { usual(prepared, &settings)? } else { args.over.clone() };
     let plan = Plan {
         trials: args.trials,
+        within: (!has_budget).then_some(args.within),
         space: Space::new(over, &settings)?,
         settings,
-        origin: RunOrigin::new(prepared, device),
+        origin,
     };
+    Task::load(prepared, &plan.settings)?.check(&plan.settings, &chosen.device)?;
     plan.begin(&args.out, prepared)?;
     Ok(plan)
 }
 
-/// What is searched unless told: what depends most on the data.
+/// The keys to search unless `--over` names others: those that depend most on the data.
 fn usual(prepared: &Prepared, settings: &Settings) -> Result<Vec<Dimension>> {
-    let mut over = vec!["optimizer.learning_rate=1e-4..1e-2", "policy.samples=10|30|100"];
-    if settings.policy.kind != PolicyKind::PlackettLuce {
-        over.push("policy.sigma=relative(0.1..1)");
+    let mut over = vec!["optimizer.learning_rate=1e-4..1e-2", "method.samples=10|30|100"];
+    if settings.method.latent().is_some() {
+        over.push("method.sigma=relative(0.1..1)");
     }
     if prepared.embeddings.has_singular_values() {
         over.push("embedding.power=0|0.5|1");
     }
-    if !settings.embedding.learn {
+    if settings.method.recipe().learned() != Learned::Actions {
         over.push("tower.kind=linear|residual-mlp");
     }
     Ok(over.into_iter().map(str::parse).collect::<Result<_, _>>()?)
 }
 
-/// A line a trial, on stderr.
+/// Prints a line per training on stderr.
 struct Lines;
 
 impl Watcher for Lines {
-    fn tried(&mut self, tried: &Tried, done: u64, of: u64) {
-        // Nobody may be reading; the search goes on.
-        drop(writeln!(
-            std::io::stderr(),
-            "{done:>3} of {of}  rung {}  trial {:>3}  reward {:.4}  {}",
-            tried.rung,
-            tried.trial,
-            tried.best.reward,
-            described(tried)
-        ));
+    fn tried(&mut self, tried: &Tried, done: usize) {
+        // The search goes on even if nobody reads.
+        drop(writeln!(std::io::stderr(), "{done:>3}  {}", line(tried)));
     }
 }
 
-fn described(tried: &Tried) -> String {
-    if tried.settings.is_empty() { "as given".to_owned() } else { tried.settings.join("  ") }
+fn line(tried: &Tried) -> String {
+    let Tried { rung, trial, best, seconds, settings, .. } = tried;
+    let settings = if settings.is_empty() { "as given".to_owned() } else { settings.join("  ") };
+    format!("{rung:>4}  {trial:>5}  {:>17.4}  {seconds:>7.1}  {settings}", best.reward)
 }
 
 fn text(plan: &Plan, tuned: &Tuned, out: &Path) -> String {
-    let mut text = String::from("rung  trial  validation reward  settings\n");
-    for tried in &tuned.trials {
-        text += &format!(
-            "{:>4}  {:>5}  {:>17.4}  {}\n",
-            tried.rung,
-            tried.trial,
-            tried.best.reward,
-            described(tried)
-        );
-    }
+    let mut text = String::from("rung  trial  validation reward  seconds  settings\n");
+    tuned.trials.iter().for_each(|tried| text += &(line(tried) + "\n"));
+    text += &format!("{} trainings in {:.1} s\n", tuned.trials.len(), tuned.seconds);
     if tuned.interrupted {
         return text
             + &format!("interrupted; go on with\n  slate tune --resume --out {}", out.display());
     }
     if let Some(best) = tuned.trials.first() {
         text += &format!(
-            "the best is trained: {0}\ntrain with its settings with\n  slate train --data {1} --out RUN \
+            "the best is trained: {0}\nits settings were chosen on the validation users; judge it on test users \
+             with\n  slate evaluate {0}\ntrain with its settings with\n  slate train --data {1} --out RUN \
              --config {0}/run.toml",
             best.run.display(),
             plan.origin.data.display(),
@@ -138,7 +155,7 @@ fn text(plan: &Plan, tuned: &Tuned, out: &Path) -> String {
     text
 }
 
-/// A dimension as it was typed.
-pub(super) fn dimension(text: &str) -> Result<Dimension, String> {
+/// Reads a dimension as it was typed.
+fn dimension(text: &str) -> Result<Dimension, String> {
     text.parse().map_err(|error: crate::Error| error.to_string())
 }

@@ -1,13 +1,13 @@
-//! Fold-in: the user vector that implicit-feedback ALS (Hu, Koren & Volinsky, *Collaborative
-//! Filtering for Implicit Feedback Datasets*, 2008) gives to a set of items, whoever the user is.
-//! It minimises, over x and with β fixed,
+//! Fold-in takes the items of any user and returns the user vector of implicit-feedback ALS (Hu, Koren &
+//! Volinsky, *Collaborative Filtering for Implicit Feedback Datasets*, 2008). It minimises, over x and
+//! with β fixed,
 //!
 //! ```text
 //! Σ_{a ∈ X} (1 + α) (1 − xᵀβ_a)² + Σ_{a ∉ X} (xᵀβ_a)² + λ‖x‖²
 //! ```
 //!
-//! and so solves `(βᵀβ + α Σ_{a ∈ X} β_a β_aᵀ + λI) x = (1 + α) Σ_{a ∈ X} β_a`: with βᵀβ at hand,
-//! O(n L² + L³) for n items, whatever P.
+//! by solving `(βᵀβ + α Σ_{a ∈ X} β_a β_aᵀ + λI) x = (1 + α) Σ_{a ∈ X} β_a`. With a stored βᵀβ that
+//! takes O(n L² + L³) for n items, whatever P.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::matrix::Matrix;
 pub struct FoldInOptions {
     /// λ, the weight of `‖x‖²`; more than 0, in units of βᵀβ.
     pub regularization: f64,
-    /// α: what a user did weighs 1 + α, what the user did not do 1.
+    /// α: an item of the user weighs 1 + α, any other 1.
     pub confidence: f64,
 }
 
@@ -54,7 +54,7 @@ impl FoldInOptions {
     }
 }
 
-/// Solves for the vectors of users by what they did.
+/// Computes the vectors of users from their items.
 #[derive(Clone, Debug)]
 pub struct FoldIn {
     actions: Arc<ActionEmbeddings>,
@@ -64,7 +64,7 @@ pub struct FoldIn {
 }
 
 impl FoldIn {
-    /// For the users of `actions`.
+    /// The fold-in over the embeddings of `actions`.
     ///
     /// # Errors
     /// [`Error::Setting`] unless λ > 0 and α ≥ 0.
@@ -80,69 +80,55 @@ impl FoldIn {
         self.actions.latent_dim()
     }
 
-    /// Puts the vector of a user of `items`, each below P and there once, into `out` `[L]`; 0 for no
-    /// items.
+    /// Writes the vector of a user with the distinct `items` below P into `out` `[L]`; 0 for no items.
     ///
     /// # Panics
     /// When `out` is not L numbers long or an item is not below P.
     pub fn encode(&self, items: &[u32], out: &mut [f32]) {
         assert_eq!(out.len(), self.actions.latent_dim(), "a user's vector has L numbers");
-        solve(self.gram.as_ref(), self.actions.beta(), items, self.options, out);
+        out.fill(0.0);
+        if items.is_empty() {
+            return;
+        }
+        let FoldInOptions { regularization, confidence } = self.options;
+        let dim = out.len();
+        let own: Vec<f64> = items
+            .iter()
+            .flat_map(|&at| self.actions.row(at).iter().map(|value| f64::from(*value)))
+            .collect();
+        let mut normal = self.gram.clone();
+        let own = MatRef::from_row_major_slice(&own, items.len(), dim);
+        add_gram(normal.as_mut(), own, confidence);
+        let trace: f64 = (0..dim).map(|i| normal[(i, i)]).sum();
+        // A λ below the rounding of the other terms would leave a singular matrix singular.
+        let ridge = regularization.max(1e-13 * trace);
+        let mut x = Mat::zeros(dim, 1);
+        for i in 0..dim {
+            normal[(i, i)] += ridge;
+            x[(i, 0)] = (1.0 + confidence) * own.col(i).iter().sum::<f64>();
+        }
+        let scratch = cholesky_in_place_scratch::<f64>(dim, Par::Seq, Spec::default());
+        let mut memory = MemBuffer::new(scratch);
+        let stack = MemStack::new(&mut memory);
+        let factored = cholesky_in_place(
+            normal.as_mut(),
+            LltRegularization::default(),
+            Par::Seq,
+            stack,
+            Spec::default(),
+        );
+        debug_assert!(factored.is_ok(), "a ridge above rounding makes a matrix positive definite");
+        if factored.is_ok() {
+            solve_in_place(normal.as_ref(), x.as_mut(), Par::Seq, stack);
+            #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of contexts")]
+            out.iter_mut().enumerate().for_each(|(i, out)| *out = x[(i, 0)] as f32);
+        }
     }
 }
 
-/// Puts into `out` the x that the factors of `set` determine; `gram` is the lower triangle of
-/// `FᵀF`, F being all `factors`.
-fn solve(
-    gram: MatRef<'_, f64>,
-    factors: &Matrix,
-    set: &[u32],
-    options: FoldInOptions,
-    out: &mut [f32],
-) {
-    out.fill(0.0);
-    if set.is_empty() {
-        return;
-    }
-    let FoldInOptions { regularization, confidence } = options;
-    let dim = out.len();
-    let own: Vec<f64> = set
-        .iter()
-        .flat_map(|&at| factors.row(at as usize).iter().map(|value| f64::from(*value)))
-        .collect();
-    let mut normal = gram.to_owned();
-    let own = MatRef::from_row_major_slice(&own, set.len(), dim);
-    add_gram(normal.as_mut(), own, confidence);
-    let trace: f64 = (0..dim).map(|i| normal[(i, i)]).sum();
-    // A λ below the rounding of the rest would leave a singular matrix singular.
-    let ridge = regularization.max(1e-13 * trace);
-    let mut x = Mat::zeros(dim, 1);
-    for i in 0..dim {
-        normal[(i, i)] += ridge;
-        x[(i, 0)] = (1.0 + confidence) * own.col(i).iter().sum::<f64>();
-    }
-    let scratch = cholesky_in_place_scratch::<f64>(dim, Par::Seq, Spec::default());
-    let mut memory = MemBuffer::new(scratch);
-    let stack = MemStack::new(&mut memory);
-    let factored = cholesky_in_place(
-        normal.as_mut(),
-        LltRegularization::default(),
-        Par::Seq,
-        stack,
-        Spec::default(),
-    );
-    debug_assert!(factored.is_ok(), "a ridge above rounding makes a matrix positive definite");
-    if factored.is_ok() {
-        solve_in_place(normal.as_ref(), x.as_mut(), Par::Seq, stack);
-        #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of contexts")]
-        out.iter_mut().enumerate().for_each(|(i, out)| *out = x[(i, 0)] as f32);
-    }
-}
-
-/// The most parts that a Gram matrix is summed from: of few rows, so that threads share them, and
-/// not so many that they take the memory of the factors again.
+/// The most parts of the sum: enough for the threads to share, few enough to fit in memory.
 const PARTS: usize = 64;
-/// Rows that are in a core's second-level cache as f64.
+/// Rows that fit into a core's second-level cache as f64.
 const PIECE: usize = 512;
 
 /// The lower triangle of `FᵀF` `[L, L]`; its parts and the order of their sum do not depend on the
@@ -192,7 +178,7 @@ mod tests {
         FoldInOptions { regularization, confidence }
     }
 
-    /// By the definition: every action has its own weight and target.
+    /// The definition written out: every action has its own weight and target.
     fn dense(actions: &ActionEmbeddings, items: &[u32], options: FoldInOptions) -> Mat<f64> {
         let rows = actions.num_actions();
         let mine = |i: usize| items.contains(&u32::try_from(i).unwrap());

@@ -1,5 +1,5 @@
-//! safetensors files, written from and read into the numbers themselves: β of a large catalogue
-//! fits in memory once, not also as the bytes of its file.
+//! Writes tensors to safetensors files and reads them back in pieces, so that β of a large catalogue is
+//! in memory once.
 
 use std::io::{Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::files::write_atomic;
 use crate::matrix::{Matrix, in_bytes};
 
-/// The header's length stands in the first bytes of the file.
+/// Bytes at the start of the file that hold the length of the header.
 const LENGTH: usize = size_of::<u64>();
-/// As the format has it.
+/// The limit of the format, in bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
 
 /// A tensor to write: its name, shape and numbers.
@@ -50,7 +50,7 @@ pub(crate) fn write(path: &Path, tensors: &[Named<'_>]) -> Result<()> {
 pub(crate) struct TensorFile {
     path: PathBuf,
     metadata: Metadata,
-    /// Where the numbers begin.
+    /// Offset of the first number.
     start: u64,
 }
 

@@ -310,9 +310,9 @@ fn settings_that_cannot_be_are_refused_before_anything_is_written() {
     let other = run.with_file_name("other");
     for (args, parts) in [
         (&["--slate-size", "100000"][..], &["a slate of 100000 actions", "--slate-size"][..]),
-        (&["--set", "policy.sample=3"], &["no setting `policy.sample`", "policy.samples"]),
-        (&["--set", "policy.samples"], &["`policy.samples`", "expected key=value"]),
-        (&["--set", "policy.samples=0"], &["`policy.samples`"]),
+        (&["--set", "method.sample=3"], &["no setting `method.sample`", "method.samples"]),
+        (&["--set", "method.samples"], &["`method.samples`", "expected key=value"]),
+        (&["--set", "method.samples=0"], &["`method.samples`"]),
         (&["--steps", "0"], &["`budget.amount`", "more than 0"]),
         (&["--device", "abacus"], &["device `abacus`", "ndarray, flex, wgpu, cuda"]),
     ] {
@@ -327,7 +327,7 @@ fn settings_that_cannot_be_are_refused_before_anything_is_written() {
     fs_err::write(&config, "[policy]\nsamples = \n").unwrap();
     assert_says(&refused(train(&data, &other).arg("--config").arg(&config)), &["config.toml"]);
     fs_err::write(&config, "[policy]\nsample = 3\n").unwrap();
-    assert_says(&refused(train(&data, &other).arg("--config").arg(&config)), &["policy.samples"]);
+    assert_says(&refused(train(&data, &other).arg("--config").arg(&config)), &["method.samples"]);
     assert!(!other.exists());
 }
 
@@ -506,7 +506,7 @@ fn a_full_disk_leaves_no_half_checkpoint() {
     small_of(&data, 32);
     let with = |run: &Path| {
         let mut command = train(&data, run);
-        command.args(["--set", "retrieval.kind=exact", "--set", "tower.kind=sigmoid-mlp"]);
+        command.args(["--set", "method.kind=lgp", "--set", "tower.kind=sigmoid-mlp"]);
         command.args(["--set", "evaluation.count=2"]);
         command
     };

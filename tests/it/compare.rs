@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use fast_slate::comparison::Grid;
+use fast_slate::experiment::Grid;
+use fast_slate::settings::EvaluationSearch;
 use serde_json::Value;
 
 use crate::common::{assert_says, process, refused, slate, stdout};
@@ -12,8 +13,8 @@ use crate::common::{assert_says, process, refused, slate, stdout};
 const DATA: &str = r#"
 [[data]]
 name = "small"
-synth = "--users 400 --actions 300 --density 0.1 --topics 12 --ceiling-users 50"
-prepare = "--preset paper --no-index --latent-dim 16"
+synth = { users = 400, actions = 300, density = 0.1, topics = 12, ceiling-users = 50 }
+prepare = { preset = "paper", no-index = true, latent-dim = 16 }
 "#;
 
 /// A grid of two methods and two seeds that trains for 20 steps a cell.
@@ -145,8 +146,7 @@ fn wait_for(child: &mut Child, out: &Path, part: &str, count: usize) {
 fn equal_iterations_are_those_of_the_slowest() {
     let folder = Folder::new();
     let text = GRID.replace("20 steps", "1 s").replace("[0, 1]", "[0]");
-    let slow =
-        "[[row]]\nname = \"many samples\"\nmethod = \"lgp\"\nset = [\"policy.samples=400\"]\n";
+    let slow = "[[row]]\nname = \"many samples\"\nmethod = \"lgp\"\nset.method.samples = 400\n";
     let report = json(&mut compare(&folder.grid(&format!("{text}{slow}")), &folder.at("out")));
     let cells = report["cells"].as_array().unwrap();
     let steps: Vec<&Value> = cells.iter().map(|cell| &cell["outcome"]["steps"]).collect();
@@ -165,10 +165,75 @@ fn what_does_not_fit_or_cannot_be_is_not_available_and_says_why() {
     let reason = report["cells"][0]["outcome"]["reason"].as_str().unwrap();
     assert_says(reason, &["of memory or more", "above the 0.00 GiB"]);
 
-    let rewarded = folder.grid(&format!("set = [\"reward.kind=any-hit\"]\n{one}"));
+    let rewarded = folder.grid(&format!("set = {{ \"reward.kind\" = \"any-hit\" }}\n{one}"));
     let report = json(&mut compare(&rewarded, &folder.at("reward")));
     assert_eq!(report["cells"][0]["outcome"]["outcome"], "trained");
     assert_says(report["cells"][1]["outcome"]["reason"].as_str().unwrap(), &["not linear"]);
+}
+
+/// The settings that a grid's cells were trained with, by file below `cells`.
+fn settings_of_cells(out: &Path) -> Vec<toml::Table> {
+    let sets = fs_err::read_dir(out.join("cells")).unwrap();
+    let runs = sets.flat_map(|set| fs_err::read_dir(set.unwrap().path()).unwrap());
+    let read = |run: std::io::Result<fs_err::DirEntry>| {
+        fs_err::read_to_string(run.unwrap().path().join("run.toml")).unwrap().parse().unwrap()
+    };
+    runs.map(read).collect()
+}
+
+#[test]
+fn every_row_is_judged_by_the_same_search() {
+    let folder = Folder::new();
+    let one = GRID.replace("[0, 1]", "[0]").replace("20 steps", "2 steps");
+    let methods = one.replace("\"pl-rank\"", "\"lgp-mips\", \"pl-rank\"");
+    for (text, search, users) in [
+        (methods.clone(), "exact", 10_000),
+        (format!("set.evaluation.validation_contexts = 7\n{methods}"), "exact", 7),
+        (format!("set.evaluation.search = \"index\"\n{methods}"), "index", 10_000),
+    ] {
+        let out = folder.at(&format!("{search}-{users}"));
+        let report = json(&mut compare(&folder.grid(&text), &out));
+        let settings = settings_of_cells(&out);
+        assert_eq!(settings.len(), 3);
+        for settings in settings {
+            let evaluation = settings["evaluation"].as_table().unwrap();
+            assert_eq!(evaluation["search"].as_str(), Some(search));
+            assert_eq!(evaluation["validation_contexts"].as_integer(), Some(users));
+        }
+        let page = fs_err::read_to_string(out.join("report.md")).unwrap();
+        let says = if search == "exact" { "by exact search" } else { "its own search" };
+        assert_says(&page, &[says]);
+        assert_eq!(report["cells"].as_array().unwrap().len(), 3);
+    }
+}
+
+#[test]
+fn a_path_with_a_blank_stays_one_path() {
+    let folder = Folder::new();
+    let log = folder.at("a log.csv");
+    let mut synth = slate();
+    synth.args(["synth", "--users", "300", "--actions", "200", "--density", "0.1"]);
+    stdout(synth.args(["--topics", "8", "--ceiling-users", "50", "--out"]).arg(&log));
+    let ids = folder.at("the ids.txt");
+    fs_err::write(&ids, "").unwrap();
+    let one = GRID.replace("[0, 1]", "[0]").replace("20 steps", "2 steps");
+    let data = |prepare: &str| {
+        let log = log.display();
+        format!("[[data]]\nname = \"a log\"\nlog = \"{log}\"\nprepare = {{ {prepare} }}\n")
+    };
+    let columns = "user-column = \"user_id\", item-column = \"item_id\", latent-dim = 8";
+    let grid = folder.at("the grid.toml");
+    fs_err::write(&grid, format!("{one}{}", data(&format!("{columns}, no-index = true")))).unwrap();
+    let report = json(&mut compare(&grid, &folder.at("an out")));
+    assert_eq!(report["cells"][0]["outcome"]["outcome"], "trained");
+    // The command can be typed again.
+    let command = report["data"][0]["commands"][0].as_str().unwrap();
+    assert_says(command, &[&format!("slate prepare '{}'", log.display()), "--latent-dim=8"]);
+    // A value of a flag is one argument, too: the file that is refused is named whole.
+    let features = format!("{columns}, user-features = \"{}\"", ids.display());
+    fs_err::write(&grid, format!("{one}{}", data(&features))).unwrap();
+    let message = refused(&mut compare(&grid, &folder.at("another out")));
+    assert_says(&message, &["the ids.txt"]);
 }
 
 #[test]
@@ -199,10 +264,15 @@ fn a_grid_that_cannot_be_says_why() {
             &["data `log`", "nowhere.csv: no such file", "--files"],
         ),
         (
-            format!("{GRID}[[data]]\nname = \"odd\"\nsynth = \"--userz 3\"\n"),
-            &["data `odd`", "slate synth --userz 3", "--userz"],
+            format!("{GRID}[[data]]\nname = \"odd\"\nsynth = {{ userz = 3 }}\n"),
+            &["data `odd`", "slate synth --userz=3", "--userz"],
         ),
         (format!("{GRID}[scale.small]\nseeds = [1]\n"), &["no scale `quick`", "small"]),
+        (format!("{GRID}set = [\"method.samples=3\"]\n"), &["grid.toml", "expected a map"]),
+        (
+            format!("{GRID}[[row]]\nname = \"own\"\nset.evaluation.search = \"index\"\n"),
+            &["evaluation.search", "row `own`", "judged alike"],
+        ),
     ] {
         let message = refused(&mut compare(&folder.grid(&text), &folder.at("out")));
         assert_says(&message, says);
@@ -227,6 +297,14 @@ fn every_grid_of_the_paper_can_be_read_at_all_its_scales() {
         for scale in scales {
             let grid = Grid::read(&path, &scale).unwrap();
             assert!(!grid.rounds().is_empty(), "{} at {scale}", path.display());
+            // Every key and value is known.
+            for cell in grid.rounds().iter().flatten() {
+                let row = grid.rows().into_iter().find(|row| row.name == cell.row).unwrap();
+                let preset = grid.preset.settings();
+                let settings = cell.settings(&preset, &grid, &row, &preset.budget, None);
+                let settings = settings.unwrap_or_else(|error| panic!("{}: {error}", cell.name()));
+                assert_eq!(settings.evaluation.search, EvaluationSearch::Exact);
+            }
             read += 1;
         }
     }

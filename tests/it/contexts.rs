@@ -1,5 +1,5 @@
-//! What is known of people beside their items: read with the log, kept in the prepared folder, and
-//! the same to training, evaluation and recommendation.
+//! Times and features of users are read with the log and kept in the prepared folder; training,
+//! evaluation and recommendation see the same ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use assert_cmd::Command;
 use fast_slate::dataset::Split;
 use fast_slate::embedding::{FoldIn, FoldInOptions};
 use fast_slate::encoder::{ContextSettings, EncoderKind, Known};
+use fast_slate::facade::Policy;
 use fast_slate::matrix::Matrix;
 use fast_slate::prepared::Prepared;
-use fast_slate::recommend::{Recommender, TrainedPolicy};
 use fast_slate::retrieval::Queries;
 use fast_slate::run::Which;
 use fast_slate::settings::Preset;
@@ -55,7 +55,7 @@ impl Place {
         command
     }
 
-    /// With everything.
+    /// Prepares times and features.
     fn prepared(&self) -> Prepared {
         stdout(&mut self.prepare(&[&TIMES[..], &FEATURES].concat()));
         Prepared::open(&self.path("data")).unwrap()
@@ -83,8 +83,8 @@ const BOTH: [&str; 6] = [
 ];
 
 /// u7's slate, by `recommend`.
-fn recommended(policy: &TrainedPolicy, user: &str) -> Vec<String> {
-    let slate = Recommender::new(policy).unwrap().for_user(user).unwrap();
+fn recommended(policy: &Policy, user: &str) -> Vec<String> {
+    let slate = policy.recommend(user).unwrap();
     slate.into_iter().map(|item| item.item_id).collect()
 }
 
@@ -93,11 +93,11 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let place = Place::new();
     let prepared = place.prepared();
     stdout(&mut place.train("run", &BOTH));
-    let policy = TrainedPolicy::open(&place.path("run"), Which::Last, None).unwrap();
-    let problem = &policy.problem;
-    assert_eq!(problem.contexts.cols(), 8 + 3);
+    let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
+    let task = &policy.task;
+    assert_eq!(task.contexts.cols(), 8 + 3);
 
-    // What the tables on disk say of u7.
+    // The row of u7 in the tables on disk.
     let ids = fast_slate::dataset::Catalogue::read(prepared.folder()).unwrap();
     let context = ids.context_of("u7").unwrap();
     let log = fs_err::read_to_string(place.path("log.csv")).unwrap();
@@ -111,7 +111,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let features = prepared.features().unwrap().unwrap();
     let encode = |known| {
         let mut encoded = Matrix::zeros(1, 11);
-        problem.encoder.encode(known, encoded.row_mut(0));
+        task.encoder.encode(known, encoded.row_mut(0));
         encoded
     };
     let all = Known {
@@ -123,7 +123,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
         let latent = policy.model.latent(&encode(known)).unwrap();
         let excluded = Some(&[actions.as_slice()][..]);
         let slates =
-            problem.exact.search(Queries { latent: &latent, slate_size: 5, excluded }).unwrap();
+            task.exact.search(Queries { latent: &latent, slate_size: 5, excluded }).unwrap();
         slates.slate(0).iter().map(|&action| ids.item_id(action).to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(recommended(&policy, "u7"), decide(all));
@@ -137,18 +137,18 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
 
     // Somebody new has items only.
     let item_ids: Vec<String> = actions.iter().map(|&a| ids.item_id(a).to_owned()).collect();
-    let new = Recommender::new(&policy).unwrap().for_items(&item_ids).unwrap();
+    let new = policy.recommend_after(&item_ids).unwrap();
     let new: Vec<_> = new.into_iter().map(|item| item.item_id).collect();
     assert_eq!(new, decide(Known { actions: &actions, ..Known::default() }));
 
-    // A context of the problem is what was observed of it, with its times.
-    let (sessions, times) = (&problem.sessions, prepared.times().unwrap().unwrap());
+    // A context of the task has its observed actions and their times.
+    let (sessions, times) = (&task.sessions, prepared.times().unwrap().unwrap());
     let observed = Known {
         actions: sessions.observed.of(context),
         times: Some(sessions.observed.values_of(context, &times.observed)),
         features: all.features,
     };
-    assert_eq!(problem.contexts.row(context as usize), encode(observed).row(0));
+    assert_eq!(task.contexts.row(context as usize), encode(observed).row(0));
 }
 
 #[test]
@@ -157,10 +157,10 @@ fn features_do_not_move_the_first_decision() {
     place.prepared();
     let decisions = |run: &str, args: &[&str]| {
         stdout(&mut place.train(run, args));
-        let policy = TrainedPolicy::open(&place.path(run), Which::Last, None).unwrap();
-        let contexts = policy.problem.sessions.contexts(Split::Train);
+        let policy = Policy::open(&place.path(run), Which::Last, None).unwrap();
+        let contexts = policy.task.sessions.contexts(Split::Train);
         let slates =
-            |model| policy.problem.decide(model, &contexts, policy.problem.exact.as_ref()).unwrap();
+            |model| policy.task.decide(model, &contexts, policy.task.exact.as_ref()).unwrap();
         let slates = [slates(&policy.initial), slates(&policy.model)];
         slates.map(|slates| (0..contexts.len()).flat_map(|i| slates.slate(i).to_vec()).collect())
     };
@@ -181,7 +181,7 @@ fn a_run_with_any_encoder_is_resumed_exactly() {
     for args in [&BOTH[..], &["--set", every, "--set", "context.half_life=7"]] {
         let constant = [args, &["--set", "optimizer.schedule=constant"]].concat();
         stdout(&mut place.train("whole", &constant));
-        // The intervals are those of the budget: 10 steps in both.
+        // Both evaluate every 10 steps.
         let mut part = place.train("part", &[]);
         let budget = ["--set", "budget.amount=20", "--set", "evaluation.count=2"];
         part.args(&constant).args(budget);
@@ -212,13 +212,13 @@ fn als_brings_its_own_users() {
     assert_eq!(context(Preset::Paper).encoders, [EncoderKind::Mean]);
 
     stdout(&mut place.train("run", &[]));
-    let policy = TrainedPolicy::open(&place.path("run"), Which::Last, None).unwrap();
-    let problem = &policy.problem;
+    let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
+    let task = &policy.task;
     let options = FoldInOptions { confidence: 3.0, regularization: 0.5 };
-    let fold_in = FoldIn::new(Arc::clone(&problem.actions), options).unwrap();
+    let fold_in = FoldIn::new(Arc::clone(&task.actions), options).unwrap();
     let mut user = [0.0; 8];
-    fold_in.encode(problem.sessions.observed.of(7), &mut user);
-    assert_eq!(problem.contexts.row(7), user);
+    fold_in.encode(task.sessions.observed.of(7), &mut user);
+    assert_eq!(task.contexts.row(7), user);
     // Other embeddings can have it too.
     stdout(&mut place.prepare(&[]));
     let fold_in = ["--set", "context.encoders=[\"fold-in\"]"];

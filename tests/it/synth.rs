@@ -28,7 +28,7 @@ fn a_policy_earns_more_than_popularity_and_less_than_the_ceiling() {
     assert_eq!(statistics["density"], 0.04);
 
     let mut train = slate();
-    train.args(["train", "--steps", "600", "--slate-size", "5", "--set", "retrieval.kind=exact"]);
+    train.args(["train", "--steps", "600", "--slate-size", "5", "--set", "method.kind=lgp"]);
     stdout(train.arg("--data").arg(at("data")).arg("--out").arg(at("run")));
     let policy = json(slate().arg("evaluate").arg(at("run")));
     let number = |of: &Value, key: &str| of[key].as_f64().unwrap();

@@ -17,11 +17,11 @@ const SEARCH: [&str; 14] = [
     "--set",
     "evaluation.count=2",
     "--set",
-    "retrieval.kind=exact",
+    "method.kind=lgp",
     "--over",
     "optimizer.learning_rate=1e-4..1e-1",
     "--over",
-    "policy.sigma=relative(0.1..1)",
+    "method.sigma=relative(0.1..1)",
 ];
 
 fn tune(data: &Path, out: &Path) -> assert_cmd::Command {
@@ -43,33 +43,79 @@ fn found(report: &str) -> Vec<(u64, u64, f64)> {
 }
 
 #[test]
-fn the_best_of_a_third_of_each_rung_wins() {
+fn the_best_of_a_third_of_each_rung_goes_on_beside_the_settings_as_given() {
     let folder = tempfile::tempdir().unwrap();
     let (data, out) = (folder.path().join("data"), folder.path().join("tune"));
     small(&data);
     let trials = found(&stdout(tune(&data, &out).arg("--json")));
-    assert_eq!(trials.len(), 5);
-    // Five, then two, then one.
-    let mut rungs: Vec<u64> = trials.iter().map(|trial| trial.0).collect();
-    rungs.sort_unstable();
-    assert_eq!(rungs, [0, 0, 0, 1, 2]);
-    assert_eq!(trials[0].0, 2);
-    // Those that stayed in the first rung were no better there than any that went on.
-    let first = |trial: u64| {
-        let text = stdout(slate().args(["evaluate", "--json"]).arg(run(&out, 0, trial)));
-        serde_json::from_str::<Value>(&text).unwrap()["reward"].as_f64().unwrap()
+    let rung = |rung: u64| {
+        let mut rung: Vec<_> = trials.iter().filter(|trial| trial.0 == rung).collect();
+        rung.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.1.cmp(&b.1)));
+        rung.iter().map(|trial| trial.1).collect::<Vec<_>>()
     };
-    let (on, stayed) = trials.split_at(2);
-    for winner in on {
-        assert!(stayed.iter().all(|other| other.2 <= first(winner.1)), "{trials:?}");
-    }
+    // Five, then the best two, then the best one; each time with trial 0.
+    let with_given = |best: &[u64]| {
+        let mut all = [best, &[0]].concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let sorted = |mut trials: Vec<u64>| {
+        trials.sort_unstable();
+        trials
+    };
+    assert_eq!(sorted(rung(0)), [0, 1, 2, 3, 4]);
+    assert_eq!(sorted(rung(1)), with_given(&rung(0)[..2]), "{trials:?}");
+    assert_eq!(sorted(rung(2)), with_given(&rung(1)[..1]), "{trials:?}");
+    // The best validation reward wins, so nothing is worse than the settings as given.
+    assert!(trials.is_sorted_by(|a, b| a.2 >= b.2), "{trials:?}");
     // The budget grows by three each rung, and the winner's settings train on.
     let mut train = slate();
     train.arg("train").arg("--data").arg(&data).arg("--out").arg(folder.path().join("run"));
-    let text = stdout(train.arg("--config").arg(run(&out, 2, trials[0].1).join("run.toml")));
+    let last = run(&out, 2, rung(2)[0]).join("run.toml");
+    let text = stdout(train.arg("--config").arg(last));
     assert_says(&text, &["trained at step 180"]);
     let again = refused(&mut tune(&data, &out));
     assert_says(&again, &["there is a search here already", "--resume"]);
+}
+
+#[test]
+fn within_is_wall_clock_time_and_what_was_spent_counts_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    small(&at("data"));
+    let command = |out: &Path| {
+        let mut command = process();
+        command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(out);
+        command.args(["--within", "12", "--trials", "5", "--over", "method.samples=2|4|8"]);
+        command
+    };
+    let began = Instant::now();
+    let output = command(&at("whole")).arg("--json").output().unwrap();
+    let seconds = began.elapsed().as_secs_f64();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!((7.0..16.0).contains(&seconds), "{seconds} s of 12");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!((report["seconds"].as_f64().unwrap() - seconds).abs() < 2.0, "{seconds}");
+    let trials = report["trials"].as_array().unwrap();
+    let last = trials.iter().map(|trial| trial["rung"].as_u64().unwrap()).max();
+    assert!(trials.iter().any(|t| t["trial"] == 0 && t["rung"].as_u64() == last), "{trials:?}");
+
+    let mut child = command(&at("killed"))
+        .stderr(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(6));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let began = Instant::now();
+    let mut resume = slate();
+    resume.args(["tune", "--resume", "--json", "--out"]).arg(at("killed"));
+    let report: Value = serde_json::from_str(&stdout(&mut resume)).unwrap();
+    let rest = began.elapsed().as_secs_f64();
+    assert!((2.0..11.0).contains(&rest), "{rest} s after 6 of 12");
+    assert!(report["seconds"].as_f64().unwrap() > rest + 3.0);
 }
 
 fn run(out: &Path, rung: u64, trial: u64) -> std::path::PathBuf {
@@ -112,8 +158,8 @@ fn a_search_over_what_is_not_there_says_so() {
     small(&at("data"));
     let mut command = slate();
     command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at("tune"));
-    let text = refused(command.args(["--over", "policy.sample=1|2"]));
-    assert_says(&text, &["policy.samples"]);
+    let text = refused(command.args(["--over", "method.sample=1|2"]));
+    assert_says(&text, &["method.samples"]);
     let text = refused(slate().args(["tune", "--resume", "--out"]).arg(at("none")));
     assert_says(&text, &["no search here", "slate tune"]);
 }

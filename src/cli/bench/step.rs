@@ -1,11 +1,13 @@
-//! `slate bench step`: where a training step's time goes. The parts are the library's own spans; on
-//! a GPU what is queued counts where it is waited for.
+//! `slate bench step`: a prepared folder and settings in, the time of a training step and of its parts
+//! out. The parts are the library's tracing spans. On a GPU, work counts where it is waited for.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use burn::train::TrainStep as _;
+use clap::{Args, ValueHint};
 use serde::Serialize;
 use tracing::span::Id;
 use tracing::{Subscriber, trace_span};
@@ -13,22 +15,31 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::args::BenchStepArgs;
-use crate::cli::train::resolve;
-use crate::cli::{Report, watched};
+use crate::cli::prologue::{Opened, SettingsArgs};
+use crate::cli::report::Report;
 use crate::dataset::Split;
-use crate::device;
-use crate::prepared::Prepared;
-use crate::problem::Problem;
+use crate::model::Model;
+use crate::settings::Settings;
+use crate::task::{Audit, Audits, Task};
 use crate::training::{Batches, Learner, adam};
 
-/// Steps that are not counted, at most, and no more than are: the first ones find caches cold.
+#[derive(Debug, Args)]
+pub(crate) struct BenchStepArgs {
+    /// The prepared folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    data: PathBuf,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// The most steps before the measured ones, because the first steps find cold caches. No more steps
+/// are dropped than are measured.
 const WARM_UP: u64 = 20;
 
-/// Steps that are, unless told.
+/// The default number of measured steps.
 const STEPS: u64 = 200;
 
-/// What was measured.
+/// The result of the benchmark.
 #[derive(Debug, Serialize)]
 struct Measured {
     steps: u64,
@@ -36,6 +47,19 @@ struct Measured {
     /// Milliseconds a step.
     total: f64,
     parts: Vec<Part>,
+    /// None if the settings share no candidates.
+    candidates: Option<SharedCandidates>,
+}
+
+/// The audit of shared candidates before the first step. It decides whether training uses them.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct SharedCandidates {
+    /// The share of the true top that the candidates hold, and its least allowed value.
+    recall: f64,
+    least: f64,
+    top: usize,
+    /// False if training searches for every sample instead; that search was timed then.
+    used: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,17 +71,18 @@ struct Part {
 }
 
 pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
-    let chosen = device::choose(args.settings.device.device.as_deref())?;
-    tracing::info!("{}", chosen.note);
-    let prepared = watched(Prepared::open(&args.data)?);
-    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
-    let settings = resolve(&preset, &args.settings)?;
-    let problem = Problem::load(&prepared, &settings)?;
-    let contexts = problem.sessions.contexts(Split::Train);
+    let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
+    let task = Task::load(&prepared, &settings)?;
+    let contexts = task.sessions.contexts(Split::Train);
     anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
     let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
-    let model = problem.initial_model(&settings, &chosen.device)?;
-    let mut learner = Learner::new(model, problem.estimator(&settings)?)
+    let model = task.initial_model(&settings, &device.device)?;
+    let candidates = audit(&task, &settings, &model)?;
+    let mut method = settings.method.clone();
+    if candidates.is_some_and(|candidates| !candidates.used) {
+        method = method.without_candidates();
+    }
+    let mut learner = Learner::new(model, task.estimator(&method, settings.seed)?)
         .with_clipping(settings.optimizer.gradient_clipping);
     let mut adam = adam(&settings.optimizer);
     let rate = settings.optimizer.learning_rate;
@@ -73,7 +98,7 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
                 parts.clear();
                 started = Instant::now();
             }
-            let batch = batches.at(step, &problem.contexts);
+            let batch = batches.at(step, &task.contexts);
             let output = learner.step(batch);
             output.item.reward?;
             let _span = trace_span!("optimiser").entered();
@@ -82,8 +107,18 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
         Ok(())
     })?;
     let elapsed = started.elapsed();
-    let measured = parts.measured(steps, elapsed);
+    let measured = Measured { candidates, ..parts.measured(steps, elapsed) };
     Report::new(&measured, measured.text()).context("reporting the benchmark")
+}
+
+/// Audits shared candidates as training does before its first step.
+fn audit(task: &Task, settings: &Settings, model: &Model) -> Result<Option<SharedCandidates>> {
+    let Settings { method, seed, .. } = settings;
+    let audit = Audits { task, method, seed: *seed }.candidate_recall(model)?;
+    Ok(method.latent().zip(audit).map(|(latent, Audit { recall, top, .. })| {
+        let least = latent.coverage;
+        SharedCandidates { recall, least, top, used: recall >= least }
+    }))
 }
 
 /// Adds up the time in every span, by its name and in the order of first sight.
@@ -110,6 +145,7 @@ impl Parts {
             steps_per_second: 1e3 / total,
             total,
             parts: parts.into_iter().chain([rest]).map(part).collect(),
+            candidates: None,
         }
     }
 }
@@ -145,6 +181,20 @@ impl Measured {
                 100.0 * part.share
             );
         }
-        text + &format!("{:<10}  {:>9.3} ms", "a step", self.total)
+        text += &format!("{:<10}  {:>9.3} ms", "a step", self.total);
+        if let Some(SharedCandidates { recall, least, top, used }) = self.candidates {
+            text +=
+                &format!("\nshared candidates hold {:.1} % of the true top {top}", 100.0 * recall);
+            text += &if used {
+                ": training uses them, and so did these steps".to_owned()
+            } else {
+                let least = 100.0 * least;
+                format!(
+                    ", less than {least:.1} %: training searches for every sample, and so did these \
+                     steps"
+                )
+            };
+        }
+        text
     }
 }

@@ -31,6 +31,5 @@ pub use read::{digest, read};
 pub use source::Source;
 pub use split::{SplitSettings, assemble};
 pub use synthetic::{
-    Estimate, PAPER_SHAPES, Shape, Synthesized, SyntheticLog, SyntheticSettings, synthesize,
-    synthetic,
+    PAPER_SHAPES, Shape, Synthesized, SyntheticLog, SyntheticSettings, synthesize, synthetic,
 };

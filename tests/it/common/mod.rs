@@ -13,10 +13,10 @@ use burn::module::{Module as _, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use fast_slate::dataset::SyntheticSettings;
 use fast_slate::device;
-use fast_slate::embedding::{Interactions, SvdOptions};
+use fast_slate::embedding::{SessionPart, SvdOptions};
 use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
 use fast_slate::run::{RunFolder, Which};
+use fast_slate::task::Task;
 use fast_slate::training::{Row, read_metrics};
 
 /// The binary, quiet about the device, with no colours and no inherited settings.
@@ -24,7 +24,7 @@ pub(crate) fn slate() -> Command {
     Command::from_std(process())
 }
 
-/// The same, for whoever needs its process id.
+/// [`slate`] as a command whose process id can be read.
 pub(crate) fn process() -> std::process::Command {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_slate"));
     command.env_remove("SLATE_LOG").env("NO_COLOR", "1").env("NODEVICE_SELECT", "1");
@@ -36,12 +36,12 @@ pub(crate) fn small(folder: &Path) -> Prepared {
     small_of(folder, 16)
 }
 
-/// The same sessions with embeddings of another length.
+/// The sessions of [`small`] with embeddings of `latent_dim` numbers.
 pub(crate) fn small_of(folder: &Path, latent_dim: usize) -> Prepared {
     let synthetic =
         SyntheticSettings { users: 400, actions: 300, topics: 12, ..SyntheticSettings::default() };
     let embedding = EmbeddingSource::Svd {
-        interactions: Interactions::All,
+        interactions: SessionPart::All,
         options: SvdOptions { latent_dim, ..SvdOptions::default() },
     };
     let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
@@ -70,7 +70,7 @@ pub(crate) fn limited(kib: u32, command: &Command) -> Command {
     limited
 }
 
-/// What was printed to stdout; the command has to succeed.
+/// The stdout of a command that has to succeed.
 pub(crate) fn stdout(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -121,8 +121,8 @@ pub(crate) fn parameters(prepared: &Prepared, run: &Path) -> Vec<Vec<u32>> {
     let run = RunFolder::new(run);
     let (settings, origin) = run.read_settings().unwrap();
     let device = device::choose(Some(&origin.device)).unwrap().device;
-    let problem = Problem::load(prepared, &settings).unwrap();
-    let initial = problem.initial_model(&settings, &device).unwrap();
+    let task = Task::load(prepared, &settings).unwrap();
+    let initial = task.initial_model(&settings, &device).unwrap();
     let model = run.checkpoint(Which::Last).unwrap().load_model(initial).unwrap();
     let mut bits = Bits(Vec::new());
     model.visit(&mut bits);
@@ -179,7 +179,7 @@ impl Training {
         self.child.wait().unwrap();
     }
 
-    /// Ctrl-C; the exit code and what was printed to stdout.
+    /// Sends Ctrl-C; returns the exit code and stdout.
     pub(crate) fn interrupt(mut self) -> (Option<i32>, String) {
         let id = self.child.id().to_string();
         // A training that has ended by itself cannot be signalled; its exit code tells.
@@ -198,16 +198,50 @@ impl Drop for Training {
     }
 }
 
-/// A file of the shared data, or nothing, saying so: tests on it are skipped then.
-pub(crate) fn real_data(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("FAST_SLATE_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
-        PathBuf::from,
-    );
-    let path = folder.join(name);
-    if path.exists() {
-        return Some(path);
+/// Says why a test checks nothing; fails where FAST_SLATE_REQUIRE_DATA=1 asks for
+/// every test to check something.
+#[track_caller]
+pub(crate) fn skipped(why: impl std::fmt::Display) {
+    let required = std::env::var_os("FAST_SLATE_REQUIRE_DATA").is_some_and(|value| value == "1");
+    assert!(!required, "FAST_SLATE_REQUIRE_DATA=1, but skipped: {why}");
+    eprintln!("skipped: {why}");
+}
+
+/// A file of the folder that the environment `variable` names; none, by [`skipped`], without it.
+#[track_caller]
+fn shared_file(variable: &str, name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(|folder| Path::new(&folder).join(name));
+    let found = path.filter(|path| path.exists());
+    if found.is_none() {
+        skipped(format!("no {name} in ${variable}"));
     }
-    eprintln!("skipped: {} is not there (set FAST_SLATE_DATA)", path.display());
-    None
+    found
+}
+
+/// A file of the real data.
+#[track_caller]
+pub(crate) fn real_data(name: &str) -> Option<PathBuf> {
+    shared_file("FAST_SLATE_DATA", name)
+}
+
+/// The cases of a file of numbers that another implementation made; none without the file.
+#[track_caller]
+pub(crate) fn gold<T: serde::de::DeserializeOwned>(name: &str) -> Vec<T> {
+    #[derive(serde::Deserialize)]
+    struct Gold<T> {
+        cases: Vec<T>,
+    }
+    let Some(path) = shared_file("FAST_SLATE_GOLD", name) else { return Vec::new() };
+    let text = fs_err::read_to_string(path).unwrap();
+    let Gold { cases } = serde_json::from_str(&text).unwrap();
+    assert!(!cases.is_empty(), "{name} has no case");
+    cases
+}
+
+/// The backends that are compiled in and can be used here.
+pub(crate) fn devices() -> impl Iterator<Item = &'static str> {
+    device::compiled().into_iter().filter(|name| {
+        let chosen = device::choose(Some(name));
+        chosen.map_err(|error| eprintln!("skipped {name}: {error}")).is_ok()
+    })
 }

@@ -1,4 +1,4 @@
-//! Means and frequencies of many draws, and what chance allows them.
+//! Means and frequencies of many draws, and their deviations by chance.
 
 use fast_slate::estimator::{BatchRows, Estimator};
 use fast_slate::matrix::Matrix;
@@ -20,9 +20,8 @@ impl Estimate {
         let contexts = vec![0; rows];
         let (mut count, mut sums, mut squares) = (0.0, vec![0.0; h.len()], vec![0.0; h.len()]);
         for step in 0..1000 {
-            let batch =
-                BatchRows { step, first: 0, contexts: &contexts, h: &queries, sigma_factor: 1.0 };
-            let g = estimator.finish(estimator.sample(batch).unwrap()).h;
+            let batch = BatchRows { step, contexts: &contexts, h: &queries, sigma_factor: 1.0 };
+            let g = estimator.gradient(batch).unwrap().h;
             for row in g.iter_rows() {
                 for ((sum, square), g) in sums.iter_mut().zip(&mut squares).zip(row) {
                     *sum += f64::from(*g);
@@ -46,12 +45,12 @@ impl Estimate {
         length(&self.mean.iter().zip(truth).map(|(m, t)| m - t).collect::<Vec<f64>>())
     }
 
-    /// Whether the mean is within 4 standard errors of `truth`.
+    /// True if the mean is within 4 standard errors of `truth`.
     pub(crate) fn agrees_with(&self, truth: &[f64]) -> bool {
         self.distance(truth) <= 4.0 * self.error
     }
 
-    /// The same with every number multiplied by `factor`.
+    /// The estimate times `factor`.
     pub(crate) fn scaled(&self, factor: f64) -> Self {
         let mean = self.mean.iter().map(|mean| mean * factor).collect();
         Self { mean, error: self.error * factor.abs() }

@@ -19,12 +19,12 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::estimate::Estimate;
 use crate::files::write_atomic;
 use log::{Format, Log};
 
 pub use log::{PAPER_SHAPES, Shape, SyntheticLog};
 pub use memory::{SyntheticSettings, synthetic};
-pub use oracle::Estimate;
 
 /// What was generated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

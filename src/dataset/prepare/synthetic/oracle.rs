@@ -22,23 +22,14 @@
 //! these stand D actions with a lower rank in the same topic, and so with a larger q.
 
 use rayon::prelude::*;
-use serde::Serialize;
 
 use super::log::Log;
 use super::model::{Model, Taken, Taste};
+use crate::estimate::Estimate;
 use crate::seed::Purpose;
 
 /// K.
 const SLATE_SIZE: usize = 5;
-
-/// A mean and its standard error over users.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Estimate {
-    /// The mean.
-    pub mean: f64,
-    /// Its standard error.
-    pub standard_error: f64,
-}
 
 /// The mean rewards of the oracle and of popularity on the first `num_users` users, observed actions
 /// excluded. These users are as random as any.
@@ -90,22 +81,6 @@ fn reward(slate: &[u32], hidden: &[u32]) -> f64 {
         .filter(|(action, _)| hidden.binary_search(action).is_ok())
         .map(|(_, weight)| weight)
         .sum()
-}
-
-impl Estimate {
-    fn of(values: impl ExactSizeIterator<Item = f64> + Clone) -> Self {
-        let count = values.len() as f64;
-        let mean = values.clone().sum::<f64>() / count;
-        let squares: f64 = values.map(|value| (value - mean).powi(2)).sum();
-        let standard_error = (squares / (count - 1.0).max(1.0) / count).sqrt();
-        Self { mean, standard_error }
-    }
-}
-
-impl std::fmt::Display for Estimate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:.4} ± {:.4}", self.mean, self.standard_error)
-    }
 }
 
 #[cfg(test)]

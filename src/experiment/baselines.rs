@@ -1,0 +1,155 @@
+//! A baseline and seconds of wall-clock time go in; the fitted baseline comes out, with the
+//! hyperparameters that earned most on the validation users.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::search::{Deadline, Judged, search};
+use crate::baseline::{Asked, Baseline, Fitted, Fitter};
+use crate::dataset::Split;
+use crate::embedding::AlsOptions;
+use crate::error::Result;
+use crate::evaluation::Evaluation;
+use crate::seed::Seed;
+use crate::task::Task;
+
+/// A fitted baseline with the best hyperparameters that were found.
+#[derive(Debug)]
+pub struct TunedBaseline {
+    /// The algorithm and the chosen hyperparameters.
+    pub baseline: Baseline,
+    /// The fitted recommender.
+    pub fitted: Box<dyn Fitted>,
+    /// Everything that was tried, in that order; empty without a budget.
+    pub tried: Vec<BaselineTrial>,
+    /// Wall-clock time of all fits and evaluations.
+    pub elapsed: Duration,
+}
+
+/// Hyperparameters and the reward they earned.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct BaselineTrial {
+    /// What was fitted.
+    pub settings: Baseline,
+    /// Mean reward on the validation users; none where the fit failed.
+    pub reward: Option<f64>,
+}
+
+impl TunedBaseline {
+    /// Fits `baseline`, then the untried hyperparameters nearest to the best ones, within `budget`
+    /// of wall-clock time, and keeps those with the highest reward on the validation users of
+    /// `task`. The first fit is always finished, so a budget of zero is a plain fit.
+    ///
+    /// # Errors
+    /// Fails if `baseline` itself cannot be fitted, or if it cannot fill a slate.
+    pub fn new(task: &Task, baseline: Baseline, budget: Duration, seed: Seed) -> Result<Self> {
+        let deadline = Deadline::new(Instant::now(), Some(budget));
+        let mut fitter = Fitter::new(&task.sessions, seed);
+        let first = fitter.limited(baseline);
+        // Beyond a limit, all values are the limit.
+        let mut left = grid(first);
+        left.retain(|other| *other != first && fitter.limited(*other) == *other);
+        if left.is_empty() || budget.is_zero() {
+            let (fitted, tried) = (fitter.fit(first)?, Vec::new());
+            return Ok(Self { baseline: first, fitted, tried, elapsed: deadline.elapsed() });
+        }
+        let contexts = task.sessions.contexts(Split::Validation);
+        let mut best: Option<(f64, Baseline, Box<dyn Fitted>)> = None;
+        let mut given = Some(first);
+        let next = |best: Option<&Baseline>| {
+            given.take().or_else(|| nearest(&mut left, *best.unwrap_or(&first)))
+        };
+        let found = search(deadline, next, |&settings| {
+            let fitted = match fitter.fit(settings) {
+                Ok(fitted) => fitted,
+                Err(error) if best.is_none() => return Err(error),
+                // Rounding may make a matrix singular that a larger λ does not.
+                Err(_) => return Ok(Judged::Impossible),
+            };
+            let slates = |block: &[u32]| fitted.slates(Asked::of(task, block));
+            let reward = Evaluation::by(task, &contexts, slates)?.mean();
+            if best.as_ref().is_none_or(|(highest, ..)| reward > *highest) {
+                best = Some((reward, settings, fitted));
+            }
+            Ok(Judged::Reward(reward))
+        })?;
+        let (baseline, fitted) = match best {
+            Some((_, baseline, fitted)) => (baseline, fitted),
+            None => (first, fitter.fit(first)?),
+        };
+        let trial = |&(settings, reward): &(Baseline, _)| BaselineTrial { settings, reward };
+        let tried = found.tried.iter().map(trial).collect();
+        Ok(Self { baseline, fitted, tried, elapsed: deadline.elapsed() })
+    }
+}
+
+const LATENT_DIMS: &[f64] = &[25.0, 50.0, 100.0, 200.0, 400.0, 800.0];
+const ITERATIONS: &[f64] = &[5.0, 10.0, 15.0, 30.0];
+const REGULARIZATIONS: &[f64] = &[0.1, 1.0, 10.0, 30.0, 100.0, 300.0];
+const CONFIDENCES: &[f64] = &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
+const RIDGES: &[f64] = &[10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
+const NEIGHBOURS: &[f64] = &[20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
+const SHRINKAGES: &[f64] = &[0.0, 3.0, 10.0, 30.0, 100.0, 300.0];
+
+/// Each hyperparameter's value, and the values worth trying, ascending.
+fn axes(baseline: Baseline) -> Vec<(f64, &'static [f64])> {
+    match baseline {
+        Baseline::Popularity | Baseline::Uniform => Vec::new(),
+        Baseline::Svd { latent_dim } => vec![(latent_dim as f64, LATENT_DIMS)],
+        Baseline::Als(options) => vec![
+            (options.latent_dim as f64, LATENT_DIMS),
+            (options.confidence, CONFIDENCES),
+            (options.regularization, REGULARIZATIONS),
+            (options.iterations as f64, ITERATIONS),
+        ],
+        Baseline::Ease { ridge } => vec![(ridge.into(), RIDGES)],
+        Baseline::ItemKnn { neighbours, shrinkage } => {
+            vec![(neighbours as f64, NEIGHBOURS), (shrinkage.into(), SHRINKAGES)]
+        }
+    }
+}
+
+/// The same algorithm with these values on its axes.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the constants above")]
+fn with(baseline: Baseline, values: &[f64]) -> Baseline {
+    match (baseline, values) {
+        (Baseline::Svd { .. }, &[dim]) => Baseline::Svd { latent_dim: dim as usize },
+        (Baseline::Als(_), &[dim, confidence, regularization, iterations]) => {
+            let (latent_dim, iterations) = (dim as usize, iterations as usize);
+            Baseline::Als(AlsOptions { latent_dim, iterations, regularization, confidence })
+        }
+        (Baseline::Ease { .. }, &[ridge]) => Baseline::Ease { ridge: ridge as f32 },
+        (Baseline::ItemKnn { .. }, &[neighbours, shrinkage]) => {
+            Baseline::ItemKnn { neighbours: neighbours as usize, shrinkage: shrinkage as f32 }
+        }
+        _ => baseline,
+    }
+}
+
+/// All combinations of the values worth trying.
+fn grid(baseline: Baseline) -> Vec<Baseline> {
+    let mut all = vec![Vec::new()];
+    for (_, values) in axes(baseline) {
+        let with_each = |so_far: &Vec<f64>| {
+            values.iter().map(|value| [so_far.as_slice(), &[*value]].concat()).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(with_each).collect();
+    }
+    all.iter().map(|values| with(baseline, values)).collect()
+}
+
+/// Takes out of `left` the hyperparameters nearest to `centre`, in steps along the axes, the first
+/// of several.
+fn nearest(left: &mut Vec<Baseline>, centre: Baseline) -> Option<Baseline> {
+    let place = |baseline: Baseline| {
+        let below = |(value, values): (f64, &[f64])| values.partition_point(|it| *it < value);
+        axes(baseline).into_iter().map(below).collect::<Vec<_>>()
+    };
+    let centre = place(centre);
+    let distance = |baseline: &Baseline| -> usize {
+        place(*baseline).iter().zip(&centre).map(|(a, b)| a.abs_diff(*b)).sum()
+    };
+    let at = (0..left.len()).min_by_key(|&at| distance(&left[at]))?;
+    Some(left.remove(at))
+}

@@ -1,0 +1,49 @@
+//! Settings, hyperparameters and methods go in; what earns most, and a report about it, come out.
+//!
+//! [`search`] is the one search: for a run's settings ([`tune`]), for a baseline's hyperparameters
+//! ([`TunedBaseline`]) and for the learning rates of a [`Grid`]. A grid compares methods under equal
+//! time or equal iterations: a [`Comparison`] trains its cells one after the other, and [`report`]
+//! writes the pages.
+//!
+//! A comparison's folder has a run for every cell, below `cells/`, and for every learning rate and
+//! every speed that was tried before, below `searches/` and `speeds/`. A training that has ended has
+//! an `outcome.json` and is not done again: an interrupted comparison goes on where it was, and one
+//! whose grid has grown trains only the new cells.
+
+mod baselines;
+pub mod search;
+#[cfg(feature = "train")]
+pub mod tune;
+
+#[cfg(feature = "train")]
+mod amounts;
+#[cfg(feature = "train")]
+mod arguments;
+#[cfg(feature = "train")]
+mod cell;
+#[cfg(feature = "train")]
+mod executor;
+#[cfg(feature = "train")]
+mod grid;
+#[cfg(feature = "train")]
+mod process;
+#[cfg(feature = "train")]
+mod record;
+#[cfg(feature = "train")]
+pub mod report;
+#[cfg(feature = "train")]
+mod results;
+
+pub use baselines::{BaselineTrial, TunedBaseline};
+#[cfg(feature = "train")]
+pub use {
+    amounts::{Amount, Bytes},
+    arguments::{flags, shell},
+    cell::{Cell, Round, file_name},
+    executor::{Comparison, DataSet, Watcher},
+    grid::{Data, Equal, FigureKind, Grid, Only, Published, PublishedNumber, Row, SCALE, Search},
+    results::{
+        CellOutcome, CellResult, DataDescription, Machine, Measurement, Results, Searched,
+        SplitReward,
+    },
+};

@@ -1,0 +1,158 @@
+//! What a search has come to so far, on disk: a search that was stopped or killed goes on from it,
+//! and counts the time it had spent.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use fs_err as fs;
+use serde::{Deserialize, Serialize};
+
+use super::Tried;
+use crate::error::{Error, Result};
+use crate::experiment::search::Deadline;
+use crate::files::write_atomic;
+use crate::settings::BudgetSettings;
+use crate::training::{Observer, Progress};
+
+const RECORD: &str = "tried.json";
+
+/// The rungs so far.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// Wall-clock seconds spent.
+    pub(super) seconds: f64,
+    pub(super) rungs: Vec<Rung>,
+}
+
+/// A rung that has begun.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Rung {
+    /// The budget of each of its trials.
+    pub(super) budget: BudgetSettings,
+    /// The search's clock when the rung ends, in seconds; none: after all its trials.
+    pub(super) until: Option<f64>,
+    /// Its trainings that have ended, in that order.
+    pub(super) trials: Vec<Tried>,
+}
+
+impl Record {
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(RECORD);
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let damaged = |error| Error::file(&path, format!("is damaged: {error}"));
+        serde_json::from_str(&fs::read_to_string(&path)?).map_err(damaged)
+    }
+
+    pub(super) fn save(&mut self, folder: &Path, clock: Deadline) -> Result<()> {
+        self.seconds = clock.elapsed().as_secs_f64();
+        let text = serde_json::to_string(self).map_err(|error| Error::library(RECORD, error))?;
+        write_atomic(&folder.join(RECORD), |file| Ok(file.write_all(text.as_bytes())?))
+    }
+
+    pub(super) fn rung(&self, rung: u64) -> Option<&Rung> {
+        self.rungs.get(usize::try_from(rung).ok()?)
+    }
+
+    /// The trials of a rung after which another one has begun.
+    pub(super) fn left_behind(&self, rung: u64) -> Option<Vec<u64>> {
+        self.rung(rung + 1)?;
+        Some(self.rung(rung)?.trials.iter().map(|tried| tried.trial).collect())
+    }
+
+    pub(super) fn find(&self, rung: u64, trial: u64) -> Option<&Tried> {
+        self.rung(rung)?.trials.iter().find(|tried| tried.trial == trial)
+    }
+
+    pub(super) fn add(&mut self, rung: u64, tried: Tried) {
+        if let Some(rung) = usize::try_from(rung).ok().and_then(|rung| self.rungs.get_mut(rung)) {
+            rung.trials.push(tried);
+        }
+    }
+
+    pub(super) fn trainings(&self) -> usize {
+        self.rungs.iter().map(|rung| rung.trials.len()).sum()
+    }
+
+    /// Mean wall-clock seconds that a trial took beyond its budget in seconds.
+    pub(super) fn overhead(&self) -> f64 {
+        let beyond = |rung: &Rung| {
+            let budget = rung.budget.amount as f64;
+            rung.trials.iter().map(|tried| tried.seconds - budget).sum::<f64>()
+        };
+        let sum: f64 = self.rungs.iter().map(beyond).sum();
+        (sum / self.trainings().max(1) as f64).max(0.0)
+    }
+
+    /// All trainings, the highest reward first; of equal ones the longest, then the first trial.
+    pub(super) fn ranked(&self) -> Vec<Tried> {
+        let mut all: Vec<Tried> =
+            self.rungs.iter().flat_map(|rung| rung.trials.iter().cloned()).collect();
+        all.sort_by(|a, b| {
+            let by_reward = b.best.reward.total_cmp(&a.best.reward);
+            by_reward.then(b.rung.cmp(&a.rung)).then(a.trial.cmp(&b.trial))
+        });
+        all
+    }
+}
+
+/// Writes down the time spent, once a second of training.
+pub(super) struct Spent<'a> {
+    record: &'a mut Record,
+    folder: &'a Path,
+    clock: Deadline,
+    next: Duration,
+}
+
+impl<'a> Spent<'a> {
+    pub(super) fn new(record: &'a mut Record, folder: &'a Path, clock: Deadline) -> Self {
+        Self { record, folder, clock, next: Duration::ZERO }
+    }
+}
+
+impl Observer for Spent<'_> {
+    fn stepped(&mut self, _progress: Progress) {
+        if self.clock.elapsed() >= self.next {
+            // The search goes on; a full disk stops it at the next checkpoint.
+            drop(self.record.save(self.folder, self.clock));
+            self.next = self.clock.elapsed() + Duration::from_secs(1);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::run::Best;
+    use crate::settings::BudgetUnit;
+
+    #[test]
+    fn the_best_reward_wins_at_whatever_rung() {
+        let tried = |trial, rung, reward| Tried {
+            trial,
+            rung,
+            run: "run".into(),
+            best: Best { step: 1, reward },
+            seconds: 3.0 + trial as f64,
+            settings: Vec::new(),
+        };
+        let rung = |trials| {
+            let budget = BudgetSettings { unit: BudgetUnit::Seconds, amount: 2 };
+            Rung { budget, until: None, trials }
+        };
+        let (short, long) = (
+            rung(vec![tried(0, 0, 0.5), tried(1, 0, 0.6)]),
+            rung(vec![tried(0, 1, 0.55), tried(1, 1, 0.4)]),
+        );
+        let record = Record { seconds: 0.0, rungs: vec![short, long] };
+        let ranked = record.ranked();
+        let places: Vec<_> = ranked.iter().map(|tried| (tried.trial, tried.rung)).collect();
+        assert_eq!(places, [(1, 0), (0, 1), (0, 0), (1, 1)]);
+        assert!((record.overhead() - 1.5).abs() < 1e-12);
+        assert_eq!(record.left_behind(0), Some(vec![0, 1]));
+        assert_eq!(record.left_behind(1), None);
+    }
+}
