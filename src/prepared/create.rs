@@ -228,7 +228,7 @@ fn embed(
     settings: &PrepareSettings,
 ) -> Result<StoredEmbeddings> {
     let (num_actions, seed) = (sessions.num_actions, settings.split.seed);
-    let matrix = |interactions: &Interactions| training_matrix(sessions, *interactions);
+    let matrix = |part: &SessionPart| training_matrix(sessions, *part);
     match &settings.embedding {
         EmbeddingSource::Import(file) => import(file, &item_ids()?),
         EmbeddingSource::Svd { interactions, options } => {
