@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
@@ -213,15 +213,13 @@ pub fn prepare(
 
 fn require_free(out: &Path, replace: bool) -> Result<()> {
     let taken = out.exists() && fs_err::read_dir(out)?.next().is_some();
-    match (taken, replace) {
-        (false, _) => Ok(()),
-        (true, true) if out.join(MANIFEST).exists() => Ok(()),
-        (true, true) => Err(Error::file(out, "is not a prepared folder, so it is not replaced")),
-        (true, false) => Err(Error::file(
-            out,
-            "is there already; give another --out, or replace it with --force",
-        )),
-    }
+    let problem = match replace {
+        _ if !taken => return Ok(()),
+        true if out.join(MANIFEST).exists() => return Ok(()),
+        true => "is not a prepared folder, so it is not replaced",
+        false => "is there already; give another --out, or replace it with --force",
+    };
+    Err(Error::file(out, problem))
 }
 
 fn embed(
@@ -229,15 +227,15 @@ fn embed(
     item_ids: impl FnOnce() -> Result<Vec<String>>,
     settings: &PrepareSettings,
 ) -> Result<StoredEmbeddings> {
+    let (num_actions, seed) = (sessions.num_actions, settings.split.seed);
+    let matrix = |part: &SessionPart| training_matrix(sessions, *part);
     match &settings.embedding {
         EmbeddingSource::Import(file) => import(file, &item_ids()?),
         EmbeddingSource::Svd { interactions, options } => {
-            let matrix = training_matrix(sessions, *interactions);
-            truncated_svd(&matrix, sessions.num_actions, *options, settings.split.seed)
+            truncated_svd(&matrix(interactions), num_actions, *options, seed)
         }
         EmbeddingSource::Als { interactions, options } => {
-            let matrix = training_matrix(sessions, *interactions);
-            implicit_als(&matrix, sessions.num_actions, *options, settings.split.seed)
+            implicit_als(&matrix(interactions), num_actions, *options, seed)
         }
     }
 }
@@ -246,8 +244,8 @@ fn embed(
 fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> String {
     let input = match input {
         Input::File(source, filters) => {
-            let Source { path: _, user_column, item_column, rating_column, time_column } = source;
-            let columns = (user_column, item_column, rating_column, time_column);
+            // The bytes decide, not where they are.
+            let columns = Source { path: PathBuf::new(), ..source.clone() };
             format!("{:?}", (input_digest, columns, filters))
         }
         Input::Synthetic(synthetic) => format!("{synthetic:?}"),

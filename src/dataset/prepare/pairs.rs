@@ -175,34 +175,24 @@ impl<'a> Pairs<'a> {
         })?;
         left.some(pairs.len() as u64, || ("reading".into(), "--rows"))?;
 
-        let mut user_counts = counts(&pairs, users.len(), user);
-        if user_counts.iter().any(|count| *count < filters.min_user_interactions) {
-            pairs.retain(|pair| user_counts[user(*pair)] >= filters.min_user_interactions);
-        }
+        thin(&mut pairs, users.len(), user, filters.min_user_interactions);
         left.some(pairs.len() as u64, || {
             let least = filters.min_user_interactions;
             (format!("at least {least} items per user"), "--min-user-interactions")
         })?;
-        let mut item_counts = counts(&pairs, items.len(), item);
-        if item_counts.iter().any(|count| *count < filters.min_item_interactions) {
-            pairs.retain(|pair| item_counts[item(*pair)] >= filters.min_item_interactions);
-        }
+        thin(&mut pairs, items.len(), item, filters.min_item_interactions);
         left.some(pairs.len() as u64, || {
             let least = filters.min_item_interactions;
             (format!("at least {least} users per item"), "--min-item-interactions")
         })?;
 
-        // Counts again what is left of each user, and of each item.
-        for counts in [&mut user_counts, &mut item_counts] {
-            counts.fill(0);
-        }
+        let (mut used_users, mut used_items) = (vec![false; users.len()], vec![false; items.len()]);
         for &pair in &pairs {
-            user_counts[user(pair)] += 1;
-            item_counts[item(pair)] += 1;
+            used_users[user(pair)] = true;
+            used_items[item(pair)] = true;
         }
-        let used = |counts: &[u32]| counts.iter().map(|count| *count > 0).collect::<Vec<_>>();
-        let (user_ids, user_ranks) = users.ranked(&used(&user_counts));
-        let (item_ids, item_ranks) = items.ranked(&used(&item_counts));
+        let (user_ids, user_ranks) = users.ranked(&used_users);
+        let (item_ids, item_ranks) = items.ranked(&used_items);
         // Pairs are sorted by the users' numbers, so each user's are one slice.
         let mut slices = vec![&[][..]; user_ids.len()];
         for slice in pairs.chunk_by(|a, b| user(*a) == user(*b)) {
@@ -254,12 +244,13 @@ fn item(pair: u64) -> usize {
     pair as u32 as usize
 }
 
-fn counts(pairs: &[u64], len: usize, of: impl Fn(u64) -> usize) -> Vec<u32> {
+/// Keeps the pairs of those users, or items, that are in at least `least` pairs.
+fn thin(pairs: &mut Vec<u64>, len: usize, of: impl Fn(u64) -> usize, least: u32) {
     let mut counts = vec![0; len];
-    for pair in pairs {
+    for pair in &*pairs {
         counts[of(*pair)] += 1;
     }
-    counts
+    pairs.retain(|pair| counts[of(*pair)] >= least);
 }
 
 /// Seconds since 1970 of each cell, where it holds a time.

@@ -38,11 +38,11 @@ pub(super) fn trimmed(record: &[u8]) -> &[u8] {
 /// the last block may be cut.
 ///
 /// The blocks end with an error of the kind `FileTooLarge` at a record that is longer than a block.
-pub(super) fn blocks<'a>(
-    reader: &'a mut (dyn Read + Send),
+pub(super) fn blocks(
+    reader: &mut (dyn Read + Send),
     quote: Option<u8>,
     size: usize,
-) -> impl Iterator<Item = Result<Vec<u8>>> + 'a {
+) -> impl Iterator<Item = Result<Vec<u8>>> + '_ {
     let (mut rest, mut ended) = (Vec::new(), false);
     std::iter::from_fn(move || {
         if ended {

@@ -61,18 +61,15 @@ pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<
     };
     let num_observed =
         |context| share_of(items_of.of(context).len(), settings.observed_share, f64::floor);
-    let sizes: Vec<usize> = items_of.contexts().map(num_observed).collect();
-    let observed = ActionSets::filled(&sizes, |context, observed| {
-        observed.iter_mut().zip(shuffled(context)).for_each(|(to, action)| *to = action);
-    });
-    let sizes: Vec<usize> = items_of
-        .contexts()
-        .map(|context| items_of.of(context).len() - num_observed(context))
-        .collect();
-    let hidden = ActionSets::filled(&sizes, |context, hidden| {
-        let actions = shuffled(context).skip(num_observed(context));
-        hidden.iter_mut().zip(actions).for_each(|(to, action)| *to = action);
-    });
+    let part = |start: &(dyn Fn(u32) -> usize + Sync), end: &dyn Fn(u32) -> usize| {
+        let sizes: Vec<usize> = items_of.contexts().map(|of| end(of) - start(of)).collect();
+        ActionSets::filled(&sizes, |context, set| {
+            let actions = shuffled(context).skip(start(context));
+            set.iter_mut().zip(actions).for_each(|(to, action)| *to = action);
+        })
+    };
+    let observed = part(&|_| 0, &num_observed);
+    let hidden = part(&num_observed, &|context| items_of.of(context).len());
 
     let times = times.map(|times| {
         let of = |sets: &ActionSets| {

@@ -61,13 +61,12 @@ pub(super) fn read(
                     }
                     _ => Error::file(&path, format!("cannot be read beyond row {rows}: {error}")),
                 })?;
-                let (text, columns) = match &mut opened {
-                    Some(opened) => opened,
-                    None => {
-                        let text = Text::open(path.clone(), dialect, &mut block)?;
-                        let columns = Columns::find(source, filters, &path, &text.names)?;
-                        opened.insert((text, columns))
-                    }
+                let (text, columns) = if let Some(opened) = &mut opened {
+                    opened
+                } else {
+                    let text = Text::open(path.clone(), dialect, &mut block)?;
+                    let columns = Columns::find(source, filters, &path, &text.names)?;
+                    opened.insert((text, columns))
                 };
                 let batch = text.batch(block, columns, &mut pairs.bad)?;
                 pairs.add(&path, columns, &batch)?;

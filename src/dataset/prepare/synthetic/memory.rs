@@ -61,13 +61,17 @@ pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
         return Err(Error::setting("mean_interactions", problem));
     }
 
-    let sessions: Vec<Vec<u32>> = (0..users)
-        .into_par_iter()
-        .map_init(
-            || Taken::none(actions),
-            |taken, user| session(settings, model, user, longest, taken),
-        )
-        .collect();
+    let session = |taken: &mut Taken, user: u32| {
+        let mut stream = settings.seed.stream(Purpose::Synthetic, 0, user.into());
+        let beyond = f64::from(mean_interactions - min_interactions) * spread(&mut stream);
+        let length = session_length(min_interactions, beyond, longest);
+        let taste = model.taste(&mut stream);
+        let mut session = vec![0; length as usize];
+        model.complete(&taste, &mut session, 0, taken, &mut stream);
+        session
+    };
+    let sessions: Vec<Vec<u32>> =
+        (0..users).into_par_iter().map_init(|| Taken::none(actions), session).collect();
     let mut taken = vec![false; actions as usize];
     sessions.iter().flatten().for_each(|&action| taken[action as usize] = true);
     let items: Vec<u32> = (0..actions).filter(|&action| taken[action as usize]).collect();
@@ -90,23 +94,6 @@ pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
         items_of,
         times: None,
     })
-}
-
-/// Draws the different items of one user.
-fn session(
-    settings: &SyntheticSettings,
-    model: Model,
-    user: u32,
-    longest: u32,
-    taken: &mut Taken,
-) -> Vec<u32> {
-    let mut stream = settings.seed.stream(Purpose::Synthetic, 0, user.into());
-    let beyond = f64::from(settings.mean_interactions - settings.min_interactions);
-    let length = session_length(settings.min_interactions, beyond * spread(&mut stream), longest);
-    let taste = model.taste(&mut stream);
-    let mut session = vec![0; length as usize];
-    model.complete(&taste, &mut session, 0, taken, &mut stream);
-    session
 }
 
 #[cfg(test)]
