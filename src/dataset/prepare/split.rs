@@ -158,10 +158,8 @@ fn share_of(count: usize, share: f64, whole: impl Fn(f64) -> f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
-
     use super::*;
-    use crate::dataset::{Filters, Source, SyntheticSettings, read, synthetic};
+    use crate::dataset::{SyntheticSettings, synthetic};
 
     fn dataset(seed: u64) -> Dataset {
         let settings =
@@ -236,54 +234,5 @@ mod tests {
     fn decimal_shares_are_taken_at_their_word() {
         assert_eq!(share_of(100, 0.29, f64::floor), 29);
         assert_eq!(share_of(5, 0.5, f64::floor), 2);
-    }
-
-    fn shared_data(name: &str) -> Option<PathBuf> {
-        let folder = std::env::var_os("FAST_SLATE_DATA").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
-            PathBuf::from,
-        );
-        let path = folder.join(name);
-        if !path.exists() {
-            eprintln!("skipped: no {}", path.display());
-            return None;
-        }
-        Some(path)
-    }
-
-    #[test]
-    fn movielens_latest_small() {
-        let Some(path) = shared_data("ml-latest-small") else { return };
-        let source = Source { path, ..Default::default() };
-        let dataset =
-            assemble(read(&source, &Filters::default()).unwrap(), &SplitSettings::default());
-        let dataset = dataset.unwrap();
-        let statistics = &dataset.statistics;
-        assert_eq!(statistics.users, 610);
-        assert_eq!(statistics.actions, 9_724);
-        assert_eq!(statistics.interactions, 100_836);
-        let titles = dataset.actions.column("title").unwrap();
-        let top: Vec<_> = titles.str().unwrap().iter().flatten().take(10).collect();
-        assert!(top.contains(&"Forrest Gump (1994)"), "{top:?}");
-        assert_eq!(titles.null_count(), 0);
-    }
-
-    #[test]
-    fn gowalla() {
-        let Some(path) = shared_data("gowalla/checkins.parquet") else { return };
-        let source = Source {
-            path,
-            user_column: Some("user_id".into()),
-            item_column: Some("location_id".into()),
-            ..Source::default()
-        };
-        let everyone = Filters { min_user_interactions: 1, ..Default::default() };
-        let everything = read(&source, &everyone).unwrap();
-        assert_eq!(everything.items_of.num_pairs(), 1_027_370);
-        assert_eq!((everything.users.len(), everything.items.len()), (29_858, 40_981));
-        let active = read(&source, &Filters::default()).unwrap();
-        assert_eq!((active.users.len(), active.items.len()), (15_612, 40_981));
-        let sets = active.items_of;
-        assert!(sets.contexts().all(|user| sets.of(user).len() >= 20));
     }
 }
