@@ -21,7 +21,7 @@ pub use space::{Dimension, Space};
 
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -259,7 +259,8 @@ impl Tuner<'_> {
         }
         let best = run.checkpoint(Which::Last)?.state.best;
         let best = best.ok_or_else(|| Error::file(run.path(), "has no validation reward"))?;
-        let (run, seconds) = (run.path().to_owned(), (clock.elapsed() - began).as_secs_f64());
+        let (run, seconds) =
+            (run.path().to_owned(), clock.elapsed().saturating_sub(began).as_secs_f64());
         Ok(Some(Tried { trial, rung, run, best, seconds, settings: drawn }))
     }
 }
