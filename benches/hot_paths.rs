@@ -12,16 +12,16 @@ use burn::train::TrainStep as _;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
-use fast_slate::embedding::{Interactions, SvdOptions, training_matrix, truncated_svd};
+use fast_slate::embedding::{SessionPart, SvdOptions, training_matrix, truncated_svd};
 use fast_slate::estimator::{BatchRows, Estimator as _, PlRank};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
 use fast_slate::retrieval::{Queries, Retriever};
 use fast_slate::reward::LinearReward;
 use fast_slate::seed::Seed;
 use fast_slate::settings::{Preset, Settings, SettingsBuilder};
+use fast_slate::task::Task;
 use fast_slate::training::{Batches, Learner, adam};
 
 static PREPARED: LazyLock<(tempfile::TempDir, Prepared)> = LazyLock::new(|| {
@@ -34,20 +34,20 @@ static PREPARED: LazyLock<(tempfile::TempDir, Prepared)> = LazyLock::new(|| {
     (folder, prepared)
 });
 
-/// The default preset with `sets` over it, and its problem.
-fn problem(sets: &[String]) -> (Settings, Problem) {
+/// The default preset with `sets` over it, and its task.
+fn task(sets: &[String]) -> (Settings, Task) {
     let builder = SettingsBuilder::new(&Preset::Default.settings()).unwrap();
     let builder = sets.iter().fold(builder, |builder, set| builder.assignment(set).unwrap());
     let settings = builder.build().unwrap();
-    let problem = Problem::load(&PREPARED.1, &settings).unwrap();
-    (settings, problem)
+    let task = Task::load(&PREPARED.1, &settings).unwrap();
+    (settings, task)
 }
 
 /// The queries of the first `count` training users.
-fn queries(problem: &Problem, count: usize) -> (Vec<u32>, Matrix) {
-    let users = problem.sessions.contexts(Split::Train);
+fn queries(task: &Task, count: usize) -> (Vec<u32>, Matrix) {
+    let users = task.sessions.contexts(Split::Train);
     let users: Vec<u32> = users.into_iter().cycle().take(count).collect();
-    let h = problem.contexts.select(&users);
+    let h = task.contexts.select(&users);
     (users, h)
 }
 
@@ -55,23 +55,24 @@ fn step(criterion: &mut Criterion) {
     let device = device::choose(None).unwrap().device;
     let mut group = criterion.benchmark_group("step");
     for (search, sets) in [
-        ("exact", ["retrieval.kind=exact", "retrieval.candidates=0"]),
-        ("hnsw", ["retrieval.kind=hnsw", "retrieval.candidates=0"]),
-        ("shared candidates", ["retrieval.kind=hnsw", "retrieval.candidates=32"]),
+        ("exact", ["method.kind=lgp", "method.candidates=0"]),
+        ("hnsw", ["method.kind=lgp-mips", "method.candidates=0"]),
+        ("shared candidates", ["method.kind=lgp-mips", "method.candidates=32"]),
     ] {
         for samples in [1, 10, 100] {
             let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-            let (settings, problem) =
-                problem(&[sets, vec![format!("policy.samples={samples}")]].concat());
-            let contexts = problem.sessions.contexts(Split::Train);
+            let (settings, task) =
+                task(&[sets, vec![format!("method.samples={samples}")]].concat());
+            let contexts = task.sessions.contexts(Split::Train);
             let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
-            let model = problem.initial_model(&settings, &device).unwrap();
-            let mut learner = Learner::new(model, problem.estimator(&settings).unwrap());
+            let model = task.initial_model(&settings, &device).unwrap();
+            let mut learner =
+                Learner::new(model, task.estimator(&settings.method, settings.seed).unwrap());
             let mut adam = adam(&settings.optimizer);
             let mut step = 0;
             group.bench_function(BenchmarkId::new(search, samples), |bencher| {
                 bencher.iter(|| {
-                    let output = learner.step(batches.at(step, &problem.contexts));
+                    let output = learner.step(batches.at(step, &task.contexts));
                     output.item.reward.unwrap();
                     learner = learner.clone().optimize(&mut adam, 1e-3.into(), output.grads);
                     step += 1;
@@ -82,13 +83,13 @@ fn step(criterion: &mut Criterion) {
 }
 
 fn search(criterion: &mut Criterion) {
-    let (_, problem) = problem(&["retrieval.kind=hnsw".to_owned()]);
+    let (_, task) = task(&["method.kind=lgp-mips".to_owned()]);
     let mut group = criterion.benchmark_group("search");
     let searches: [(&str, &Arc<dyn Retriever>); 2] =
-        [("exact", &problem.exact), ("hnsw", &problem.retriever)];
+        [("exact", &task.exact), ("hnsw", task.graph.as_ref().unwrap())];
     for (name, retriever) in searches {
         for count in [320, 3200] {
-            let (_, latent) = queries(&problem, count);
+            let (_, latent) = queries(&task, count);
             group.throughput(Throughput::Elements(count as u64));
             group.bench_function(BenchmarkId::new(name, count), |bencher| {
                 let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
@@ -99,7 +100,7 @@ fn search(criterion: &mut Criterion) {
 }
 
 fn svd(criterion: &mut Criterion) {
-    let matrix = training_matrix(&PREPARED.1.sessions, Interactions::All);
+    let matrix = training_matrix(&PREPARED.1.sessions, SessionPart::All);
     let num_actions = PREPARED.1.sessions.num_actions;
     let mut group = criterion.benchmark_group("svd");
     group.sample_size(10).bench_function("100 of 20 000", |bencher| {
@@ -109,31 +110,30 @@ fn svd(criterion: &mut Criterion) {
 }
 
 fn reward(criterion: &mut Criterion) {
-    let (_, problem) = problem(&[]);
-    let (users, latent) = queries(&problem, 3200);
+    let (_, task) = task(&[]);
+    let (users, latent) = queries(&task, 3200);
     let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
-    let slates = problem.exact.search(queries).unwrap();
+    let slates = task.exact.search(queries).unwrap();
     criterion.bench_function("reward/3200 slates", |bencher| {
         bencher.iter(|| {
-            let reward = |(at, user): (usize, &u32)| problem.reward.reward(*user, slates.slate(at));
+            let reward = |(at, user): (usize, &u32)| task.reward.reward(*user, slates.slate(at));
             black_box(users.iter().enumerate().map(reward).sum::<f32>())
         });
     });
 }
 
 fn pl_rank(criterion: &mut Criterion) {
-    let (_, problem) = problem(&[]);
-    let (contexts, h) = queries(&problem, 32);
-    let reward = LinearReward::discounted(5, Arc::clone(&problem.sessions));
+    let (_, task) = task(&[]);
+    let (contexts, h) = queries(&task, 32);
+    let reward = LinearReward::discounted(5, Arc::clone(&task.sessions));
     let mut group = criterion.benchmark_group("pl-rank");
     for num_samples in [1, 100] {
         let sampling = Sampling { num_samples, slate_size: 5, excluded: None, seed: Seed(0) };
-        let policy =
-            PlackettLuce::new(Arc::clone(&problem.actions), SlateDraws::default(), sampling);
+        let policy = PlackettLuce::new(Arc::clone(&task.actions), SlateDraws::default(), sampling);
         let estimator = PlRank::new(policy.unwrap(), &reward).unwrap();
-        let rows = BatchRows { step: 0, first: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+        let rows = BatchRows { step: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
         group.bench_function(BenchmarkId::new("dense pass", num_samples), |bencher| {
-            bencher.iter(|| estimator.sample(rows).unwrap());
+            bencher.iter(|| estimator.gradient(rows).unwrap());
         });
     }
 }

@@ -22,20 +22,21 @@ use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::evaluation::Evaluation;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::problem::{Problem, Search};
+use fast_slate::retrieval::Search;
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
 use fast_slate::training::{Batch, Learner};
 
 /// Burn's loader does not say which step a batch is for; the noise needs to know, so this counts.
 struct Contexts {
-    problem: Arc<Problem>,
+    task: Arc<Task>,
     step: AtomicU64,
 }
 
 impl Batcher<u32, Batch> for Contexts {
     fn batch(&self, contexts: Vec<u32>, _device: &Device) -> Batch {
         let step = self.step.fetch_add(1, Ordering::Relaxed);
-        Batch { step, inputs: self.problem.contexts.select(&contexts), contexts }
+        Batch { step, inputs: self.task.contexts.select(&contexts), contexts }
     }
 }
 
@@ -44,16 +45,16 @@ fn main() -> Result<()> {
     let input = Input::Synthetic(SyntheticSettings::default());
     let prepared = Prepared::create(&input, &PrepareSettings::default(), &out.join("data"), true)?;
     let settings = prepared.preset(Preset::Default);
-    let problem = Arc::new(Problem::load(&prepared, &settings)?);
+    let task = Arc::new(Task::load(&prepared, &settings)?);
     let device = device::choose(None)?.device;
 
     let loader = |split| {
-        let batcher = Contexts { problem: Arc::clone(&problem), step: AtomicU64::new(0) };
-        let contexts = InMemDataset::new(problem.sessions.contexts(split));
+        let batcher = Contexts { task: Arc::clone(&task), step: AtomicU64::new(0) };
+        let contexts = InMemDataset::new(task.sessions.contexts(split));
         DataLoaderBuilder::new(batcher).batch_size(32).shuffle(0).build(contexts)
     };
-    let initial = problem.initial_model(&settings, &device)?;
-    let learner = Learner::new(initial.clone(), problem.estimator(&settings)?);
+    let initial = task.initial_model(&settings, &device)?;
+    let learner = Learner::new(initial.clone(), task.estimator(&settings.method, settings.seed)?);
     let adam = AdamConfig::new().with_epsilon(1e-8).init();
     let result = SupervisedTraining::new(out, loader(Split::Train), loader(Split::Validation))
         .metric_train_numeric(LossMetric::new())
@@ -61,8 +62,8 @@ fn main() -> Result<()> {
         .num_epochs(5)
         .launch(BurnLearner::new(learner, adam, settings.optimizer.learning_rate));
 
-    let held_out = problem.sessions.contexts(Split::Test);
-    let evaluate = |model| Evaluation::of(&problem, model, &held_out, Search::Exact);
+    let held_out = task.sessions.contexts(Split::Test);
+    let evaluate = |model| Evaluation::of(&task, model, &held_out, Search::Exact);
     let gain = evaluate(&result.model.model().valid())?.gain_over(&evaluate(&initial)?);
     println!("gain on test users {:+.4} [{:+.4}, {:+.4}]", gain.mean, gain.low, gain.high);
     Ok(())

@@ -15,9 +15,10 @@ use fast_slate::device;
 use fast_slate::evaluation::Evaluation;
 use fast_slate::policy::Noise;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::problem::{Problem, Search};
+use fast_slate::retrieval::Search;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
 use fast_slate::training::Trainer;
 
 #[derive(Debug)]
@@ -48,19 +49,19 @@ fn main() -> Result<()> {
     let mut settings = prepared.preset(Preset::Default);
     settings.budget.amount = 1000;
 
-    let problem = Problem::load(&prepared, &settings)?.with_noise(Arc::new(HyperbolicSecant));
+    let task = Task::load(&prepared, &settings)?.with_noise(Arc::new(HyperbolicSecant));
     let chosen = device::choose(None)?;
     let run = RunFolder::new(out.join("run"));
     if run.exists() {
         fs_err::remove_dir_all(run.path())?;
     }
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
-    let trainer = Trainer::new(&problem, &settings, &run, &chosen.device);
+    let trainer = Trainer::new(&task, &settings, &run, &chosen.device);
     let model = trainer.train(&mut ())?.model;
-    let initial = problem.initial_model(&settings, &chosen.device)?;
+    let initial = task.initial_model(&settings, &chosen.device)?;
 
-    let held_out = problem.sessions.contexts(Split::Test);
-    let evaluate = |model| Evaluation::of(&problem, model, &held_out, Search::Exact);
+    let held_out = task.sessions.contexts(Split::Test);
+    let evaluate = |model| Evaluation::of(&task, model, &held_out, Search::Exact);
     let gain = evaluate(&model)?.gain_over(&evaluate(&initial)?);
     println!("gain on test users {:+.4} [{:+.4}, {:+.4}]", gain.mean, gain.low, gain.high);
     Ok(())

@@ -13,10 +13,11 @@ use fast_slate::dataset::{Sessions, Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::evaluation::Evaluation;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::problem::{Problem, Search};
+use fast_slate::retrieval::Search;
 use fast_slate::reward::SlateReward;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
 use fast_slate::training::Trainer;
 
 #[derive(Debug)]
@@ -40,19 +41,19 @@ fn main() -> Result<()> {
     settings.budget.amount = 1000;
 
     let reward = RarestHit { sessions: Arc::clone(&prepared.sessions) };
-    let problem = Problem::load(&prepared, &settings)?.with_reward(Arc::new(reward));
+    let task = Task::load(&prepared, &settings)?.with_reward(Arc::new(reward));
     let chosen = device::choose(None)?;
     let run = RunFolder::new(out.join("run"));
     if run.exists() {
         fs_err::remove_dir_all(run.path())?;
     }
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
-    let trainer = Trainer::new(&problem, &settings, &run, &chosen.device);
+    let trainer = Trainer::new(&task, &settings, &run, &chosen.device);
     let model = trainer.train(&mut ())?.model;
-    let initial = problem.initial_model(&settings, &chosen.device)?;
+    let initial = task.initial_model(&settings, &chosen.device)?;
 
-    let held_out = problem.sessions.contexts(Split::Test);
-    let evaluate = |model| Evaluation::of(&problem, model, &held_out, Search::Exact);
+    let held_out = task.sessions.contexts(Split::Test);
+    let evaluate = |model| Evaluation::of(&task, model, &held_out, Search::Exact);
     let start = evaluate(&initial)?;
     let end = evaluate(&model)?;
     let gain = end.gain_over(&start);

@@ -15,7 +15,7 @@ use burn::train::TrainStep as _;
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::device;
 use fast_slate::embedding::ActionEmbeddings;
-use fast_slate::estimator::{AnyEstimator, Baseline, PlRank, ScoreFunction};
+use fast_slate::estimator::{AnyEstimator, ControlVariate, PlRank, ScoreFunction};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
 use fast_slate::reward::LinearReward;
@@ -48,7 +48,7 @@ fn main() -> Result<()> {
     let policy = PlackettLuce::new(actions, SlateDraws::default(), sampling)?;
     let estimator: AnyEstimator = match method.as_str() {
         "pl-rank" => PlRank::new(policy, reward.as_ref())?.into(),
-        "pl-pg" => ScoreFunction::new(Arc::new(policy), reward, Baseline::None)?.into(),
+        "pl-pg" => ScoreFunction::new(Arc::new(policy), reward, ControlVariate::None)?.into(),
         other => bail!("no method {other}: give pl-pg or pl-rank"),
     };
 

@@ -1,60 +1,55 @@
-//! Backends by name. The only file that knows which of them are compiled in.
+//! The name of a backend in, its device out. No other file knows which backends are compiled in.
 
 use burn::tensor::Device;
 
 use crate::error::{Error, Result};
 
-/// A device and how it came to be chosen.
+/// A device and its name.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     /// The device, without autodiff.
     pub device: Device,
-    /// Its name, as `--device` takes it.
+    /// The name, as `--device` takes it.
     pub name: &'static str,
-    /// One line for the user: what was chosen and, if nobody asked for it, why.
-    pub note: String,
 }
 
-/// Names that some build understands.
+/// The names of all backends.
 pub const NAMES: [&str; 4] = ["ndarray", "flex", "wgpu", "cuda"];
 
-/// Names compiled into this build.
+/// Why a device was chosen that nobody named.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+const FOUND: &str = " (a GPU was found)";
+
+/// The names of the backends in this build.
 #[must_use]
 pub fn compiled() -> Vec<&'static str> {
-    let mut names = Vec::new();
-    if cfg!(feature = "ndarray") {
-        names.push("ndarray");
-    }
-    if cfg!(feature = "flex") {
-        names.push("flex");
-    }
-    if cfg!(feature = "wgpu") {
-        names.push("wgpu");
-    }
-    if cfg!(feature = "cuda") {
-        names.push("cuda");
-    }
-    names
+    let there = [
+        cfg!(feature = "ndarray"),
+        cfg!(feature = "flex"),
+        cfg!(feature = "wgpu"),
+        cfg!(feature = "cuda"),
+    ];
+    NAMES.into_iter().zip(there).filter_map(|(name, there)| there.then_some(name)).collect()
 }
 
-/// The device called `name`, or without a name: a real GPU of a compiled backend if there is one,
-/// otherwise the CPU. A software adapter is taken only when asked for.
+/// Chooses the device called `name`. Without a name it chooses a real GPU of a compiled backend if
+/// there is one, otherwise the CPU. A software adapter is taken only if it is asked for. Logs the
+/// choice and, without a name, the reason.
 ///
 /// # Errors
 /// [`Error::Device`] when the name is unknown, not compiled in, or has no device on this machine.
 pub fn choose(name: Option<&str>) -> Result<Chosen> {
-    match name {
-        Some(name) => named(name),
-        None => automatic(),
-    }
+    let (chosen, note) = match name {
+        Some(name) => named(name)?,
+        None => automatic()?,
+    };
+    tracing::info!("device {}{note}", chosen.name);
+    Ok(chosen)
 }
 
-fn named(name: &str) -> Result<Chosen> {
-    let asked = |device: Device, name, what: &str| Chosen {
-        device,
-        name,
-        note: format!("device {name}{what}"),
-    };
+/// The device called `name`, and its kind.
+fn named(name: &str) -> Result<(Chosen, String)> {
+    let asked = |device, name, what: &str| (Chosen { device, name }, what.to_owned());
     match name {
         #[cfg(feature = "ndarray")]
         "ndarray" => Ok(asked(ndarray(), "ndarray", " (CPU)")),
@@ -93,14 +88,15 @@ fn named(name: &str) -> Result<Chosen> {
     }
 }
 
-fn automatic() -> Result<Chosen> {
+/// The best device here, and why it was chosen.
+fn automatic() -> Result<(Chosen, String)> {
     #[cfg(feature = "cuda")]
     if let Some(device) = cuda::gpu() {
-        return Ok(Chosen { device, name: "cuda", note: "device cuda (a GPU was found)".into() });
+        return Ok((Chosen { device, name: "cuda" }, FOUND.into()));
     }
     #[cfg(feature = "wgpu")]
     if let Some((device, _)) = wgpu::gpu() {
-        return Ok(Chosen { device, name: "wgpu", note: "device wgpu (a GPU was found)".into() });
+        return Ok((Chosen { device, name: "wgpu" }, FOUND.into()));
     }
     let gpus: Vec<_> =
         compiled().into_iter().filter(|name| ["wgpu", "cuda"].contains(name)).collect();
@@ -115,8 +111,7 @@ fn automatic() -> Result<Chosen> {
             problem: format!("{why}, nor a CPU backend; build with `--features ndarray`"),
         });
     };
-    let chosen = named(cpu)?;
-    Ok(Chosen { note: format!("device {cpu} (CPU: {why})"), ..chosen })
+    Ok((named(cpu)?.0, format!(" (CPU: {why})")))
 }
 
 #[cfg(feature = "ndarray")]
@@ -132,16 +127,16 @@ mod wgpu {
     use burn::tensor::wgpu::WgpuBackend;
     use burn::tensor::{Device, DeviceKind};
 
-    /// On Linux, Vulkan or nothing: OpenGL, which the runtime would try next, has no compute worth
-    /// having. Elsewhere the runtime settles the API.
+    /// Vulkan only on Linux, because the runtime would try OpenGL next, which computes too slowly.
+    /// Elsewhere the runtime chooses the API.
     const API: WgpuBackend =
         if cfg!(target_os = "linux") { WgpuBackend::Vulkan } else { WgpuBackend::Auto };
 
     type Found = Option<(Device, &'static str)>;
 
-    /// The first discrete, else integrated, else virtual GPU.
+    /// The first discrete GPU, else the first integrated, else the first virtual one.
     pub(super) fn gpu() -> Found {
-        // A runtime can be initialised once per process, so the answer is kept.
+        // A process can initialise the runtime only once, so the answer is kept.
         static GPU: OnceLock<Found> = OnceLock::new();
         GPU.get_or_init(|| {
             first([
@@ -153,7 +148,7 @@ mod wgpu {
         .clone()
     }
 
-    /// A CPU posing as a GPU, such as Mesa's lavapipe.
+    /// A CPU that the driver offers as a GPU, such as Mesa's lavapipe.
     pub(super) fn software() -> Found {
         static SOFTWARE: OnceLock<Found> = OnceLock::new();
         SOFTWARE.get_or_init(|| first([(DeviceKind::Cpu, " (software adapter)")])).clone()
@@ -171,7 +166,7 @@ mod wgpu {
 mod cuda {
     use burn::tensor::{Device, DeviceType};
 
-    /// The first CUDA device. The driver's loader panics where there is no driver.
+    /// The first CUDA device. The loader panics if there is no driver.
     pub(super) fn gpu() -> Option<Device> {
         let found = std::panic::catch_unwind(|| Device::enumerate(DeviceType::Cuda).into_vec());
         found.ok()?.into_iter().next()

@@ -88,7 +88,7 @@ pub enum Error {
     /// A slate longer than the actions it may choose from.
     #[error(
         "a slate of {slate_size} actions was asked for, but only {available} can be chosen{why}; \
-         lower `policy.slate_size` (--slate-size)"
+         lower `slate_size` (--slate-size)"
     )]
     SlateTooLarge {
         /// K.

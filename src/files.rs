@@ -1,6 +1,7 @@
-//! Files and folders that appear whole or not at all: written beside their final name, synced,
-//! then renamed. Who writes holds a lock on what is half-written, which ends with the process: what
-//! is not locked was left by a killed one, and is removed by the next that writes beside it.
+//! Bytes → files and folders that appear whole or not at all: they are written beside their final
+//! name, synced, then renamed. A writer holds a lock on its half-written file, and the lock ends with
+//! the process. So a half-written file without a lock was left by a killed process, and the next
+//! writer in that folder removes it.
 
 use std::fs::TryLockError;
 use std::io::{BufWriter, ErrorKind, Read as _, Write as _};
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 /// Writes `path` through a buffered writer; the name exists only once every byte is on disk.
 ///
 /// # Errors
-/// What `write` returns, or an I/O error naming the file; nothing is left behind then.
+/// An error of `write`, or an I/O error naming the file; nothing is left behind then.
 pub fn write_atomic(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<fs::File>) -> Result<()>,
@@ -61,25 +62,24 @@ impl StagedFolder {
         Ok(Self { partial, target: target.to_owned(), committed: false, _lock: lock })
     }
 
-    /// Starts a folder that will be named `target`, with what a process that was killed in the
-    /// middle of the same has left of it.
+    /// Starts a folder that will be named `target`, with the files that a killed process left of it.
     ///
     /// # Errors
-    /// [`Error::File`] when another process is at work on it, an I/O error naming the folder.
+    /// [`Error::File`] when another process is writing the folder, an I/O error naming the folder.
     pub fn resume(target: &Path) -> Result<Self> {
         fs::create_dir_all(parent(target))?;
         remove_leftovers(parent(target));
         let partial = parent(target).join(format!(".{}.partial", file_name(target)?));
         fs::create_dir_all(&partial)?;
         let lock = fs::File::open(&partial)?;
-        // Who held the lock before may have given the folder its final name.
+        // The process that held the lock may have given the folder its final name.
         if lock_state(&lock) == Lock::Taken || !partial.exists() {
             return Err(Error::file(target, "another process is at work on it"));
         }
         Ok(Self { partial, target: target.to_owned(), committed: false, _lock: lock })
     }
 
-    /// Where to write meanwhile.
+    /// Where to write before [`commit`](Self::commit).
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.partial
@@ -98,7 +98,7 @@ impl StagedFolder {
                 let _ = fs::rename(&old, &self.target);
                 return Err(error.into());
             }
-            // What cannot be removed now is a leftover for later.
+            // If it cannot be removed now, a later writer does.
             let _ = fs::remove_dir_all(&old);
         } else {
             fs::rename(&self.partial, &self.target)?;
@@ -116,7 +116,7 @@ impl Drop for StagedFolder {
     }
 }
 
-/// SHA-256 of what comes piece by piece.
+/// SHA-256 of bytes that come piece by piece.
 #[derive(Debug, Default)]
 pub(crate) struct Hasher(Sha256);
 
@@ -125,19 +125,41 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    /// In hex.
+    /// The digest in hex.
     pub(crate) fn hex(self) -> String {
         hex(&self.0.finalize())
     }
 }
 
-/// SHA-256 of a file, in hex.
+/// Opens a regular file. Any other, such as a device or a pipe, may be endless.
 ///
 /// # Errors
-/// An I/O error naming the file.
+/// [`Error::File`] for a folder, device or pipe, an I/O error naming the file.
+pub fn open_regular(path: &Path) -> Result<fs::File> {
+    // Before it is opened: opening a pipe waits for a writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(Error::file(path, "expected a regular file, found a folder, device or pipe"));
+    }
+    Ok(fs::File::open(path)?)
+}
+
+/// The text of a regular file.
+///
+/// # Errors
+/// As [`open_regular`], or an I/O error for text that is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    open_regular(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// SHA-256 of a regular file, in hex.
+///
+/// # Errors
+/// As [`open_regular`].
 pub fn digest_file(path: &Path) -> Result<String> {
     let mut hasher = Hasher::default();
-    let mut reader = fs::File::open(path)?;
+    let mut reader = open_regular(path)?;
     let mut buffer = vec![0_u8; 1 << 20];
     loop {
         let read = reader.read(&mut buffer)?;
@@ -183,7 +205,7 @@ fn partial_name(path: &Path) -> Result<PathBuf> {
     Ok(parent(path).join(format!(".{}{PARTIAL}{process}-{count}", file_name(path)?)))
 }
 
-/// What `create` makes under such a name, locked.
+/// Calls `create` with a name of [`partial_name`] and locks what it opens.
 fn claim(
     path: &Path,
     create: impl Fn(&Path) -> std::io::Result<fs::File>,
@@ -191,7 +213,7 @@ fn claim(
     loop {
         let partial = partial_name(path)?;
         match create(&partial) {
-            // Until it was locked it looked like a leftover.
+            // Another process may have removed it before it was locked.
             Ok(file) if lock_state(&file) != Lock::Taken && partial.exists() => {
                 return Ok((partial, file));
             }
@@ -203,8 +225,8 @@ fn claim(
     }
 }
 
-/// Removes what killed processes left half-written in `folder`. Whatever cannot be removed is no
-/// matter to who writes now.
+/// Removes the half-written files that killed processes left in `folder`; one that cannot be removed
+/// stays.
 fn remove_leftovers(folder: &Path) {
     let is_leftover = |name: &str| {
         let writer = name.strip_prefix('.').and_then(|name| Some(name.rsplit_once(PARTIAL)?.1));
@@ -225,11 +247,11 @@ fn remove_leftovers(folder: &Path) {
 enum Lock {
     Ours,
     Taken,
-    /// On a file system without locks.
+    /// The file system has no locks.
     Unknown,
 }
 
-/// Locks what `file` is open on, until it is closed.
+/// Locks `file` until it is closed.
 fn lock_state(file: &fs::File) -> Lock {
     match file.file().try_lock() {
         Ok(()) => Lock::Ours,

@@ -38,6 +38,7 @@
 //! | module | from → to |
 //! |---|---|
 //! | [`error`], [`files`], [`seed`], [`matrix`] | errors; files that appear whole; addressed randomness; host matrices |
+//! | [`estimate`] | numbers → mean, standard error, interval |
 //! | [`device`] | `--device` names → Burn devices |
 //! | [`dataset`] | files → sessions X, Y |
 //! | [`embedding`] | sessions → β |
@@ -47,16 +48,17 @@
 //! | [`tower`], [`model`] | M(X) → h; all that is trained |
 //! | [`policy`] | h → distributions over slates |
 //! | [`estimator`] | samples and rewards → g |
+//! | [`method`] | one tagged setting → policy and estimator |
 //! | [`settings`] | presets, files and keys → one validated whole |
 //! | [`prepared`] | the folder that holds sessions, embeddings and indexes |
-//! | [`problem`] | a prepared folder and settings → what a policy is trained on and judged by |
 //! | [`run`] | a run's folder: settings, record, checkpoints |
+//! | [`task`] | a prepared folder and settings → what a policy is trained on and judged by |
 //! | [`evaluation`] | the decision's reward on held-out contexts |
 //! | [`baseline`] | training sessions → the recommenders that a policy is compared with |
-//! | [`recommend`] | a trained policy → slates for people |
 //! | `training` | the learner step, the loop, checkpoints |
 //! | `chart` | numbers → pictures |
 //! | [`experiment`] | settings, hyperparameters, a grid of methods → what earns most, and a report |
+//! | [`facade`] | a log → a trained policy → slates, in a few lines |
 //! | [`cli`] | what was typed → one file per verb |
 //!
 //! # Paper → code
@@ -93,9 +95,7 @@
 //!   without `prepare` reads no CSV.
 //! - Nothing but [`device`] knows which backends are compiled in.
 //! - Nothing draws from a global generator: a draw is addressed by (seed, purpose, step, place in
-//!   the global batch), so a resumed run draws what an uninterrupted one draws.
-//! - A batch is split by rows in retrieval and reward only: `sample` and `finish` of an
-//!   [`estimator::Estimator`]; forward and backward see the whole batch.
+//!   the batch), so a resumed run draws what an uninterrupted one draws.
 //! - Nothing ever holds `[queries, P]` scores.
 //! - No public function takes a distance: retrieval speaks in scores, greater is better.
 //! - No file is half written under its final name.
@@ -113,21 +113,23 @@ pub mod device;
 pub mod embedding;
 pub mod encoder;
 pub mod error;
+pub mod estimate;
 pub mod estimator;
 pub mod evaluation;
 pub mod experiment;
+pub mod facade;
 pub mod files;
 pub mod matrix;
+pub mod method;
 pub mod model;
 pub mod policy;
 pub mod prepared;
-pub mod problem;
-pub mod recommend;
 pub mod retrieval;
 pub mod reward;
 pub mod run;
 pub mod seed;
 pub mod settings;
+pub mod task;
 pub mod tower;
 #[cfg(feature = "train")]
 pub mod training;

@@ -1,4 +1,4 @@
-//! A row-major matrix of `f32` on the host: what retrieval, rewards and estimators work on.
+//! A row-major matrix of `f32` on the host, and products of its rows.
 
 use std::convert::Infallible;
 use std::fmt::{self, Debug};
@@ -140,8 +140,7 @@ impl Matrix {
     }
 }
 
-/// Hands the numbers out little endian, a piece at a time: all their bytes would take as much memory
-/// again.
+/// Passes the bytes of `numbers`, little endian, to `each` in pieces, without a copy of all of them.
 pub(crate) fn in_bytes<E>(
     numbers: &[f32],
     mut each: impl FnMut(&[u8]) -> Result<(), E>,
@@ -154,15 +153,15 @@ pub(crate) fn in_bytes<E>(
     })
 }
 
-/// The memory of matrices that every step writes in full: only the first step zeroes it.
+/// Memory for matrices that every step writes in full; only the first step zeroes it.
 #[derive(Clone, Default)]
 pub(crate) struct Spare(Arc<Mutex<Vec<Matrix>>>);
 
 impl Spare {
-    /// `[rows, cols]` of whatever they hold.
+    /// A `[rows, cols]` matrix with arbitrary content.
     ///
     /// # Panics
-    /// As [`Matrix::zeros`].
+    /// Panics without columns, as [`Matrix::zeros`] does.
     #[must_use]
     pub(crate) fn take(&self, rows: usize, cols: usize) -> Matrix {
         assert!(cols > 0, "a matrix has at least one column");
@@ -187,8 +186,8 @@ impl Debug for Spare {
     }
 }
 
-/// The least number of rows to split off for another thread, each with `numbers` to work through:
-/// handing work over takes as long as some ten thousand simple steps.
+/// The least number of rows, of `numbers` each, to hand to another thread: handing over takes as long
+/// as some ten thousand simple steps.
 #[must_use]
 pub(crate) fn rows_worth_a_fork(numbers: usize) -> usize {
     (1_usize << 14).div_ceil(numbers.max(1))

@@ -14,11 +14,11 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 use clap::Parser;
 use fast_slate::device;
+use fast_slate::facade::Policy;
 use fast_slate::prepared::{PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
-use fast_slate::recommend::{Recommender, TrainedPolicy};
 use fast_slate::run::{RunFolder, RunOrigin, Which};
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
 use fast_slate::training::{Console, Trainer};
 
 #[derive(Parser)]
@@ -56,22 +56,21 @@ fn run(args: Args) -> Result<()> {
 
     let mut settings = prepared.preset(Preset::Default);
     settings.budget.amount = args.steps;
-    let problem = Problem::load(&prepared, &settings)?;
+    let task = Task::load(&prepared, &settings)?;
     let chosen = device::choose(args.device.as_deref())?;
-    println!("{}", chosen.note);
+    println!("device {}", chosen.name);
     let run = RunFolder::new(args.out.join("run"));
     if run.exists() {
         fs_err::remove_dir_all(run.path())?;
     }
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
-    let (problem, settings, device) = (&problem, &settings, &chosen.device);
+    let (task, settings, device) = (&task, &settings, &chosen.device);
     let stop = &AtomicBool::new(false);
-    Trainer { problem, settings, run: &run, device, stop }.train(&mut Console::new())?;
-    let policy = TrainedPolicy::open(run.path(), Which::Best, Some(chosen.name))?;
-    let recommender = Recommender::new(&policy)?;
-    for user in recommender.user_ids().take(3) {
+    Trainer { task, settings, run: &run, device, stop }.train(&mut Console::new())?;
+    let policy = Policy::open(run.path(), Which::Best, Some(chosen.name))?;
+    for user in policy.user_ids()?.take(3) {
         println!("\nslate for user {user}");
-        for item in recommender.for_user(user)? {
+        for item in policy.recommend(user)? {
             println!("  {:8.4}  {}", item.score, item.title.as_deref().unwrap_or(&item.item_id));
         }
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use crate::dataset::{ActionSets, Sessions};
-use crate::embedding::{Interactions, training_matrix, transpose};
+use crate::embedding::{SessionPart, training_matrix};
 use crate::error::{Error, Result};
-use crate::problem::Problem;
 use crate::retrieval::{Slates, best_of_scores};
 use crate::seed::Seed;
+use crate::task::Task;
 
 /// The training matrix A, by rows and by columns, and the seed for random draws.
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub(super) struct Training {
 
 impl Training {
     pub(super) fn new(sessions: &Sessions, seed: Seed) -> Self {
-        let actions_of = training_matrix(sessions, Interactions::All);
-        let contexts_of = Arc::new(transpose(&actions_of, sessions.num_actions));
+        let actions_of = training_matrix(sessions, SessionPart::All);
+        let contexts_of = Arc::new(actions_of.transposed(sessions.num_actions));
         Self { actions_of, contexts_of, seed }
     }
 
@@ -57,14 +57,14 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Asks for the slates that `problem` asks of a policy.
+    /// Asks for the slates that `task` asks of a policy.
     #[must_use]
-    pub fn of(problem: &'a Problem, contexts: &'a [u32]) -> Self {
+    pub fn of(task: &'a Task, contexts: &'a [u32]) -> Self {
         Self {
-            observed: &problem.sessions.observed,
+            observed: &task.sessions.observed,
             contexts,
-            slate_size: problem.slate_size(),
-            exclude_observed: problem.excluded().is_some(),
+            slate_size: task.slate_size(),
+            exclude_observed: task.excluded().is_some(),
         }
     }
 

@@ -8,14 +8,14 @@
 //! use fast_slate::baseline::{Asked, Baseline, Fitter};
 //! use fast_slate::dataset::Split;
 //! use fast_slate::evaluation::Evaluation;
-//! use fast_slate::problem::Problem;
+//! use fast_slate::task::Task;
 //! use fast_slate::seed::Seed;
 //!
-//! fn ease(problem: &Problem) -> fast_slate::Result<f64> {
-//!     let fitted = Fitter::new(&problem.sessions, Seed(0)).fit(Baseline::Ease { ridge: 200.0 })?;
-//!     let test = problem.sessions.contexts(Split::Test);
-//!     let slates = |block: &[u32]| fitted.slates(Asked::of(problem, block));
-//!     Ok(Evaluation::by(problem, &test, slates)?.mean())
+//! fn ease(task: &Task) -> fast_slate::Result<f64> {
+//!     let fitted = Fitter::new(&task.sessions, Seed(0)).fit(Baseline::Ease { ridge: 200.0 })?;
+//!     let test = task.sessions.contexts(Split::Test);
+//!     let slates = |block: &[u32]| fitted.slates(Asked::of(task, block));
+//!     Ok(Evaluation::by(task, &test, slates)?.mean())
 //! }
 //! ```
 

@@ -1,5 +1,6 @@
 //! `slate compare`: prepares a grid's data, trains its cells and writes the report.
 
+use clap::{Args, Parser as _, ValueHint};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::env;
@@ -7,13 +8,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use clap::Parser as _;
 use serde::Serialize;
 
-use super::args::{Cli, CompareArgs, Verb};
+use super::flags::DeviceArgs;
+use super::report::Report;
 use super::train::stop_on_interrupt;
-use super::{Report, prepare, synth};
-use crate::device;
+use super::{Cli, Verb, prepare, synth};
 use crate::experiment::{
     CellOutcome, CellResult, Comparison, Data, DataSet, Grid, Machine, Results, Row, Searched,
     SplitReward, Watcher, file_name, flags, report, shell,
@@ -21,6 +21,24 @@ use crate::experiment::{
 use crate::files::digest_bytes;
 use crate::prepared::Prepared;
 use crate::run::RunFolder;
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// A grid, as in `examples/paper`.
+    #[arg(value_hint = ValueHint::FilePath)]
+    grid: PathBuf,
+    /// The comparison's folder. What has ended there is not done again.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    /// Which of the grid's scales.
+    #[arg(long, value_name = "NAME", default_value = crate::experiment::SCALE)]
+    scale: String,
+    /// Where the grid's logs are [default: $FAST_SLATE_DATA, or the current folder].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    files: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
 
 #[derive(Debug, Serialize)]
 struct CompareReport {
@@ -32,8 +50,7 @@ struct CompareReport {
 pub(super) fn run(args: &CompareArgs) -> Result<Report> {
     let grid = Grid::read(&args.grid, &args.scale)?;
     let _lock = RunFolder::new(&args.out).lock()?;
-    let chosen = device::choose(args.device.device.as_deref())?;
-    tracing::info!("{}", chosen.note);
+    let chosen = args.device.choose(None)?;
     let mut data = HashMap::new();
     for set in &grid.data {
         for row in grid.rows() {

@@ -1,11 +1,18 @@
-//! `slate completions`.
+//! `slate completions`: the name of a shell in, its completion script out.
 
+use clap_complete::Shell;
+
+use super::Cli;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::CommandFactory as _;
+use clap::{Args, CommandFactory as _};
 
-use super::args::{Cli, CompletionsArgs};
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell to complete for.
+    shell: Shell,
+}
 
 /// Prints the shell's completion script to stdout.
 pub(super) fn run(args: &CompletionsArgs) -> Result<ExitCode> {

@@ -1,8 +1,8 @@
-//! `slate datasets`.
+//! `slate datasets`: the public data sets that `slate prepare` reads as they are published.
 
 use anyhow::Result;
 
-use super::Report;
+use super::report::Report;
 use crate::dataset::registry::{KNOWN, Known};
 
 pub(super) fn run() -> Result<Report> {
@@ -12,7 +12,7 @@ pub(super) fn run() -> Result<Report> {
 
 fn describe(known: &Known) -> String {
     let Known { name, title, page, licence, size, download, files, columns, only, .. } = known;
-    // The nothing between two separators is no column.
+    // The empty field between two separators is no column.
     let columns: Vec<_> = columns.iter().copied().filter(|name| !name.starts_with('_')).collect();
     let header = if known.header { "" } else { " (no header)" };
     let rows =

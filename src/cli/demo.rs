@@ -1,16 +1,28 @@
-//! `slate demo`: prepare, train and recommend on synthetic sessions.
+//! `slate demo`: synthetic sessions in, a slate out; prepares, trains and recommends.
+
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use clap::{Args, ValueHint};
 use fs_err as fs;
 use serde::Serialize;
 
-use super::Report;
-use super::args::DemoArgs;
-use super::train::{self, Trained};
+use super::prologue::SettingsArgs;
+use super::report::Report;
+use super::train::{Ready, Trained};
 use crate::dataset::SyntheticSettings;
+use crate::facade::{Policy, Recommendation};
 use crate::prepared::{Input, PrepareSettings, Prepared};
-use crate::recommend::{Recommendation, Recommender, TrainedPolicy};
 use crate::run::{RunFolder, Which};
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// The folder to write to; an earlier demo there is replaced.
+    #[arg(long, default_value = "artifacts/demo", value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
 
 #[derive(Debug, Serialize)]
 struct Demo {
@@ -21,19 +33,21 @@ struct Demo {
 
 pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     let (data, run) = (args.out.join("data"), RunFolder::new(args.out.join("run")));
-    if run.exists() {
-        fs::remove_dir_all(run.path())?;
-    }
+    // Settings that no data can make valid are refused before anything is written.
+    args.settings.resolve(&args.settings.preset.unwrap_or_default().settings())?;
     let input = Input::Synthetic(SyntheticSettings::default());
     let prepared = Prepared::create(&input, &PrepareSettings::default(), &data, true)?;
     tracing::info!("{}", prepared.manifest.statistics);
-    let trained = train::start(&run, &data, None, &args.settings)?;
+    let ready = Ready::new(args.settings.open(&data)?)?;
+    if run.exists() {
+        fs::remove_dir_all(run.path())?;
+    }
+    let trained = ready.start(&run, None)?;
 
     let device = args.settings.device.device.as_deref();
-    let policy = TrainedPolicy::open(run.path(), Which::Best, device)?;
-    let recommender = Recommender::new(&policy)?;
-    let user = recommender.user_ids().next().context("the demo has users")?.to_owned();
-    let slate = recommender.for_user(&user)?;
+    let policy = Policy::open(run.path(), Which::Best, device)?;
+    let user = policy.user_ids()?.next().context("the demo has users")?.to_owned();
+    let slate = policy.recommend(&user)?;
     let text =
         format!("{}\n\nslate for user {user}\n{}", trained.text(), super::recommend::table(&slate));
     let interrupted = trained.is_interrupted();

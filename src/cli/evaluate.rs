@@ -1,20 +1,52 @@
-//! `slate evaluate`.
+//! `slate evaluate`: a run in, the reward of its decision on held-out users out, beside the rewards of
+//! other recommenders on the same users.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::Report;
-use super::args::EvaluateArgs;
+use super::flags::{DeviceArgs, split};
+use super::report::Report;
 use crate::baseline::{Asked, Baseline};
 use crate::dataset::Split;
-use crate::evaluation::{Evaluation, Interval, Metrics};
+use crate::estimate::{Estimate, Interval};
+use crate::evaluation::{CHOSEN_HERE, Evaluation, Metrics};
 use crate::experiment::{BaselineTrial, TunedBaseline};
-use crate::problem::Search;
-use crate::recommend::TrainedPolicy;
+use crate::facade::Policy;
+use crate::retrieval::Search;
+use crate::run::Which;
 use crate::seed::Seed;
+
+#[derive(Debug, Args)]
+pub(crate) struct EvaluateArgs {
+    /// The run's folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    run: PathBuf,
+    /// The users to judge on: train, validation or test [default: test, or validation if no user is
+    /// in the test split].
+    #[arg(long, value_parser = split)]
+    split: Option<Split>,
+    /// Recommenders to compare with on the same users, separated by commas: popularity, uniform,
+    /// svd, als, ease, item-knn, or the folder of another run on the same sessions (write ./svd for
+    /// a folder called svd).
+    #[arg(long, value_name = "BASELINE|RUN", value_delimiter = ',', value_hint = ValueHint::DirPath)]
+    against: Vec<PathBuf>,
+    /// Tune each baseline on the reward of the validation users for this many seconds, in which
+    /// fits and evaluations count.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "against")]
+    tune: u64,
+    /// Retrieve through the index instead of exactly.
+    #[arg(long)]
+    index: bool,
+    /// The checkpoint to judge: best (by validation reward), last, or a step.
+    #[arg(long, default_value_t = Which::Best)]
+    checkpoint: Which,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
 
 #[derive(Debug, Serialize)]
 struct Evaluated {
@@ -24,14 +56,17 @@ struct Evaluated {
     contexts: usize,
     slate_size: usize,
     through_index: bool,
+    /// Says so if these users chose the checkpoint.
+    note: Option<&'static str>,
     #[serde(flatten)]
     scores: Scores,
-    /// Over the run's own step 0, paired.
+    /// Gain over the run's own step 0, paired.
     gain: Interval,
     start: Scores,
     against: Vec<Row>,
 }
 
+/// The reward and the metrics of a recommender.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Scores {
     reward: f64,
@@ -40,7 +75,7 @@ struct Scores {
     metrics: Metrics,
 }
 
-/// What the run is compared with.
+/// A recommender that the run is compared with.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -48,23 +83,24 @@ struct Row {
     outcome: Outcome,
     #[serde(flatten)]
     how: How,
+    /// Says so if these users chose its checkpoint or its settings.
+    note: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Outcome {
-    /// What it earned.
     Judged {
         #[serde(flatten)]
         scores: Scores,
-        /// Of the run's reward over this one's, paired.
+        /// The run's reward minus this one's, paired.
         difference: Interval,
     },
-    /// Why there is none.
+    /// The reason why the recommender cannot be fitted here.
     Refused { refused: String },
 }
 
-/// Where a row's slates are from.
+/// The recommender behind a row.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum How {
@@ -74,43 +110,47 @@ enum How {
 
 impl Scores {
     fn of(evaluation: &Evaluation) -> Self {
-        Self {
-            reward: evaluation.mean(),
-            reward_se: evaluation.standard_error(),
-            metrics: evaluation.metrics(),
-        }
+        let Estimate { mean: reward, standard_error: reward_se } = evaluation.reward();
+        Self { reward, reward_se, metrics: evaluation.metrics() }
     }
 }
 
-/// The run and whom it is judged on.
+/// What `--tune` says of a baseline that is judged on the users it was tuned on.
+const TUNED_HERE: &str = "these settings were chosen on these users";
+
+/// The run and the users it is judged on.
 struct Judge<'a> {
     args: &'a EvaluateArgs,
-    trained: &'a TrainedPolicy,
+    split: Split,
+    policy: &'a Policy,
     contexts: &'a [u32],
     now: &'a Evaluation,
 }
 
 pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
-    let trained = TrainedPolicy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
-    let problem = &trained.problem;
-    let contexts = problem.sessions.contexts(args.split);
-    let data = trained.origin.data.display();
+    let policy = Policy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
+    let task = &policy.task;
+    let test_users = !task.sessions.contexts(Split::Test).is_empty();
+    let split = args.split.unwrap_or(if test_users { Split::Test } else { Split::Validation });
+    let contexts = task.sessions.contexts(split);
+    let data = policy.origin.data.display();
     if contexts.is_empty() {
-        bail!("{data}: no user is in the {} split", args.split);
+        bail!("{data}: no user is in the {split} split");
     }
-    if args.tune > 0 && problem.sessions.contexts(Split::Validation).is_empty() {
+    if args.tune > 0 && task.sessions.contexts(Split::Validation).is_empty() {
         bail!("{data}: no user is in the validation split, on which --tune tunes");
     }
-    let now = Evaluation::of(problem, &trained.model, &contexts, args.search())?;
-    let start = Evaluation::of(problem, &trained.initial, &contexts, args.search())?;
-    let judge = Judge { args, trained: &trained, contexts: &contexts, now: &now };
+    let now = Evaluation::of(task, &policy.model, &contexts, args.search())?;
+    let start = Evaluation::of(task, &policy.initial, &contexts, args.search())?;
+    let judge = Judge { args, split, policy: &policy, contexts: &contexts, now: &now };
     let evaluated = Evaluated {
         run: args.run.clone(),
-        step: trained.step,
-        split: args.split,
+        step: policy.step,
+        split,
         contexts: contexts.len(),
-        slate_size: problem.slate_size(),
+        slate_size: task.slate_size(),
         through_index: args.index,
+        note: judge.chosen_here(),
         scores: Scores::of(&now),
         gain: now.gain_over(&start),
         start: Scores::of(&start),
@@ -121,11 +161,17 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
 
 impl EvaluateArgs {
     fn search(&self) -> Search {
-        if self.index { Search::Training } else { Search::Exact }
+        if self.index { Search::Hnsw } else { Search::Exact }
     }
 }
 
 impl Judge<'_> {
+    /// What to say of a checkpoint if its rewards on these users chose it.
+    fn chosen_here(&self) -> Option<&'static str> {
+        let chosen = self.split == Split::Validation && self.args.checkpoint == Which::Best;
+        chosen.then_some(CHOSEN_HERE)
+    }
+
     fn row(&self, name: &Path) -> Result<Row> {
         match name.to_str().and_then(Baseline::named) {
             Some(baseline) => self.baseline(baseline),
@@ -139,53 +185,56 @@ impl Judge<'_> {
     }
 
     fn baseline(&self, baseline: Baseline) -> Result<Row> {
-        let problem = &self.trained.problem;
+        let task = &self.policy.task;
         let name = baseline.name().to_owned();
         let budget = Duration::from_secs(self.args.tune);
         tracing::info!("fitting {name}");
-        // What a baseline cannot do here is said in its row; the others have theirs.
-        let tuned = match TunedBaseline::new(problem, baseline, budget, Seed::default()) {
+        // A baseline that cannot be fitted here says so in its row; the other rows stay.
+        let tuned = match TunedBaseline::new(task, baseline, budget, Seed::default()) {
             Ok(tuned) => tuned,
             Err(error) => {
                 let outcome = Outcome::Refused { refused: error.to_string() };
                 let how = How::Baseline { settings: baseline, tried: Vec::new(), seconds: 0.0 };
-                return Ok(Row { name, outcome, how });
+                return Ok(Row { name, outcome, how, note: None });
             }
         };
-        let slates = |block: &[u32]| tuned.fitted.slates(Asked::of(problem, block));
-        let evaluation = Evaluation::by(problem, self.contexts, slates)?;
+        let slates = |block: &[u32]| tuned.fitted.slates(Asked::of(task, block));
+        let evaluation = Evaluation::by(task, self.contexts, slates)?;
         let seconds = tuned.elapsed.as_secs_f64();
+        let chosen = self.split == Split::Validation && !tuned.tried.is_empty();
         let how = How::Baseline { settings: tuned.baseline, tried: tuned.tried, seconds };
-        Ok(Row { name, outcome: self.judged(&evaluation), how })
+        let note = chosen.then_some(TUNED_HERE);
+        Ok(Row { name, outcome: self.judged(&evaluation), how, note })
     }
 
-    /// Another run, at this one's slate size and by its reward.
+    /// Judges another run at this run's slate size and by its reward.
     fn run(&self, run: &Path) -> Result<Row> {
         if !run.exists() {
             let names = Baseline::all().map(Baseline::name).join(", ");
             bail!("--against {}: neither a run's folder nor one of {names}", run.display());
         }
         let device = self.args.device.device.as_deref();
-        let other = TrainedPolicy::open(run, self.args.checkpoint, device)?;
-        let problem = &self.trained.problem;
-        if other.problem.sessions != problem.sessions {
-            let (ours, theirs) = (self.trained.origin.data.display(), other.origin.data.display());
+        let other = Policy::open(run, self.args.checkpoint, device)?;
+        let task = &self.policy.task;
+        if other.task.sessions != task.sessions {
+            let (ours, theirs) = (self.policy.origin.data.display(), other.origin.data.display());
             bail!(
                 "{}: was trained on {theirs}, whose sessions are not those of {ours}",
                 run.display()
             );
         }
-        let theirs = other.problem.with_slate_size(problem.slate_size());
+        let theirs = other.task.with_slate_size(task.slate_size());
         let retriever = theirs.retriever(&other.model, self.args.search())?;
         let slates = |block: &[u32]| theirs.decide(&other.model, block, retriever.as_ref());
-        let evaluation = Evaluation::by(problem, self.contexts, slates)?;
+        let evaluation = Evaluation::by(task, self.contexts, slates)?;
         let outcome = self.judged(&evaluation);
-        Ok(Row { name: run.display().to_string(), outcome, how: How::Run { step: other.step } })
+        let (name, how) = (run.display().to_string(), How::Run { step: other.step });
+        Ok(Row { name, outcome, how, note: self.chosen_here() })
     }
 }
 
 /// The widest name of a row, in characters.
-const WIDEST: usize = 20;
+const WIDEST: usize = 19;
 
 impl Evaluated {
     fn text(&self) -> String {
@@ -199,19 +248,21 @@ impl Evaluated {
         );
         let mut rows = vec![
             (format!("policy, step {}", self.step), self.scores.text()),
-            ("its step 0".into(), self.start.text() + &difference(&self.gain)),
+            ("its step 0".into(), format!("{}  {}", self.start.text(), self.gain)),
         ];
         rows.extend(self.against.iter().map(|row| (row.label(), row.outcome.text())));
         let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         text += &format!(
-            "{:width$}  {:>15}  {:>6}  {:>6}  {:>6}  {:>8}  policy − row, 95 % interval\n",
-            "", "reward", "nDCG", "recall", "hits", "coverage"
+            "{:width$}  {:>15}  {:>6}  {:>6}  {:>6}  {:>9}  policy − row, 95 % interval\n",
+            "", "reward", "nDCG", "recall", "hits", "catalogue"
         );
         for (name, scores) in rows {
             text += format!("{name:width$}  {scores}").trim_end();
             text += "\n";
         }
-        let notes: Vec<String> = self.against.iter().filter_map(Row::note).collect();
+        let own = self.note.map(|note| format!("policy: {note}"));
+        let notes: Vec<String> =
+            own.into_iter().chain(self.against.iter().filter_map(Row::notes)).collect();
         if !notes.is_empty() {
             text += &format!("\n{}", notes.join("\n"));
         }
@@ -221,23 +272,17 @@ impl Evaluated {
 
 impl Scores {
     fn text(&self) -> String {
-        let Metrics { ndcg, recall, hit_rate, coverage } = self.metrics;
-        format!(
-            "{:>15}  {ndcg:>6.4}  {recall:>6.4}  {hit_rate:>6.4}  {:>6.2} %",
-            format!("{:.4} ± {:.4}", self.reward, self.reward_se),
-            100.0 * coverage
-        )
+        let Metrics { ndcg, recall, hit_rate, catalogue_coverage } = self.metrics;
+        let reward = Estimate { mean: self.reward, standard_error: self.reward_se }.to_string();
+        let catalogue = 100.0 * catalogue_coverage;
+        format!("{reward:>15}  {ndcg:>6.4}  {recall:>6.4}  {hit_rate:>6.4}  {catalogue:>7.2} %")
     }
-}
-
-fn difference(Interval { mean, low, high }: &Interval) -> String {
-    format!("  {mean:+.4} [{low:+.4}, {high:+.4}]")
 }
 
 impl Outcome {
     fn text(&self) -> String {
         match self {
-            Self::Judged { scores, difference: over } => scores.text() + &difference(over),
+            Self::Judged { scores, difference } => format!("{}  {difference}", scores.text()),
             Self::Refused { .. } => format!("{:>15}", "N/A"),
         }
     }
@@ -257,10 +302,12 @@ impl Row {
         }
     }
 
-    /// How a baseline came by its slates, or why it has none.
-    fn note(&self) -> Option<String> {
+    /// How a baseline was fitted or why it was not, and whether these users chose anything.
+    fn notes(&self) -> Option<String> {
         let name = &self.name;
-        let How::Baseline { settings, tried, seconds } = &self.how else { return None };
+        let How::Baseline { settings, tried, seconds } = &self.how else {
+            return self.note.map(|note| format!("{}: {note}", self.label()));
+        };
         if let Outcome::Refused { refused } = &self.outcome {
             return Some(format!("{name}: N/A: {refused}"));
         }
@@ -269,7 +316,7 @@ impl Row {
             return None;
         }
         let best = tried.iter().filter_map(|trial| trial.reward).reduce(f64::max);
-        Some(match best {
+        let mut text = match best {
             None => format!("{name}: {settings} (not tuned: --tune SECONDS), {seconds:.1} s"),
             Some(best) => {
                 let count = tried.len();
@@ -277,6 +324,10 @@ impl Row {
                     "{name}: {settings}, validation reward {best:.4}, the best of {count} tried in {seconds:.1} s"
                 )
             }
-        })
+        };
+        if let Some(note) = self.note {
+            text += &format!("; {note}");
+        }
+        Some(text)
     }
 }

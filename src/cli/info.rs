@@ -1,16 +1,25 @@
-//! `slate info`.
+//! `slate info`: a prepared folder or a run in, its description out.
+
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::Report;
-use super::args::InfoArgs;
+use super::report::Report;
 use crate::device;
 use crate::prepared::{Manifest, Prepared};
 use crate::run::{CheckpointState, RunFolder, RunOrigin, Which};
 use crate::settings::Settings;
 
-/// What this build can do.
+#[derive(Debug, Args)]
+pub(crate) struct InfoArgs {
+    /// A prepared folder or a run; without one, this build is described.
+    #[arg(value_hint = ValueHint::DirPath)]
+    folder: Option<PathBuf>,
+}
+
+/// The features of this build.
 #[derive(Debug, Serialize)]
 struct Build {
     version: &'static str,
@@ -19,7 +28,7 @@ struct Build {
     prepare: bool,
 }
 
-/// A run so far.
+/// A run and its progress.
 #[derive(Debug, Serialize)]
 struct Run {
     origin: RunOrigin,
@@ -77,7 +86,8 @@ fn describe_run(run: &RunFolder) -> Result<Report> {
         origin.version
     );
     if let Some(init) = &origin.init {
-        text += &format!("began with {} at step {}\n", init.run.display(), init.step);
+        text +=
+            &format!("started from the model of {} at step {}\n", init.run.display(), init.step);
     }
     match &last {
         None => text += "no checkpoint yet\n",

@@ -1,25 +1,25 @@
-//! The command line: what was typed (`args`) becomes validated settings, and each verb, a file of
-//! its own, returns a report that is printed once, as text or as JSON.
+//! A command line in, a report out, printed once as text or as JSON. A file for each verb holds its
+//! flags and its `run`; `flags` and `prologue` hold what verbs share.
 
-mod args;
 mod bench;
-#[cfg(all(feature = "train", feature = "prepare"))]
+#[cfg(feature = "train")]
 mod compare;
 mod completions;
 #[cfg(feature = "prepare")]
 mod datasets;
-#[cfg(all(feature = "train", feature = "prepare"))]
+#[cfg(feature = "train")]
 mod demo;
 mod evaluate;
+mod flags;
 mod info;
 #[cfg(feature = "train")]
 mod plot;
 #[cfg(feature = "prepare")]
 mod prepare;
-#[cfg(feature = "train")]
+#[cfg(feature = "prepare")]
 mod progress;
-#[cfg(any(feature = "train", feature = "prepare"))]
-mod recall;
+#[cfg(feature = "prepare")]
+mod prologue;
 mod recommend;
 mod report;
 #[cfg(feature = "prepare")]
@@ -32,33 +32,67 @@ mod tune;
 mod variance;
 
 use std::process::ExitCode;
-#[cfg(feature = "train")]
-use std::sync::Arc;
 
 use anyhow::Result;
-use clap::Parser as _;
+use clap::{Parser, Subcommand};
 
-use args::{Cli, Verb};
-pub(crate) use report::Report;
-
-#[cfg(any(feature = "train", feature = "prepare"))]
-use crate::prepared::Prepared;
-
-/// Exit code of a run that was interrupted, as shells report it (128 + SIGINT).
-const INTERRUPTED: u8 = 130;
-
-/// A prepared folder whose indexes are built under a bar, where there is one to draw.
-#[cfg(any(feature = "train", feature = "prepare"))]
-fn watched(prepared: Prepared) -> Prepared {
-    #[cfg(feature = "train")]
-    let prepared = prepared.with_observer(Arc::new(progress::IndexBar::default()));
-    prepared
+/// Trains the slate that a recommender shows, directly for its reward.
+#[derive(Debug, Parser)]
+#[command(name = "slate", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+    /// Print the result as one JSON object.
+    #[arg(long, global = true)]
+    json: bool,
 }
 
-/// Parses the command line, runs the verb, prints its report.
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Turn a log of interactions into sessions, embeddings and an index.
+    #[cfg(feature = "prepare")]
+    Prepare(prepare::PrepareArgs),
+    /// List the public data sets that `prepare` reads without any flags for columns.
+    #[cfg(feature = "prepare")]
+    Datasets,
+    /// Generate a synthetic log of users with known tastes, of any size.
+    #[cfg(feature = "prepare")]
+    Synth(synth::SynthArgs),
+    /// Train a policy on a prepared folder.
+    #[cfg(feature = "train")]
+    Train(train::TrainArgs),
+    /// Search for settings with a high validation reward, by successive halving in a time budget.
+    #[cfg(feature = "train")]
+    Tune(tune::TuneArgs),
+    /// Report the reward of a trained policy on held-out users.
+    Evaluate(evaluate::EvaluateArgs),
+    /// Print the slate of a user, or of somebody new.
+    Recommend(recommend::RecommendArgs),
+    /// Describe this build, a prepared folder or a run.
+    Info(info::InfoArgs),
+    /// Measure the speed of training steps and of searches.
+    #[command(subcommand)]
+    Bench(bench::BenchVerb),
+    /// Compare the variance of the methods' gradients.
+    #[cfg(feature = "train")]
+    Variance(variance::VarianceArgs),
+    /// Train a grid of methods under equal time or equal iterations, and write a report.
+    #[cfg(feature = "train")]
+    Compare(compare::CompareArgs),
+    /// Draw the learning curves of runs, in the terminal and as a picture.
+    #[cfg(feature = "train")]
+    Plot(plot::PlotArgs),
+    /// Prepare, train and recommend on built-in synthetic sessions; needs no files and no network.
+    #[cfg(feature = "train")]
+    Demo(demo::DemoArgs),
+    /// Print a completion script for a shell.
+    Completions(completions::CompletionsArgs),
+}
+
+/// Parses the command line, runs the verb and prints its report.
 ///
 /// # Errors
-/// The verb's error, for the caller to print once.
+/// Returns the verb's error, which the caller prints once.
 pub fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     let report = match cli.verb {
@@ -72,7 +106,7 @@ pub fn main() -> Result<ExitCode> {
         Verb::Train(args) => train::run(&args)?,
         #[cfg(feature = "train")]
         Verb::Tune(args) => tune::run(&args)?,
-        #[cfg(all(feature = "train", feature = "prepare"))]
+        #[cfg(feature = "train")]
         Verb::Demo(args) => demo::run(&args)?,
         Verb::Evaluate(args) => evaluate::run(&args)?,
         Verb::Recommend(args) => recommend::run(&args)?,
@@ -80,12 +114,12 @@ pub fn main() -> Result<ExitCode> {
         Verb::Bench(verb) => bench::run(&verb)?,
         #[cfg(feature = "train")]
         Verb::Variance(args) => variance::run(&args)?,
-        #[cfg(all(feature = "train", feature = "prepare"))]
+        #[cfg(feature = "train")]
         Verb::Compare(args) => compare::run(&args)?,
         #[cfg(feature = "train")]
         Verb::Plot(args) => plot::run(&args)?,
         Verb::Completions(args) => return completions::run(&args),
     };
     report.print(cli.json)?;
-    Ok(if report.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(if report.interrupted { ExitCode::from(report::INTERRUPTED) } else { ExitCode::SUCCESS })
 }

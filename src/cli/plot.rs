@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum, ValueHint};
 use serde::Serialize;
 
-use super::Report;
-use super::args::split;
+use super::flags::split;
+use super::report::Report;
 use crate::chart::{Axis, Chart, Line, Point};
 use crate::dataset::Split;
 use crate::files::write_atomic;

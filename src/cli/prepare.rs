@@ -1,25 +1,153 @@
 //! `slate prepare`.
 
+use clap::{Args, ValueHint};
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
 
-use super::args::{Embeddings, PrepareArgs};
-use super::{Report, recall, watched};
+use super::bench::recall;
+use super::prologue::{preset, share, watched};
+use super::report::Report;
 use crate::dataset::{
-    FeatureColumn, FeatureSource, FeatureTable, Filters, ITEM_ID, Source, SplitSettings,
+    FeatureColumn, FeatureSource, FeatureTable, Filters, ITEM_ID, RowFilter, Source, SplitSettings,
 };
 use crate::device;
-use crate::embedding::{AlsOptions, Import, Interactions, SvdOptions};
+use crate::embedding::{AlsOptions, Import, Missing, SessionPart, SvdOptions};
 use crate::error::Error;
 use crate::prepared::{
     EmbeddingSource, Input, Manifest, Phase, Phases, PrepareSettings, Prepared, prepare,
 };
-use crate::problem::{Audit, Problem, Tuning};
 use crate::seed::Seed;
 use crate::settings::{Preset, Settings};
+use crate::task::{Audit, Audits, EfSearch, Task};
+
+#[derive(Debug, Args)]
+pub(crate) struct PrepareArgs {
+    /// A known data set's folder, archive or file (see `slate datasets`), any CSV, TSV (gzipped or
+    /// not) or Parquet file, a folder of Parquet files, or a pattern in quotes such as 'log/*.csv'.
+    #[arg(value_hint = ValueHint::AnyPath)]
+    input: PathBuf,
+    /// The prepared folder to write.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    /// Replace a prepared folder that is there.
+    #[arg(long)]
+    force: bool,
+    #[arg(long, value_parser = preset, default_value = "default")]
+    preset: Preset,
+    /// Column of user ids (a known data set's has its own).
+    #[arg(long)]
+    user_column: Option<String>,
+    /// Column of item ids.
+    #[arg(long)]
+    item_column: Option<String>,
+    /// Column of ratings, for --min-rating.
+    #[arg(long)]
+    rating_column: Option<String>,
+    /// Column of times, kept for context.half_life: seconds since 1970 (milli-, micro- and
+    /// nanoseconds are told by their size) or, in Parquet, dates and times without a zone.
+    #[arg(long)]
+    time_column: Option<String>,
+    /// Rows that count as interactions: COLUMN=VALUE, all, or what is known of the data set.
+    #[arg(long, default_value_t)]
+    rows: RowFilter,
+    /// Skip up to so many rows that cannot be read, and say how many there were. Every line is
+    /// then a row, even within quotes.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip_bad_rows: u64,
+    /// Keep interactions rated at least this; all without it.
+    #[arg(long)]
+    min_rating: Option<f64>,
+    /// Keep users with at least so many interactions.
+    #[arg(long, default_value_t = 20)]
+    min_user_interactions: u32,
+    /// Keep items with at least so many interactions.
+    #[arg(long, default_value_t = 1)]
+    min_item_interactions: u32,
+    /// Share of each user's items that is observed; the rest is hidden.
+    #[arg(long, default_value_t = 0.5)]
+    observed_share: f64,
+    /// Share of the users kept for validation [default: 0.1].
+    #[arg(long)]
+    validation_share: Option<f64>,
+    /// Share of the users kept for the final test [default: 0.1; 0 with --preset paper].
+    #[arg(long)]
+    test_share: Option<f64>,
+    /// Where embeddings come from: svd, als (implicit alternating least squares), or a file: a
+    /// .parquet with a column of item ids and one of lists of floats or several of floats, or a
+    /// .npy or .safetensors (`beta`) with rows in the order of actions.parquet or --embedding-ids.
+    #[arg(long, value_name = "svd|als|FILE", value_hint = ValueHint::FilePath,
+        default_value = "svd")]
+    embeddings: Embeddings,
+    /// L, the length of an embedding [default: 100; a file has its own].
+    #[arg(long)]
+    latent_dim: Option<usize>,
+    /// η of SVD, from 0 to 1: it is of (n_u n_a)^−η A_{ua}, n the interactions of a user and an item
+    /// [default: 0.25; 0 with --preset paper].
+    #[arg(long)]
+    normalization: Option<f32>,
+    /// Compute embeddings from the training users' observed interactions alone.
+    #[arg(long)]
+    observed_only: bool,
+    /// ALS: α, where an interaction weighs 1 + α and what is none 1 [default: 10].
+    #[arg(long, value_name = "ALPHA", allow_negative_numbers = true)]
+    confidence: Option<f64>,
+    /// ALS: λ, the weight of the squared norms [default: 1].
+    #[arg(long, value_name = "LAMBDA", allow_negative_numbers = true)]
+    regularization: Option<f64>,
+    /// ALS: sweeps over users and items [default: 15].
+    #[arg(long)]
+    iterations: Option<usize>,
+    /// Column of item ids in a Parquet file of embeddings [default: item_id].
+    #[arg(long)]
+    id_column: Option<String>,
+    /// Text file of item ids, one a line: those of the rows of a .npy or .safetensors.
+    #[arg(long, value_hint = ValueHint::FilePath)]
+    embedding_ids: Option<PathBuf>,
+    /// What becomes of items that a file with ids does not have: error or zero [default: error].
+    #[arg(long, value_name = "error|zero", value_parser = missing)]
+    missing_embeddings: Option<Missing>,
+    /// A table of users, a .parquet, .csv or .tsv file: what context.encoders = [..., "features"]
+    /// knows of a user beside the items.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    user_features: Option<PathBuf>,
+    /// Its column of user ids [default: --user-column].
+    #[arg(long, value_name = "NAME", requires = "user_features")]
+    feature_id_column: Option<String>,
+    /// Its columns of features, by commas [default: all others]: numbers are standardised, text and
+    /// booleans become a column for each of the 100 most frequent categories.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', requires = "user_features")]
+    feature_columns: Vec<String>,
+    /// Also find the least retrieval.hnsw.ef_search that has this recall, such as 0.98.
+    #[arg(long, value_parser = share)]
+    recall: Option<f64>,
+    /// Build no index now; a run that searches one builds it.
+    #[arg(long, conflicts_with = "recall")]
+    no_index: bool,
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// Where embeddings come from.
+#[derive(Clone, Debug)]
+enum Embeddings {
+    Svd,
+    Als,
+    File(PathBuf),
+}
+
+/// What is no known name is a path.
+impl From<&str> for Embeddings {
+    fn from(text: &str) -> Self {
+        match text {
+            "svd" => Self::Svd,
+            "als" => Self::Als,
+            path => Self::File(path.into()),
+        }
+    }
+}
 
 /// What was prepared.
 #[derive(Debug, Serialize)]
@@ -33,7 +161,7 @@ struct PreparedReport {
     features: Option<FeatureTable>,
     /// Of the preset's index on its own queries.
     recall: Option<Audit>,
-    tuning: Option<Tuning>,
+    tuning: Option<EfSearch>,
 }
 
 /// What was spent on each phase.
@@ -129,20 +257,22 @@ fn index(
     prepared: &Prepared,
     settings: &Settings,
     target: Option<f64>,
-) -> Result<(Option<Audit>, Option<Tuning>)> {
-    let problem = match Problem::load(prepared, settings) {
+) -> Result<(Option<Audit>, Option<EfSearch>)> {
+    let task = match Task::load(prepared, settings) {
         // A catalogue smaller than the preset's slate can be trained on with a smaller one.
         Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
-        problem => problem?,
+        task => task?,
     };
     let chosen = device::choose(None)?;
-    let model = problem.initial_model(settings, &chosen.device)?;
-    let audit = problem.audit(settings, &model)?;
-    if let Some(warning) = audit.and_then(|audit| audit.warning(settings)) {
+    let model = task.initial_model(settings, &chosen.device)?;
+    let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
+    let audit = audits.recall(&model)?;
+    if let Some(warning) = audit.and_then(|audit| audit.warning(&settings.retrieval)) {
         tracing::warn!("{warning}");
     }
-    let tune = |target| problem.tune_ef_search(prepared, settings, &model, target);
-    Ok((audit, target.map(tune).transpose()?))
+    let options = settings.retrieval.hnsw;
+    let least = |target| audits.least_ef_search(prepared, options, &model, target);
+    Ok((audit, target.map(least).transpose()?))
 }
 
 impl PrepareArgs {
@@ -188,7 +318,7 @@ impl PrepareArgs {
     fn embedding(&self) -> Result<EmbeddingSource> {
         self.require_fitting_flags()?;
         let interactions =
-            if self.observed_only { Interactions::Observed } else { Interactions::All };
+            if self.observed_only { SessionPart::Observed } else { SessionPart::All };
         Ok(match &self.embeddings {
             Embeddings::Svd => {
                 let default = SvdOptions::default();
@@ -268,5 +398,13 @@ impl PrepareArgs {
         };
         let (path, columns) = (path.clone(), self.feature_columns.clone());
         Ok(Some(FeatureSource { path, id_column: id_column.clone(), columns }))
+    }
+}
+
+fn missing(text: &str) -> Result<Missing, String> {
+    match text {
+        "error" => Ok(Missing::Error),
+        "zero" => Ok(Missing::Zero),
+        _ => Err("expected error or zero".into()),
     }
 }

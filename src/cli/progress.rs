@@ -1,4 +1,4 @@
-//! How far the building of an index has come: a bar on a terminal, nothing elsewhere.
+//! The progress of building an index in, a bar on a terminal out. Elsewhere nothing is drawn.
 
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -1,25 +1,48 @@
-//! `slate recommend`.
+//! `slate recommend`: a run and a person in, a slate out.
+
+use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::{Args, ValueHint};
 
-use super::Report;
-use super::args::RecommendArgs;
-use crate::recommend::{Recommendation, Recommender, TrainedPolicy};
+use super::flags::DeviceArgs;
+use super::report::Report;
+use crate::facade::{Policy, Recommendation};
+use crate::run::Which;
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("who").required(true)))]
+pub(crate) struct RecommendArgs {
+    /// The folder of the run.
+    #[arg(value_hint = ValueHint::DirPath)]
+    run: PathBuf,
+    /// The id of a user in the prepared data. The slate shows nothing the user has interacted with.
+    #[arg(long, group = "who")]
+    user: Option<String>,
+    /// The ids of the items that somebody new has interacted with, separated by commas; "" if there
+    /// are none.
+    #[arg(long, group = "who", value_delimiter = ',')]
+    items: Option<Vec<String>>,
+    /// The checkpoint to use: best (by validation reward), last, or a step.
+    #[arg(long, default_value_t = Which::Best)]
+    checkpoint: Which,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
 
 pub(super) fn run(args: &RecommendArgs) -> Result<Report> {
-    let policy = TrainedPolicy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
-    let recommender = Recommender::new(&policy)?;
+    let policy = Policy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
     let slate = match (&args.user, &args.items) {
-        (Some(user), _) => recommender.for_user(user)?,
+        (Some(user), _) => policy.recommend(user)?,
         (None, items) => {
             let ids = items.iter().flatten().filter(|id| !id.trim().is_empty());
-            recommender.for_items(&ids.cloned().collect::<Vec<_>>())?
+            policy.recommend_after(&ids.collect::<Vec<_>>())?
         }
     };
     Report::new(&slate, table(&slate))
 }
 
-/// Rank, id, score and title, a line each.
+/// Writes a line with rank, id, score and title for each item.
 pub(super) fn table(slate: &[Recommendation]) -> String {
     let width = slate.iter().map(|item| item.item_id.chars().count()).max().unwrap_or(0);
     let line = |(rank, item): (usize, &Recommendation)| {

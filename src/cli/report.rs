@@ -1,27 +1,30 @@
-//! What a verb has to say: one text for people, one JSON object for programs.
+//! A verb's result in, one text for people or one JSON object for programs out.
 
 use std::io::{ErrorKind, Write as _};
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
+/// Exit code of a run that was interrupted, as shells report it (128 + SIGINT).
+pub(super) const INTERRUPTED: u8 = 130;
+
 /// A verb's result.
 #[derive(Debug)]
 pub(crate) struct Report {
     text: String,
     json: serde_json::Value,
-    /// Whether the verb was asked to stop before its end.
+    /// True if the user stopped the verb before its end.
     pub(crate) interrupted: bool,
 }
 
 impl Report {
-    /// A report of `value`, which `text` says in words.
+    /// Makes a report of `value`; `text` says the same in words.
     pub(crate) fn new(value: &impl Serialize, text: impl Into<String>) -> Result<Self> {
         let json = serde_json::to_value(value).context("writing the report as JSON")?;
         Ok(Self { text: text.into(), json, interrupted: false })
     }
 
-    /// Prints to stdout; a reader that has gone away is no error.
+    /// Prints to stdout. A closed pipe is not an error.
     pub(crate) fn print(&self, as_json: bool) -> Result<()> {
         let mut stdout = std::io::stdout().lock();
         let written = if as_json {

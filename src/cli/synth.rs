@@ -1,17 +1,48 @@
-//! `slate synth`.
+//! `slate synth`: a shape → a synthetic log, and the most that a policy can earn on it.
 
+use clap::{Args, ValueHint};
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::Report;
-use super::args::SynthArgs;
-use crate::dataset::{Shape, Synthesized, SyntheticLog, synthesize};
+use super::report::Report;
+use crate::dataset::{PAPER_SHAPES, Shape, Synthesized, SyntheticLog, synthesize};
 use crate::seed::Seed;
 
-/// What was made up.
+#[derive(Debug, Args)]
+pub(crate) struct SynthArgs {
+    /// As large as this data set of the paper: movielens-25m, twitch or goodreads.
+    #[arg(long, value_parser = shape, conflicts_with_all = ["users", "actions", "density"],
+        required_unless_present_all = ["users", "actions", "density"])]
+    like: Option<Shape>,
+    /// U, the number of users.
+    #[arg(long)]
+    users: Option<u32>,
+    /// P, the number of actions.
+    #[arg(long)]
+    actions: Option<u32>,
+    /// Share of the U · P pairs that are interactions.
+    #[arg(long)]
+    density: Option<f64>,
+    /// The file to write, a .parquet or .csv.
+    #[arg(long, value_hint = ValueHint::FilePath)]
+    out: PathBuf,
+    /// Replace a file that is there.
+    #[arg(long)]
+    force: bool,
+    /// Number of topics [default: 200, or P where that is less].
+    #[arg(long)]
+    topics: Option<u32>,
+    /// Users over whom the rewards of the oracle and of popularity are averaged [default: 10000].
+    #[arg(long)]
+    ceiling_users: Option<u32>,
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// What was generated.
 #[derive(Debug, Serialize)]
 struct SynthReport {
     file: PathBuf,
@@ -31,16 +62,12 @@ pub(super) fn run(args: &SynthArgs) -> Result<Report> {
     let text = format!(
         "{interactions} interactions of {users} users with {actions} actions, density {:.4} %, in \
          {seconds:.1} s: {out}\n\
-         reward of 5      observed removed   observed allowed\n\
-         ceiling          {:<18} {}\n\
-         popularity       {:<18} {}\n\
+         expected reward of a slate of 5, observed items excluded, half of each session observed\n\
+         ceiling     {ceiling}   by each user's topics and observed items: no policy earns more\n\
+         popularity  {popularity}\n\
          prepare it with\n  \
          slate prepare {out} --user-column user_id --item-column item_id --out DATA",
         100.0 * density,
-        ceiling.observed_removed.to_string(),
-        ceiling.observed_allowed,
-        popularity.observed_removed.to_string(),
-        popularity.observed_allowed,
     );
     Report::new(&SynthReport { file: args.out.clone(), log, made, seconds }, text)
 }
@@ -58,4 +85,10 @@ impl SynthArgs {
             ..log
         })
     }
+}
+
+fn shape(text: &str) -> Result<Shape, String> {
+    let found = PAPER_SHAPES.iter().find(|(name, _)| *name == text);
+    let names = PAPER_SHAPES.map(|(name, _)| name).join(", ");
+    found.map(|(_, shape)| *shape).ok_or_else(|| format!("expected one of {names}"))
 }

@@ -1,20 +1,48 @@
 //! `slate tune`: searches for a run's settings.
 
+use clap::{Args, ValueHint};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use super::args::TuneArgs;
-use super::train::{resolve, stop_on_interrupt};
-use super::{Report, watched};
-use crate::device;
+use super::prologue::{SettingsArgs, open};
+use super::report::Report;
+use super::train::stop_on_interrupt;
 use crate::experiment::tune::{Dimension, Plan, Space, Tried, Tuned, Tuner, Watcher};
+use crate::method::Learned;
 use crate::prepared::Prepared;
 use crate::run::RunOrigin;
-use crate::settings::{PolicyKind, Settings};
+use crate::settings::Settings;
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneArgs {
+    /// The prepared folder [default with --resume: the search's own].
+    #[arg(long, value_hint = ValueHint::DirPath, required_unless_present = "resume")]
+    data: Option<PathBuf>,
+    /// The search's folder; every trial is a run below it.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    out: PathBuf,
+    /// Go on where the search was stopped.
+    #[arg(long, conflicts_with_all = ["preset", "config", "set", "over", "trials", "within", "budget"])]
+    resume: bool,
+    /// Seconds that the whole search may take: loading, training and evaluations all count. A budget
+    /// in steps, epochs or seconds is the one of each trial of the first rung instead.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, conflicts_with = "budget")]
+    within: u64,
+    /// The most trials of the first rung. A third of each rung trains on for longer; the settings
+    /// as given train in every rung.
+    #[arg(long, default_value_t = 27, value_parser = clap::value_parser!(u64).range(1..))]
+    trials: u64,
+    /// What to search: KEY=A|B|C or KEY=LOW..HIGH, as in `optimizer.learning_rate=1e-4..1e-2`; may
+    /// be given again [default: learning rate, samples, σ, the power of β's singular values, tower].
+    #[arg(long, value_name = "KEY=VALUES", value_parser = dimension)]
+    over: Vec<Dimension>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
 
 #[derive(Debug, Serialize)]
 struct TuneReport {
@@ -31,10 +59,9 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
         (Some(plan), None) => &plan.origin.data,
         (None, None) => bail!("--data is missing"),
     };
-    let prepared = watched(Prepared::open(data)?);
-    let wanted = args.settings.device.device.as_deref();
-    let chosen = device::choose(wanted.or(begun.as_ref().map(|plan| plan.origin.device.as_str())))?;
-    tracing::info!("{}", chosen.note);
+    let prepared = open(data)?;
+    let recorded = begun.as_ref().map(|plan| plan.origin.device.as_str());
+    let chosen = args.settings.device.choose(recorded)?;
     let origin = RunOrigin::new(&prepared, chosen.name);
     let plan = match begun {
         Some(plan) => {
@@ -60,7 +87,7 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
 /// Plans a search and writes the plan down.
 fn begin(args: &TuneArgs, prepared: &Prepared, origin: RunOrigin) -> Result<Plan> {
     let given = &args.settings;
-    let settings = resolve(&prepared.preset(given.preset.unwrap_or_default()), given)?;
+    let settings = given.resolve(&prepared.preset(given.preset.unwrap_or_default()))?;
     let has_budget = given.steps.is_some() || given.epochs.is_some() || given.seconds.is_some();
     let over = if args.over.is_empty() { usual(prepared, &settings)? } else { args.over.clone() };
     let plan = Plan {
@@ -76,14 +103,14 @@ fn begin(args: &TuneArgs, prepared: &Prepared, origin: RunOrigin) -> Result<Plan
 
 /// The keys to search unless `--over` names others: those that depend most on the data.
 fn usual(prepared: &Prepared, settings: &Settings) -> Result<Vec<Dimension>> {
-    let mut over = vec!["optimizer.learning_rate=1e-4..1e-2", "policy.samples=10|30|100"];
-    if settings.policy.kind != PolicyKind::PlackettLuce {
-        over.push("policy.sigma=relative(0.1..1)");
+    let mut over = vec!["optimizer.learning_rate=1e-4..1e-2", "method.samples=10|30|100"];
+    if settings.method.latent().is_some() {
+        over.push("method.sigma=relative(0.1..1)");
     }
     if prepared.embeddings.has_singular_values() {
         over.push("embedding.power=0|0.5|1");
     }
-    if !settings.embedding.learn {
+    if settings.method.recipe().learned() != Learned::Actions {
         over.push("tower.kind=linear|residual-mlp");
     }
     Ok(over.into_iter().map(str::parse).collect::<Result<_, _>>()?)
@@ -125,6 +152,6 @@ fn text(plan: &Plan, tuned: &Tuned, out: &Path) -> String {
 }
 
 /// Reads a dimension as it was typed.
-pub(super) fn dimension(text: &str) -> Result<Dimension, String> {
+fn dimension(text: &str) -> Result<Dimension, String> {
     text.parse().map_err(|error: crate::Error| error.to_string())
 }

@@ -1,25 +1,53 @@
-//! `slate variance`: how noisy the methods' gradients are, over K and S.
+//! `slate variance`: a prepared folder in, the variance of the methods' gradients over K and S out.
+
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::args::VarianceArgs;
-use super::train::resolve;
-use super::{Report, watched};
-use crate::device;
-use crate::prepared::Prepared;
-use crate::problem::Problem;
-use crate::run::RunFolder;
-use crate::settings::Method;
+use super::prologue::{Opened, SettingsArgs};
+use super::report::Report;
+use crate::method::MethodKind;
+use crate::run::{RunFolder, Which};
+use crate::settings::SettingsBuilder;
+use crate::task::Task;
 use crate::training::{GradientStatistics, Learner, diagnostic_batches, gradient_statistics};
 
-/// A cell of the table.
+#[derive(Debug, Args)]
+pub(crate) struct VarianceArgs {
+    /// The prepared folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    data: PathBuf,
+    /// The methods to compare, separated by commas, such as lgp,lgp-mips,pl-rank,fopo.
+    #[arg(long, value_delimiter = ',', default_value = "lgp,pl-pg,pl-rank,covariance")]
+    methods: Vec<MethodKind>,
+    /// The values of K, the number of items on a slate, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "2,5,10")]
+    slate_sizes: Vec<usize>,
+    /// The values of S, the number of sampled slates, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1,10")]
+    sample_sizes: Vec<usize>,
+    /// The number of gradients to draw for each cell and batch.
+    #[arg(long, default_value_t = 100)]
+    draws: u64,
+    /// Measure at the model of this run instead of the initial model.
+    #[arg(long, value_hint = ValueHint::DirPath)]
+    run: Option<PathBuf>,
+    /// The checkpoint of that run: best (by validation reward), last, or a step.
+    #[arg(long, default_value_t = Which::Best, requires = "run")]
+    checkpoint: Which,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// The gradient of one method at one K and S.
 #[derive(Debug, Serialize)]
 struct Cell {
-    method: Method,
+    method: MethodKind,
     slate_size: usize,
     num_samples: usize,
-    /// Why the method has no such cell, or its statistics.
+    /// The statistics, or the reason why the method does not train so.
     #[serde(flatten)]
     found: Found,
 }
@@ -36,11 +64,7 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
     if args.settings.samples.is_some() || args.settings.slate_size.is_some() {
         bail!("the table is over several S and K: give --sample-sizes and --slate-sizes");
     }
-    let chosen = device::choose(args.settings.device.device.as_deref())?;
-    tracing::info!("{}", chosen.note);
-    let prepared = watched(Prepared::open(&args.data)?);
-    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
-    let base = resolve(&preset, &args.settings)?;
+    let Opened { prepared, device, settings: base } = args.settings.open(&args.data)?;
     let checkpoint =
         args.run.as_ref().map(|run| RunFolder::new(run).checkpoint(args.checkpoint)).transpose()?;
 
@@ -48,20 +72,23 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
     for &slate_size in &args.slate_sizes {
         for &num_samples in &args.sample_sizes {
             for &method in &args.methods {
-                let mut settings = base.clone();
-                settings.policy.slate_size = slate_size;
-                settings.policy.samples = num_samples;
-                let found = match method.settings(settings) {
+                let settings = SettingsBuilder::new(&base)?
+                    .set("method.kind", method.key())?
+                    .count("method.samples", num_samples)?
+                    .count("slate_size", slate_size)?
+                    .build();
+                let found = match settings {
                     Err(refusal) => Found::Refused(refusal.to_string()),
                     Ok(settings) => {
-                        let problem = Problem::load(&prepared, &settings)?;
-                        let initial = problem.initial_model(&settings, &chosen.device)?;
+                        let task = Task::load(&prepared, &settings)?;
+                        let initial = task.initial_model(&settings, &device.device)?;
                         let model = match &checkpoint {
                             Some(checkpoint) => checkpoint.load_model(initial)?,
                             None => initial,
                         };
-                        let batches = diagnostic_batches(&problem, &settings);
-                        let learner = Learner::new(model, problem.estimator(&settings)?);
+                        let batches = diagnostic_batches(&task, &settings);
+                        let learner =
+                            Learner::new(model, task.estimator(&settings.method, settings.seed)?);
                         Found::Gradient(gradient_statistics(&learner, &batches, args.draws)?)
                     }
                 };
@@ -72,7 +99,7 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
     Report::new(&cells, table(&cells))
 }
 
-/// A line per cell.
+/// Writes a line for each cell.
 fn table(cells: &[Cell]) -> String {
     let mut text = String::from("  K    S  method        variance    signal      signal/noise\n");
     for cell in cells {

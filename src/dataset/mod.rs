@@ -14,6 +14,7 @@ mod features;
 mod parquet;
 #[cfg(feature = "prepare")]
 mod prepare;
+mod products;
 #[cfg(feature = "prepare")]
 pub mod registry;
 mod statistics;
@@ -28,9 +29,9 @@ pub use catalogue::{Catalogue, ITEM_ID, read_item_ids, read_user_ids};
 pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 #[cfg(feature = "prepare")]
 pub use prepare::{
-    Estimate, FeatureSource, Filters, Interactions, PAPER_SHAPES, Rewards, RowFilter, Shape,
-    Source, SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble,
-    digest, read, synthesize, synthetic,
+    Estimate, FeatureSource, Filters, Interactions, PAPER_SHAPES, RowFilter, Shape, Source,
+    SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble, digest, read,
+    synthesize, synthetic,
 };
 #[cfg(feature = "train")]
 pub(crate) use statistics::percent;

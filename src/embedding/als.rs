@@ -1,6 +1,6 @@
 //! Implicit-feedback alternating least squares (Hu, Koren & Volinsky, *Collaborative Filtering for
-//! Implicit Feedback Datasets*, 2008) on the binary training matrix A: user vectors x and item
-//! vectors β that minimise
+//! Implicit Feedback Datasets*, 2008) takes the binary training matrix A and returns item vectors β
+//! that minimise, together with user vectors x,
 //!
 //! ```text
 //! Σ_{u,a} c_{ua} (A_ua − x_uᵀβ_a)² + λ (Σ_u ‖x_u‖² + Σ_a ‖β_a‖²),   c_ua = 1 + α A_ua
@@ -9,28 +9,24 @@
 //! A sweep solves for all users with the items fixed, then the other way around, by three steps of
 //! conjugate gradients from where the last sweep ended (Takács, Pilászy & Tikk, *Applications of the
 //! Conjugate Gradient Method for Implicit Feedback Collaborative Filtering*, 2011): O(nnz L + (U + P)
-//! L²). Such steps lower what is minimised, however far they are from the solution. One thread solves
-//! a row, and rows are put into blocks, in one order, so the numbers do not depend on how many there
-//! are.
+//! L²). Every step lowers the objective. One thread solves a block of rows, and blocks do not depend on
+//! the number of threads, so neither does the result.
 //!
-//! The Python library `implicit` weighs an interaction by its `alpha` itself, so that its `alpha` is
-//! 1 + α; `factors`, `regularization` and `iterations` are the same.
+//! In the Python library `implicit`, `alpha` is our 1 + α; `factors`, `regularization` and
+//! `iterations` mean the same.
 
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
-use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::ActionSets;
 use crate::embedding::StoredEmbeddings;
-use crate::embedding::fold_in::{FoldInOptions, gram};
-use crate::embedding::svd::transpose;
+use crate::embedding::descent::{LANES, improve};
+use crate::embedding::fold_in::FoldInOptions;
 use crate::error::{Error, Result};
-use crate::matrix::{Matrix, dot};
+use crate::matrix::Matrix;
 use crate::seed::{Purpose, Seed};
 
-/// How the factors are found.
+/// Options of the factorisation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AlsOptions {
@@ -40,7 +36,7 @@ pub struct AlsOptions {
     pub iterations: usize,
     /// λ, more than 0.
     pub regularization: f64,
-    /// α: an interaction weighs 1 + α, what is none 1.
+    /// α: an interaction weighs 1 + α, a missing one 1.
     pub confidence: f64,
 }
 
@@ -51,7 +47,7 @@ impl Default for AlsOptions {
 }
 
 impl AlsOptions {
-    /// What gives a user the vector that these options mean.
+    /// The options of the fold-in that gives a user the vector of this factorisation.
     #[must_use]
     pub fn fold_in(self) -> FoldInOptions {
         FoldInOptions { regularization: self.regularization, confidence: self.confidence }
@@ -72,7 +68,7 @@ impl AlsOptions {
 }
 
 /// The item vectors β `[P, L]` of `matrix`, whose actions are below `num_actions`; 0 for an action
-/// that nobody interacted with.
+/// without interactions.
 ///
 /// # Errors
 /// [`Error::Setting`] unless L and the number of sweeps are at least 1, λ > 0 and α ≥ 0.
@@ -90,13 +86,6 @@ pub fn implicit_als(
     Ok(StoredEmbeddings { v: narrow(factors.items, options.latent_dim)?, singular_values: None })
 }
 
-/// Numbers in a vector register; rows of factors are padded with zeros to whole ones.
-const LANES: usize = 8;
-/// Rows whose products with the Gram matrix are one matrix product.
-const BLOCK: usize = 32;
-/// Steps of conjugate gradients in a sweep.
-const STEPS: usize = 3;
-
 struct Factors<'a> {
     by_user: &'a ActionSets,
     by_item: ActionSets,
@@ -106,7 +95,7 @@ struct Factors<'a> {
 }
 
 impl<'a> Factors<'a> {
-    /// Items at small random numbers, to which the first sweep finds users.
+    /// Starts the items at small random numbers; the first sweep begins with the users.
     fn new(matrix: &'a ActionSets, num_actions: usize, options: AlsOptions, seed: Seed) -> Self {
         let width = options.latent_dim.next_multiple_of(LANES);
         let mut items = Matrix::zeros(num_actions, width);
@@ -120,7 +109,7 @@ impl<'a> Factors<'a> {
         });
         Self {
             by_user: matrix,
-            by_item: transpose(matrix, num_actions),
+            by_item: matrix.transposed(num_actions),
             users: Matrix::zeros(matrix.len(), width),
             items,
             options: options.fold_in(),
@@ -133,165 +122,7 @@ impl<'a> Factors<'a> {
     }
 }
 
-/// Brings each row of `near` closer to what the rows of `far` in its set determine.
-#[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of the factors")]
-fn improve(sets: &ActionSets, near: &mut Matrix, far: &Matrix, options: FoldInOptions) {
-    let width = far.cols();
-    let lower = gram(far);
-    let mut normal = Matrix::zeros(width, width); // FᵀF + λI
-    for i in 0..width {
-        for (j, value) in normal.row_mut(i).iter_mut().enumerate() {
-            *value = lower[(i.max(j), i.min(j))] as f32;
-        }
-        normal.row_mut(i)[i] += options.regularization as f32;
-    }
-    let descent = Descent { sets, far, normal, confidence: options.confidence as f32 };
-    let arch = Arch::new();
-    let blocks = near.as_mut_slice().par_chunks_mut(BLOCK * width).zip(0_u32..u32::MAX);
-    blocks.for_each(|(rows, block)| {
-        arch.dispatch(Block { descent: &descent, rows, first: block * BLOCK as u32 });
-    });
-}
-
-/// Conjugate gradients on `(FᵀF + λI + α Σ f fᵀ) x = (1 + α) Σ f`, the sums over the rows f of a set.
-struct Descent<'a> {
-    sets: &'a ActionSets,
-    far: &'a Matrix,
-    normal: Matrix,
-    confidence: f32,
-}
-
-impl Descent<'_> {
-    /// Improves `rows`, of the sets from `first` on.
-    #[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
-    #[inline(always)]
-    fn improve(&self, rows: &mut [f32], first: u32) {
-        let width = self.far.cols();
-        let sets = || (first..).map(|row| self.sets.of(row));
-        let mut image = vec![0.0; rows.len()];
-        self.times_normal(rows, &mut image);
-        let mut residuals = vec![0.0; rows.len()];
-        let mut energies = vec![0.0; rows.len() / width];
-        let each = rows.chunks_exact_mut(width).zip(image.chunks_exact(width));
-        let each = each.zip(residuals.chunks_exact_mut(width)).zip(&mut energies);
-        for ((((row, image), residual), energy), set) in each.zip(sets()) {
-            if set.is_empty() {
-                // The solution; the residual stays 0.
-                row.fill(0.0);
-                continue;
-            }
-            residual.iter_mut().zip(image).for_each(|(residual, image)| *residual = -image);
-            add_weighted(set, self.far, row, [1.0 + self.confidence, -self.confidence], residual);
-            *energy = dot(residual, residual);
-        }
-        let mut directions = residuals.clone();
-        for _ in 0..STEPS {
-            self.times_normal(&directions, &mut image);
-            let each = rows.chunks_exact_mut(width).zip(image.chunks_exact_mut(width));
-            let each = each.zip(residuals.chunks_exact_mut(width));
-            let each = each.zip(directions.chunks_exact_mut(width)).zip(&mut energies);
-            for (((((row, image), residual), direction), energy), set) in each.zip(sets()) {
-                add_weighted(set, self.far, direction, [0.0, self.confidence], image);
-                let curvature = dot(direction, image);
-                // At the solution, or so close that the squares are no numbers any more.
-                if *energy < f32::MIN_POSITIVE || curvature < f32::MIN_POSITIVE {
-                    direction.fill(0.0);
-                    continue;
-                }
-                let step = *energy / curvature;
-                add_scaled(row, step, direction);
-                add_scaled(residual, -step, image);
-                let left = dot(residual, residual);
-                let keep = left / *energy;
-                *energy = left;
-                direction.iter_mut().zip(&*residual).for_each(|(direction, residual)| {
-                    *direction = keep * *direction + residual;
-                });
-            }
-        }
-    }
-
-    /// `image = rows · (FᵀF + λI)`.
-    fn times_normal(&self, rows: &[f32], image: &mut [f32]) {
-        let width = self.far.cols();
-        let rows = MatRef::from_row_major_slice(rows, rows.len() / width, width);
-        let image = MatMut::from_row_major_slice_mut(image, rows.nrows(), width);
-        matmul(image, Accum::Replace, rows, self.normal.view(0, width), 1.0, Par::Seq);
-    }
-}
-
-/// Rows to improve, of the sets from `first` on. No closure: one that borrows is called through a
-/// function of its own, which has not the dispatch's instructions.
-struct Block<'a> {
-    descent: &'a Descent<'a>,
-    rows: &'a mut [f32],
-    first: u32,
-}
-
-impl WithSimd for Block<'_> {
-    type Output = ();
-
-    #[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _simd: S) {
-        self.descent.improve(self.rows, self.first);
-    }
-}
-
-/// Adds `Σ (constant + slope · fᵀx) f` over the rows f of `factors` in `set` to `sum`.
-#[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
-#[inline(always)]
-fn add_weighted(set: &[u32], factors: &Matrix, x: &[f32], weight: [f32; 2], sum: &mut [f32]) {
-    // Several rows at a time: their products do not wait for each other, and x and the sum are
-    // loaded once for all of them.
-    let (groups, rest) = set.as_chunks::<4>();
-    for group in groups {
-        add_group(group.map(|at| factors.row(at as usize)), x, weight, sum);
-    }
-    for &at in rest {
-        add_group([factors.row(at as usize)], x, weight, sum);
-    }
-}
-
-#[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
-#[inline(always)]
-fn add_group<const N: usize>(
-    rows: [&[f32]; N],
-    x: &[f32],
-    [constant, slope]: [f32; 2],
-    sum: &mut [f32],
-) {
-    // Slices that are known to be as long as x are not asked for their length in the loops.
-    let (x, _) = x.as_chunks::<LANES>();
-    let rows = rows.map(|row| &row.as_chunks::<LANES>().0[..x.len()]);
-    let sum = &mut sum.as_chunks_mut::<LANES>().0[..x.len()];
-    let mut products = [[0.0; LANES]; N];
-    for (at, x) in x.iter().enumerate() {
-        for (product, row) in products.iter_mut().zip(rows) {
-            for lane in 0..LANES {
-                product[lane] += x[lane] * row[at][lane];
-            }
-        }
-    }
-    let weights = products.map(|[a, b, c, d, e, f, g, h]| {
-        constant + slope * (((a + e) + (c + g)) + ((b + f) + (d + h)))
-    });
-    for (at, sum) in sum.iter_mut().enumerate() {
-        for (weight, row) in weights.into_iter().zip(rows) {
-            for lane in 0..LANES {
-                sum[lane] += weight * row[at][lane];
-            }
-        }
-    }
-}
-
-#[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
-#[inline(always)]
-fn add_scaled(sum: &mut [f32], scale: f32, row: &[f32]) {
-    sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += scale * value);
-}
-
-/// The first `width` columns, in the same memory.
+/// The first `width` columns of `matrix`, without a second copy.
 fn narrow(matrix: Matrix, width: usize) -> Result<Matrix> {
     let (rows, padded) = (matrix.rows(), matrix.cols());
     let mut numbers = matrix.into_vec();
@@ -309,6 +140,7 @@ mod tests {
     use faer::linalg::solvers::{FullPivLu, Solve as _};
 
     use super::*;
+    use crate::embedding::descent::STEPS;
 
     const USERS: usize = 70;
     const ITEMS: usize = 50;

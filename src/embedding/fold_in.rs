@@ -1,13 +1,13 @@
-//! Fold-in: the user vector that implicit-feedback ALS (Hu, Koren & Volinsky, *Collaborative
-//! Filtering for Implicit Feedback Datasets*, 2008) gives to a set of items, whoever the user is.
-//! It minimises, over x and with β fixed,
+//! Fold-in takes the items of any user and returns the user vector of implicit-feedback ALS (Hu, Koren &
+//! Volinsky, *Collaborative Filtering for Implicit Feedback Datasets*, 2008). It minimises, over x and
+//! with β fixed,
 //!
 //! ```text
 //! Σ_{a ∈ X} (1 + α) (1 − xᵀβ_a)² + Σ_{a ∉ X} (xᵀβ_a)² + λ‖x‖²
 //! ```
 //!
-//! and so solves `(βᵀβ + α Σ_{a ∈ X} β_a β_aᵀ + λI) x = (1 + α) Σ_{a ∈ X} β_a`: with βᵀβ at hand,
-//! O(n L² + L³) for n items, whatever P.
+//! by solving `(βᵀβ + α Σ_{a ∈ X} β_a β_aᵀ + λI) x = (1 + α) Σ_{a ∈ X} β_a`. With a stored βᵀβ that
+//! takes O(n L² + L³) for n items, whatever P.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::matrix::Matrix;
 pub struct FoldInOptions {
     /// λ, the weight of `‖x‖²`; more than 0, in units of βᵀβ.
     pub regularization: f64,
-    /// α: what a user did weighs 1 + α, what the user did not do 1.
+    /// α: an item of the user weighs 1 + α, any other 1.
     pub confidence: f64,
 }
 
@@ -54,7 +54,7 @@ impl FoldInOptions {
     }
 }
 
-/// Solves for the vectors of users by what they did.
+/// Computes the vectors of users from their items.
 #[derive(Clone, Debug)]
 pub struct FoldIn {
     actions: Arc<ActionEmbeddings>,
@@ -64,8 +64,6 @@ pub struct FoldIn {
 }
 
 impl FoldIn {
-    /// For the users of `actions`.
-    ///
     /// # Errors
     /// [`Error::Setting`] unless λ > 0 and α ≥ 0.
     pub fn new(actions: Arc<ActionEmbeddings>, options: FoldInOptions) -> Result<Self> {
@@ -80,8 +78,7 @@ impl FoldIn {
         self.actions.latent_dim()
     }
 
-    /// Puts the vector of a user of `items`, each below P and there once, into `out` `[L]`; 0 for no
-    /// items.
+    /// Writes the vector of a user with the distinct `items` below P into `out` `[L]`; 0 for no items.
     ///
     /// # Panics
     /// When `out` is not L numbers long or an item is not below P.
@@ -91,8 +88,8 @@ impl FoldIn {
     }
 }
 
-/// Puts into `out` the x that the factors of `set` determine; `gram` is the lower triangle of
-/// `FᵀF`, F being all `factors`.
+/// Writes the x of the user of `set` into `out`; `gram` is the lower triangle of `FᵀF`, F being all
+/// `factors`.
 fn solve(
     gram: MatRef<'_, f64>,
     factors: &Matrix,
@@ -114,7 +111,7 @@ fn solve(
     let own = MatRef::from_row_major_slice(&own, set.len(), dim);
     add_gram(normal.as_mut(), own, confidence);
     let trace: f64 = (0..dim).map(|i| normal[(i, i)]).sum();
-    // A λ below the rounding of the rest would leave a singular matrix singular.
+    // A λ below the rounding of the other terms would leave a singular matrix singular.
     let ridge = regularization.max(1e-13 * trace);
     let mut x = Mat::zeros(dim, 1);
     for i in 0..dim {
@@ -139,10 +136,9 @@ fn solve(
     }
 }
 
-/// The most parts that a Gram matrix is summed from: of few rows, so that threads share them, and
-/// not so many that they take the memory of the factors again.
+/// The most parts of the sum: enough for the threads to share, few enough to fit in memory.
 const PARTS: usize = 64;
-/// Rows that are in a core's second-level cache as f64.
+/// Rows that fit into a core's second-level cache as f64.
 const PIECE: usize = 512;
 
 /// The lower triangle of `FᵀF` `[L, L]`; its parts and the order of their sum do not depend on the
@@ -192,7 +188,7 @@ mod tests {
         FoldInOptions { regularization, confidence }
     }
 
-    /// By the definition: every action has its own weight and target.
+    /// The definition written out: every action has its own weight and target.
     fn dense(actions: &ActionEmbeddings, items: &[u32], options: FoldInOptions) -> Mat<f64> {
         let rows = actions.num_actions();
         let mine = |i: usize| items.contains(&u32::try_from(i).unwrap());

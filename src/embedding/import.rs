@@ -1,4 +1,4 @@
-//! β made elsewhere, in a file whose extension names the format:
+//! A file of embeddings → β, in the order of the actions. The extension names the format:
 //!
 //! | | rows belong to |
 //! |---|---|
@@ -8,15 +8,13 @@
 //! Half and double precision are accepted and kept as f32.
 
 use std::collections::HashMap;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use npyz::{NpyFile, Order};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{ITEM_ID, read_vectors};
-use crate::embedding::tensors::TensorFile;
-use crate::embedding::{BETA, StoredEmbeddings};
+use crate::embedding::tensors::{TensorFile, finite};
+use crate::embedding::{BETA, StoredEmbeddings, npy};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -27,27 +25,27 @@ pub struct Import {
     pub path: PathBuf,
     /// The column of ids of a Parquet file.
     pub id_column: String,
-    /// The text file of the ids of another file's rows; without it they are those of
-    /// `actions.parquet`.
+    /// A text file with the ids of the rows of a `.npy` or `.safetensors`, one a line; without it the
+    /// rows are in the order of `actions.parquet`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<PathBuf>,
-    /// What becomes of items whose ids are not in the file.
+    /// What to do about items whose ids are not in the file.
     pub missing: Missing,
 }
 
-/// What becomes of items that a file of embeddings does not have.
+/// What to do about items that a file of embeddings does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Missing {
-    /// They are an error.
+    /// Fail.
     #[default]
     Error,
-    /// Their embeddings are 0.
+    /// Take zeros for their embeddings.
     Zero,
 }
 
 impl Import {
-    /// Of the file at `path`, with nothing else said.
+    /// The file at `path`, with defaults for the rest.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let (id_column, missing) = (ITEM_ID.to_owned(), Missing::default());
@@ -70,7 +68,7 @@ pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> 
             (Some(rows), finite(path, v)?)
         }
         Some("safetensors") => (None, TensorFile::open(path)?.matrix(BETA)?),
-        Some("npy") => (None, npy(path)?),
+        Some("npy") => (None, npy::matrix(path)?),
         _ => {
             let problem = "expected a `.safetensors`, a `.npy` or a `.parquet` file";
             return Err(Error::file(path, problem));
@@ -166,296 +164,6 @@ fn join<T: AsRef<str>>(
 /// The most ids that a message lists.
 const NAMED: usize = 10;
 
-#[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
-fn npy(path: &Path) -> Result<Matrix> {
-    let damaged = |error: std::io::Error| Error::file(path, format!("is no .npy file: {error}"));
-    let file = NpyFile::new(BufReader::new(fs_err::File::open(path)?)).map_err(damaged)?;
-    let shape: Vec<usize> =
-        file.shape().iter().map(|&size| usize::try_from(size).unwrap_or(usize::MAX)).collect();
-    let ([_, cols], order) = (matrix_shape(path, &shape)?, file.order());
-    let kind = file.dtype().descr();
-    let data: std::io::Result<Vec<f32>> = match file.try_data::<f32>() {
-        Ok(data) => data.collect(),
-        Err(file) => {
-            let Ok(data) = file.try_data::<f64>() else {
-                let problem = format!("holds {kind}, expected 'f4' or 'f8': save it as float32");
-                return Err(Error::file(path, problem));
-            };
-            data.map(|number| Ok(number? as f32)).collect()
-        }
-    };
-    let data = data.map_err(damaged)?;
-    let stored = match order {
-        Order::C => Matrix::new(data, cols)?,
-        Order::Fortran => {
-            let rows = data.len() / cols;
-            let mut matrix = Matrix::zeros(rows, cols);
-            for row in 0..rows {
-                for (column, value) in matrix.row_mut(row).iter_mut().enumerate() {
-                    *value = data[column * rows + row];
-                }
-            }
-            matrix
-        }
-    };
-    finite(path, stored)
-}
-
-/// `[P, L]` of a matrix with rows and columns.
-pub(super) fn matrix_shape(path: &Path, shape: &[usize]) -> Result<[usize; 2]> {
-    match *shape {
-        [rows, cols] if rows > 0 && cols > 0 => Ok([rows, cols]),
-        _ => Err(Error::Shape {
-            what: path.display().to_string(),
-            expected: "[P, L]".into(),
-            found: format!("{shape:?}"),
-        }),
-    }
-}
-
-pub(super) fn finite(path: &Path, matrix: Matrix) -> Result<Matrix> {
-    matrix.require_finite(&path.display().to_string())?;
-    Ok(matrix)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use half::{bf16, f16};
-    use npyz::WriterBuilder as _;
-    use polars::prelude::*;
-    use safetensors::Dtype;
-    use safetensors::tensor::TensorView;
-
-    use super::*;
-
-    const NUMBERS: [f32; 6] = [1.0, -2.0, 0.5, 4.0, 0.25, 6.0];
-
-    /// Without ids.
-    fn import_rows(path: &Path, num_actions: usize) -> Result<StoredEmbeddings> {
-        import(&Import::new(path), &vec![String::new(); num_actions])
-    }
-
-    fn expected() -> StoredEmbeddings {
-        let v = Matrix::new(NUMBERS.to_vec(), 2).unwrap();
-        StoredEmbeddings { v, singular_values: None }
-    }
-
-    fn safetensors(folder: &Path, dtype: Dtype, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = folder.join("beta.safetensors");
-        let view = TensorView::new(dtype, vec![3, 2], bytes).unwrap();
-        fs_err::write(&path, safetensors::serialize([(name, view)], None).unwrap()).unwrap();
-        path
-    }
-
-    fn npy_file<T>(folder: &Path, order: Order, shape: &[u64], numbers: &[T]) -> PathBuf
-    where
-        T: npyz::AutoSerialize + Copy,
-    {
-        let path = folder.join("beta.npy");
-        let mut bytes = Vec::new();
-        let options = npyz::WriteOptions::new().default_dtype().order(order).shape(shape);
-        let mut writer = options.writer(&mut bytes).begin_nd().unwrap();
-        writer.extend(numbers.iter().copied()).unwrap();
-        writer.finish().unwrap();
-        fs_err::write(&path, bytes).unwrap();
-        path
-    }
-
-    #[test]
-    fn safetensors_of_every_float_come_in() {
-        let folder = tempfile::tempdir().unwrap();
-        let bytes = |number: fn(f32) -> Vec<u8>| -> Vec<u8> {
-            NUMBERS.iter().flat_map(|&value| number(value)).collect()
-        };
-        for (dtype, bytes) in [
-            (Dtype::F32, bytes(|value| value.to_le_bytes().to_vec())),
-            (Dtype::F64, bytes(|value| f64::from(value).to_le_bytes().to_vec())),
-            (Dtype::F16, bytes(|value| f16::from_f32(value).to_le_bytes().to_vec())),
-            (Dtype::BF16, bytes(|value| bf16::from_f32(value).to_le_bytes().to_vec())),
-        ] {
-            let path = safetensors(folder.path(), dtype, "beta", &bytes);
-            assert_eq!(import_rows(&path, 3).unwrap(), expected(), "{dtype:?}");
-        }
-    }
-
-    #[test]
-    fn npy_in_either_order_comes_in() {
-        let folder = tempfile::tempdir().unwrap();
-        let columns = [1.0, 0.5, 0.25, -2.0, 4.0, 6.0];
-        let path = npy_file(folder.path(), Order::C, &[3, 2], &NUMBERS);
-        assert_eq!(import_rows(&path, 3).unwrap(), expected());
-        let path = npy_file(folder.path(), Order::Fortran, &[3, 2], &columns);
-        assert_eq!(import_rows(&path, 3).unwrap(), expected());
-        let path = npy_file(folder.path(), Order::Fortran, &[3, 2], &columns.map(f64::from));
-        assert_eq!(import_rows(&path, 3).unwrap(), expected());
-    }
-
-    #[test]
-    fn the_wrong_shape_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = npy_file(folder.path(), Order::C, &[3, 2], &NUMBERS);
-        let error = import_rows(&path, 4).unwrap_err().to_string();
-        assert!(error.contains("[4, L], found [3, 2]"), "{error}");
-        let path = npy_file(folder.path(), Order::C, &[6], &NUMBERS);
-        let error = import_rows(&path, 6).unwrap_err().to_string();
-        assert!(error.contains("[P, L], found [6]"), "{error}");
-    }
-
-    #[test]
-    fn other_elements_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = npy_file(folder.path(), Order::C, &[3, 2], &[1_i32; 6]);
-        let error = import_rows(&path, 3).unwrap_err().to_string();
-        assert!(error.contains("i4") && error.contains("float32"), "{error}");
-        let path = safetensors(folder.path(), Dtype::I32, "beta", &[0; 24]);
-        let error = import_rows(&path, 3).unwrap_err().to_string();
-        assert!(error.contains("I32, expected F32"), "{error}");
-    }
-
-    #[test]
-    fn nan_is_named_by_row_and_column() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut numbers = NUMBERS;
-        numbers[3] = f32::NAN;
-        let path = npy_file(folder.path(), Order::C, &[3, 2], &numbers);
-        let error = import_rows(&path, 3).unwrap_err().to_string();
-        assert!(error.contains("beta.npy: row 1, column 1 is NaN"), "{error}");
-    }
-
-    #[test]
-    fn a_missing_tensor_names_those_there_are() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = safetensors(folder.path(), Dtype::F32, "weight", &[0; 24]);
-        let error = import_rows(&path, 3).unwrap_err().to_string();
-        assert!(error.contains("no tensor `beta`; its tensors are: weight"), "{error}");
-    }
-
-    /// A Parquet file of the three items of [`NUMBERS`] in another order, and of one more.
-    fn parquet(folder: &Path, ids: Series, edit: impl FnOnce(&mut Vec<Column>)) -> Import {
-        let path = folder.join("beta.parquet");
-        let rows = [[0.25, 6.0], [9.0, 9.0], [1.0, -2.0], [0.5, 4.0_f32]];
-        let lists: ListChunked = rows.iter().map(|row| Some(Series::new("".into(), row))).collect();
-        let lists = lists.into_series().with_name("vector".into()).into_column();
-        let title = Column::new("title".into(), ["c", "?", "a", "b"]);
-        let mut columns = vec![title, ids.with_name("item_id".into()).into_column(), lists];
-        edit(&mut columns);
-        let mut table = DataFrame::new(4, columns).unwrap();
-        let file = fs_err::File::create(&path).unwrap();
-        ParquetWriter::new(file).finish(&mut table).unwrap();
-        Import::new(path)
-    }
-
-    fn text(ids: [&str; 4]) -> Series {
-        Series::new("".into(), ids)
-    }
-
-    const IDS: [&str; 4] = ["c", "x", "a", "b"];
-
-    fn ids<T: ToString>(ids: &[T]) -> Vec<String> {
-        ids.iter().map(ToString::to_string).collect()
-    }
-
-    /// Puts a column of floats for each number in the place of the lists.
-    fn apart(columns: &mut Vec<Column>) {
-        columns.truncate(2);
-        columns.push(Column::new("x".into(), [0.25, 9.0, 1.0, 0.5]));
-        columns.push(Column::new("y".into(), [6.0_f32, 9.0, -2.0, 4.0]));
-    }
-
-    #[test]
-    fn rows_with_ids_come_in_any_order_and_with_others_between_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path();
-        let items = ids(&["a", "b", "c"]);
-        assert_eq!(import(&parquet(folder, text(IDS), |_| ()), &items).unwrap(), expected());
-        assert_eq!(import(&parquet(folder, text(IDS), apart), &items).unwrap(), expected());
-        let numbers = parquet(folder, Series::new("".into(), [-30_i64, 5, 10, 20]), |_| ());
-        assert_eq!(import(&numbers, &ids(&[10, 20, -30])).unwrap(), expected());
-        let file = parquet(folder, text(IDS), |columns| {
-            columns[1].rename("sku".into());
-        });
-        let named = Import { id_column: "sku".into(), ..file };
-        assert_eq!(import(&named, &items).unwrap(), expected());
-
-        let path = npy_file(folder, Order::C, &[4, 2], &[0.25, 6.0, 9.0, 9.0, 1.0, -2.0, 0.5, 4.0]);
-        let list = folder.join("ids.txt");
-        fs_err::write(&list, "c\r\nx\na\nb\n").unwrap();
-        let file = Import { ids: Some(list.clone()), ..Import::new(path) };
-        assert_eq!(import(&file, &items).unwrap(), expected());
-        fs_err::write(&list, "c\na\nb\n").unwrap();
-        let error = import(&file, &items).unwrap_err().to_string();
-        assert!(error.contains("ids.txt: holds 3 ids") && error.contains("4 rows"), "{error}");
-    }
-
-    #[test]
-    fn items_without_embeddings_are_listed_or_zero() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = parquet(folder.path(), text(IDS), |_| ());
-        let mut items = ids(&["a", "new", "c"]);
-        let error = import(&file, &items).unwrap_err().to_string();
-        let said = "no embeddings of 1 of the 3 items: new; --missing-embeddings zero";
-        assert!(error.contains(said), "{error}");
-        let zero = Import { missing: Missing::Zero, ..file };
-        let found = import(&zero, &items).unwrap();
-        assert_eq!(found.v.as_slice(), [1.0, -2.0, 0.0, 0.0, 0.25, 6.0]);
-        items.extend((0..20).map(|number| format!("n{number}")));
-        let error = import(&Import { missing: Missing::Error, ..zero.clone() }, &items);
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("21 of the 23 items: new, n0,"), "{error}");
-        assert!(error.contains("n8, …") && !error.contains("n9"), "{error}");
-        // Zeros for all of them would be no embeddings.
-        let error = import(&zero, &ids(&[1, 2])).unwrap_err().to_string();
-        assert!(error.contains("2 of the 2 items: 1, 2"), "{error}");
-    }
-
-    #[test]
-    fn tables_that_are_no_embeddings_say_why() {
-        let folder = tempfile::tempdir().unwrap();
-        let of = |ids, edit: &dyn Fn(&mut Vec<Column>)| {
-            let file = parquet(folder.path(), ids, |columns| edit(columns));
-            import(&file, &[String::from("a")]).unwrap_err().to_string()
-        };
-        let error = of(text(["a", "b", "a", "c"]), &|_| ());
-        assert!(error.contains("beta.parquet: id `a` is in row 1 and in row 3"), "{error}");
-        let error = of(text(IDS), &|columns| columns.truncate(2));
-        assert!(error.contains("the columns are title, item_id"), "{error}");
-        let error = of(text(IDS), &|columns| {
-            columns.remove(1);
-        });
-        assert!(error.contains("no column `item_id`"), "{error}");
-        let error = of(text(IDS), &|columns| columns[1] = Column::new("item_id".into(), [1.5; 4]));
-        assert!(error.contains("column `item_id`: expected integers or text"), "{error}");
-        let row = |values: &[f32]| Some(Series::new("".into(), values));
-        for (third, said) in [
-            (row(&[1.0]), "row 3: column `vector` holds 1 numbers, expected 2"),
-            (row(&[1.0, f32::NAN]), "row 2, column 1 is NaN"),
-            (None, "row 3: column `vector`: expected a list of numbers, found `null`"),
-        ] {
-            let error = of(text(IDS), &|columns| {
-                let lists = [row(&[1.0, 2.0]), row(&[1.0, 2.0]), third.clone(), row(&[1.0, 2.0])];
-                let lists: ListChunked = lists.into_iter().collect();
-                columns[2] = lists.into_series().with_name("vector".into()).into_column();
-            });
-            assert!(error.contains(said), "{error}");
-        }
-        let error = of(text(IDS), &|columns| {
-            apart(columns);
-            columns[3] = Column::new("y".into(), [Some(1.0), None, None, None]);
-        });
-        assert!(error.contains("row 2: column `y`: expected a number, found `null`"), "{error}");
-    }
-
-    #[test]
-    fn truncated_files_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let npy = npy_file(folder.path(), Order::C, &[3, 2], &NUMBERS);
-        let bytes = NUMBERS.map(f32::to_le_bytes).concat();
-        let tensors = safetensors(folder.path(), Dtype::F32, "beta", &bytes);
-        for path in [npy, tensors] {
-            let whole = fs_err::read(&path).unwrap();
-            fs_err::write(&path, &whole[..whole.len() - 3]).unwrap();
-            assert!(matches!(import_rows(&path, 3), Err(Error::File { .. })), "{}", path.display());
-        }
-    }
-}
+mod tests;

@@ -1,13 +1,11 @@
-//! The leading eigenvectors of a symmetric positive semidefinite operator C, from the space that a
-//! random block B and its images span: `[B, CB, C²B, …]` (Musco & Musco, *Randomized block Krylov
-//! methods for stronger and faster approximate singular value decomposition*, 2015). Iterating on
-//! one block keeps the last image only, and needs many where eigenvalues lie close together, as
-//! they do beyond the first few of interactions; the polynomials that all images span tell them
-//! apart by the square root of as many. Every image is orthogonalised against all before it, twice,
-//! so that the basis is orthonormal to f32's last digits.
+//! Takes a symmetric positive semidefinite operator C and returns its leading eigenvectors, from the
+//! space that a random block B and its images span: `[B, CB, C²B, …]` (Musco & Musco, *Randomized block
+//! Krylov methods for stronger and faster approximate singular value decomposition*, 2015). Where
+//! eigenvalues lie close together, as they do for interactions, this space needs about the square root
+//! of the images that iterating on one block needs. Every image is orthogonalised against all before
+//! it, twice, so that the basis is orthonormal to the last digits of f32.
 //!
-//! Work is split into panels of rows, whose sums are added in one order: the number of threads
-//! changes nothing.
+//! Sums over panels of rows are added in a fixed order, so the number of threads changes nothing.
 
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -21,10 +19,10 @@ use crate::error::{Error, Result};
 
 /// Rows of a panel.
 const PANEL: usize = 4096;
-/// Blocks between looks at what is captured.
+/// Images between two checks of convergence.
 const ROUND: usize = 2;
 
-/// How far to go.
+/// The number of eigenvectors, and when the search ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
     /// Eigenvectors wanted; at most the operator's size.
@@ -38,9 +36,9 @@ pub(super) struct Search {
     pub(super) tolerance: f64,
 }
 
-/// The `count` largest eigenvalues of an operator on vectors of `rows`, largest first, and their
-/// eigenvectors, row-major `[rows, count]`. `image` is the operator applied to a row-major block of some columns;
-/// `normals` fills a block with standard normals, others at each call.
+/// The `count` largest eigenvalues of an operator on vectors of `rows` numbers, largest first, and
+/// their eigenvectors, row-major `[rows, count]`. `image` applies the operator to a row-major block of
+/// columns; `normals` fills a block with new standard normals at each call.
 ///
 /// # Errors
 /// [`Error::Library`] when a small decomposition fails.
@@ -51,7 +49,7 @@ pub(super) fn leading(
     mut image: impl FnMut(&[f32], usize) -> Vec<f32>,
 ) -> Result<(Vec<f64>, Vec<f32>)> {
     let Search { count, block, images, tolerance } = search;
-    // Even the fewest images have to hold what is wanted.
+    // The basis needs room for the wanted eigenvectors, however few images there are.
     let most = (block * (images + 1)).max(count + block).min(rows);
     let mut basis = Basis { rows, stride: most, len: 0, data: vec![0.0; rows * most] };
     let mut projected = Mat::<f64>::zeros(most, most); // QᵀCQ
@@ -136,9 +134,9 @@ impl Basis {
         });
     }
 
-    /// Makes `block`, of which the projection on what is there was subtracted once, orthonormal and
-    /// orthogonal to it. Columns of which nothing was left, compared with the `norm` before, because
-    /// the operator's rank is exhausted, become random ones.
+    /// Makes `block` orthonormal and orthogonal to the basis, whose projection was subtracted once.
+    /// Where the operator's rank is exhausted, columns have nearly vanished, compared with the `norm`
+    /// before; random ones replace them.
     fn orthonormalise(
         &self,
         block: &mut [f32],

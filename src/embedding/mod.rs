@@ -1,12 +1,13 @@
-//! Sessions → action embeddings β. β comes from a truncated SVD of the training interactions
-//! ([`svd`]), from alternating least squares on them ([`als`]) or from a file ([`mod@import`]), and
-//! stays fixed while the policy learns (section 3). Beside it there is the vector that ALS gives to
-//! a user ([`fold_in`]).
+//! Takes the training interactions and returns action embeddings β, by a truncated SVD ([`svd`]) or
+//! alternating least squares ([`als`]), or reads them from a file ([`mod@import`]). β stays fixed while
+//! the policy learns (section 3). [`fold_in`] computes the ALS vector of a user.
 
 pub mod als;
+mod descent;
 pub mod fold_in;
 pub mod import;
 mod krylov;
+mod npy;
 pub mod svd;
 mod tall;
 pub(crate) mod tensors;
@@ -23,8 +24,7 @@ use crate::matrix::{Matrix, norm};
 pub use als::{AlsOptions, implicit_als};
 pub use fold_in::{FoldIn, FoldInOptions};
 pub use import::{Import, Missing, import};
-pub(crate) use svd::transpose;
-pub use svd::{Interactions, SvdOptions, training_matrix, truncated_svd};
+pub use svd::{SessionPart, SvdOptions, training_matrix, truncated_svd};
 
 /// β `[P, L]`: one row per action, fixed. Its digest ties indexes and checkpoints to it.
 #[derive(Clone, Debug)]
@@ -125,10 +125,11 @@ impl From<Power> for f64 {
     }
 }
 
-/// What is kept on disk ([`EmbeddingFile`]): V and s apart, so that one decomposition serves every power.
+/// The embeddings on disk ([`EmbeddingFile`]): V and s apart, so that one decomposition serves every
+/// power.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredEmbeddings {
-    /// V `[P, L]`; orthonormal columns when it comes from the SVD, anything when imported.
+    /// V `[P, L]`; its columns are orthonormal if it comes from the SVD.
     pub v: Matrix,
     /// s `[L]`, descending; none unless V comes from the SVD.
     pub singular_values: Option<Vec<f32>>,
@@ -167,10 +168,10 @@ impl StoredEmbeddings {
         ActionEmbeddings::new(beta)
     }
 
-    /// Writes `path` as safetensors: `beta` `[P, L]` and, where there are, `singular_values` `[L]`.
+    /// Writes `path` as safetensors: `beta` `[P, L]` and, if present, `singular_values` `[L]`.
     ///
     /// # Errors
-    /// An I/O error naming the file, a full disk among them; nothing is left behind then.
+    /// An I/O error naming the file; it leaves no file behind.
     pub fn save(&self, path: &Path) -> Result<()> {
         let shape = vec![self.v.rows(), self.v.cols()];
         let mut tensors = vec![(BETA, shape, self.v.as_slice())];
@@ -180,17 +181,16 @@ impl StoredEmbeddings {
         tensors::write(path, &tensors)
     }
 
-    /// Reads what [`save`](Self::save) wrote.
+    /// Reads a file of [`save`](Self::save).
     ///
     /// # Errors
-    /// Those of [`EmbeddingFile::open`] and [`EmbeddingFile::load`].
+    /// Fails as [`EmbeddingFile::open`] and [`EmbeddingFile::load`] do.
     pub fn load(path: &Path) -> Result<Self> {
         EmbeddingFile::open(path)?.load()
     }
 }
 
-/// Stored embeddings of which only the header has been read: β of a large catalogue is read where it
-/// is needed, and is in memory once.
+/// A file of stored embeddings whose header has been read; the numbers are read on request.
 #[derive(Clone, Debug)]
 pub struct EmbeddingFile {
     tensors: TensorFile,
@@ -198,10 +198,10 @@ pub struct EmbeddingFile {
 }
 
 impl EmbeddingFile {
-    /// Reads the header of what [`StoredEmbeddings::save`] wrote.
+    /// Reads the header of a file of [`StoredEmbeddings::save`].
     ///
     /// # Errors
-    /// An I/O error, [`Error::File`] when it is no such file, [`Error::Shape`].
+    /// An I/O error, [`Error::File`] for a file of another format, [`Error::Shape`].
     pub fn open(path: &Path) -> Result<Self> {
         let tensors = TensorFile::open(path)?;
         let shape = tensors.matrix_shape(BETA)?;
@@ -227,7 +227,7 @@ impl EmbeddingFile {
         self.shape[1]
     }
 
-    /// Whether there is an s: only those of the SVD have one.
+    /// True if the file has an s, as the SVD writes it.
     #[must_use]
     pub fn has_singular_values(&self) -> bool {
         self.tensors.shape(SINGULAR_VALUES).is_some()
@@ -245,7 +245,7 @@ impl EmbeddingFile {
     /// Reads β = V·sᵖ.
     ///
     /// # Errors
-    /// Those of [`load`](Self::load) and [`StoredEmbeddings::into_actions`].
+    /// Fails as [`load`](Self::load) and [`StoredEmbeddings::into_actions`] do.
     pub fn actions(&self, power: Power) -> Result<ActionEmbeddings> {
         self.load()?.into_actions(power)
     }

@@ -1,10 +1,10 @@
-//! Truncated SVD of the binary training matrix A (contexts × actions), from the leading
-//! eigenvectors of `A Aᵀ` or `AᵀA`, whichever is smaller (`krylov`). A is touched
-//! only through products with thin dense blocks, so memory is O((U + P)·L), and the basis, 6 to 7
-//! times L columns, has the fewer of U and P rows.
+//! Takes the binary training matrix A (contexts × actions) and returns its truncated SVD, from the
+//! leading eigenvectors of `A Aᵀ` or `AᵀA`, whichever is smaller (`krylov`). It uses A only in products
+//! with thin dense blocks, so memory is O((U + P)·L); the basis has 6 to 7 times L columns and
+//! min(U, P) rows.
 //!
-//! The blocks are f32, so a singular value σ is good to about 1e-7 · (σ_1 / σ)² of itself, and
-//! σ_1 / σ_L is a few tens for interactions.
+//! The blocks are f32, so a singular value σ is good to about 1e-7 · (σ_1 / σ)² of itself; σ_1 / σ_L is
+//! a few tens for interactions.
 
 use std::borrow::Cow;
 
@@ -19,18 +19,18 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::seed::{Purpose, Seed};
 
-/// Which interactions of the training contexts make A.
+/// The interactions of the training contexts that make A.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Interactions {
-    /// X and Y: all that a training user did.
+pub enum SessionPart {
+    /// X and Y, all interactions of a training user.
     #[default]
     All,
     /// X alone, as the paper's text has it.
     Observed,
 }
 
-/// How the decomposition is made.
+/// Options of the decomposition.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SvdOptions {
@@ -38,12 +38,12 @@ pub struct SvdOptions {
     pub latent_dim: usize,
     /// The most multiplications of a block of L/4 columns by A and Aᵀ.
     pub images: usize,
-    /// η: the matrix that is decomposed is `(n_u n_a)^−η A_{ua}`, n the numbers of interactions of a
-    /// context and of an action. At 0 those with the most interactions have the leading dimensions
-    /// for themselves; ½ is the normalised adjacency of the graph.
+    /// η: the decomposed matrix is `(n_u n_a)^−η A_{ua}`, n being the numbers of interactions of a
+    /// context and of an action. At 0 the most frequent ones dominate the leading dimensions; ½ is the
+    /// normalised adjacency of the graph.
     pub normalization: f32,
-    /// The search ends once the captured energy `‖A V‖² = Σ σ²` grows by less than this share of
-    /// itself in two of them; 0 means all `images`.
+    /// The search ends once two more images raise the captured energy `‖A V‖² = Σ σ²` by less than
+    /// this share; 0 means all `images`.
     pub tolerance: f64,
 }
 
@@ -60,14 +60,13 @@ impl SvdOptions {
     }
 }
 
-/// A: one row for each training context, the actions it interacted with. No action is both in a
-/// context's X and in its Y.
+/// A: one row of actions for each training context.
 #[must_use]
-pub fn training_matrix(sessions: &Sessions, interactions: Interactions) -> ActionSets {
+pub fn training_matrix(sessions: &Sessions, interactions: SessionPart) -> ActionSets {
     let contexts = sessions.contexts(Split::Train);
     let parts = |context| match interactions {
-        Interactions::All => [sessions.observed.of(context), sessions.hidden.of(context)],
-        Interactions::Observed => [sessions.observed.of(context), &[]],
+        SessionPart::All => [sessions.observed.of(context), sessions.hidden.of(context)],
+        SessionPart::Observed => [sessions.observed.of(context), &[]],
     };
     let size = |&context: &u32| parts(context).iter().map(|part| part.len()).sum();
     let sizes: Vec<usize> = contexts.iter().map(size).collect();
@@ -79,13 +78,13 @@ pub fn training_matrix(sessions: &Sessions, interactions: Interactions) -> Actio
     })
 }
 
-/// The L largest singular values of `matrix`, whose actions are below `num_actions`, normalised as
-/// the options say, and their right singular vectors V `[P, L]`; the largest entry of each column of
-/// V is positive.
+/// The L largest singular values and right singular vectors V `[P, L]` of `matrix`, whose actions are
+/// below `num_actions`, after the normalisation of the options. The largest entry of each column of V
+/// is positive. The result does not depend on the number of threads.
 ///
 /// # Errors
-/// [`Error::Setting`] when L is 0 or not below both sides of the matrix, when the tolerance is
-/// not a share or the normalisation not from 0 to 1; [`Error::Library`] when the small dense SVD fails.
+/// [`Error::Setting`] when L is 0 or not below both sides of the matrix, the tolerance not in [0, 1) or
+/// the normalisation not in [0, 1]; [`Error::Library`] when the small dense SVD fails.
 pub fn truncated_svd(
     matrix: &ActionSets,
     num_actions: usize,
@@ -117,8 +116,8 @@ pub fn truncated_svd(
         images: options.images,
         tolerance: options.tolerance,
     };
-    // The basis is kept on the side that has fewer rows: of A Aᵀ, or of AᵀA.
-    let transposed = transpose(matrix, num_actions);
+    // The basis is on the side with fewer rows: A Aᵀ or AᵀA.
+    let transposed = matrix.transposed(num_actions);
     let of_actions = num_actions < matrix.len();
     let (near, far) = if of_actions { (&transposed, matrix) } else { (matrix, &transposed) };
     let mut draws = 0;
@@ -130,9 +129,9 @@ pub fn truncated_svd(
     let (near_scales, far_scales) = (scales(near), scales(far));
     let image = |block: &[f32], width| {
         let block = scaled(Cow::Borrowed(block), near_scales.as_deref(), width);
-        let image = scaled(product(far, &block, width).into(), far_scales.as_deref(), width);
+        let image = scaled(far.times(&block, width).into(), far_scales.as_deref(), width);
         let image = scaled(image, far_scales.as_deref(), width);
-        scaled(product(near, &image, width).into(), near_scales.as_deref(), width).into_owned()
+        scaled(near.times(&image, width).into(), near_scales.as_deref(), width).into_owned()
     };
     let (values, mut v) = leading(near.len(), search, normals, image)?;
     #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
@@ -140,7 +139,7 @@ pub fn truncated_svd(
         values.iter().map(|value| value.max(0.0).sqrt() as f32).collect();
     if !of_actions {
         let v_in = scaled(v.into(), near_scales.as_deref(), latent_dim);
-        let image = product(&transposed, &v_in, latent_dim).into(); // AᵀU = V Σ
+        let image = transposed.times(&v_in, latent_dim).into(); // AᵀU = V Σ
         v = scaled(image, far_scales.as_deref(), latent_dim).into_owned();
         singular_values = decompose(&mut v, latent_dim)?;
     }
@@ -161,56 +160,6 @@ fn scaled<'a>(block: Cow<'a, [f32]>, scales: Option<&[f32]>, width: usize) -> Co
     let rows = block.par_chunks_exact_mut(width).zip(scales);
     rows.for_each(|(row, scale)| row.iter_mut().for_each(|value| *value *= scale));
     block.into()
-}
-
-/// The contexts of each action.
-pub(crate) fn transpose(matrix: &ActionSets, num_actions: usize) -> ActionSets {
-    let pairs = matrix
-        .contexts()
-        .flat_map(|context| matrix.of(context).iter().map(move |&action| (action, context)));
-    ActionSets::from_pairs(num_actions, pairs)
-}
-
-/// `sets · dense`: row i sums the rows of `dense` that set i names. One thread sums a row, in one
-/// order, so the result does not depend on the number of threads.
-pub(crate) fn product(sets: &ActionSets, dense: &[f32], width: usize) -> Vec<f32> {
-    let mut out = vec![0.0; sets.len() * width];
-    let arch = pulp::Arch::new();
-    // Few rows at a time: the popular actions, side by side, have most of the entries.
-    let rows = out.par_chunks_exact_mut(width).zip(0_u32..u32::MAX).chunks(16);
-    rows.for_each(|rows| {
-        arch.dispatch(|| {
-            for (row, set) in rows {
-                sum_rows(sets.of(set), dense, row);
-            }
-        });
-    });
-    out
-}
-
-/// Columns whose sums stay in registers.
-const TILE: usize = 32;
-
-#[allow(clippy::inline_always, reason = "what is inlined has the dispatch's instructions")]
-#[inline(always)]
-fn sum_rows(set: &[u32], dense: &[f32], sum: &mut [f32]) {
-    let width = sum.len();
-    let (tiles, rest) = sum.as_chunks_mut::<TILE>();
-    for (tile, sum) in (0..).step_by(TILE).zip(&mut *tiles) {
-        let mut total = [0.0; TILE];
-        for &at in set {
-            if let Some(row) = dense[at as usize * width + tile..].first_chunk::<TILE>() {
-                total.iter_mut().zip(row).for_each(|(total, value)| *total += value);
-            }
-        }
-        *sum = total;
-    }
-    let start = TILE * tiles.len();
-    rest.fill(0.0);
-    for &at in set {
-        let row = &dense[at as usize * width + start..][..rest.len()];
-        rest.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
-    }
 }
 
 fn fill_normals(block: &mut [f32], rows: usize, draw: u64, seed: Seed) {
@@ -299,12 +248,12 @@ mod tests {
 
     #[test]
     fn normalisation_divides_by_powers_of_the_sizes() {
-        for matrix in [blocks(), transpose(&blocks(), ACTIONS)] {
+        for matrix in [blocks(), blocks().transposed(ACTIONS)] {
             let num_actions = if matrix.len() == CONTEXTS { ACTIONS } else { CONTEXTS };
             let sizes = |sets: &ActionSets| -> Vec<f64> {
                 sets.contexts().map(|set| sets.of(set).len().max(1) as f64).collect()
             };
-            let (rows, columns) = (sizes(&matrix), sizes(&transpose(&matrix, num_actions)));
+            let (rows, columns) = (sizes(&matrix), sizes(&matrix.transposed(num_actions)));
             let exact = Mat::from_fn(matrix.len(), num_actions, |i, j| {
                 let (context, action) = (i.try_into().unwrap(), j.try_into().unwrap());
                 let entry = f64::from(u8::from(matrix.contains(context, action)));
@@ -412,9 +361,9 @@ mod tests {
             split: vec![Split::Train, Split::Test, Split::Train],
             num_actions: 4,
         };
-        let all = training_matrix(&sessions, Interactions::All);
+        let all = training_matrix(&sessions, SessionPart::All);
         assert_eq!((all.of(0), all.of(1)), (&[0, 1][..], &[0, 3][..]));
-        let observed = training_matrix(&sessions, Interactions::Observed);
+        let observed = training_matrix(&sessions, SessionPart::Observed);
         assert_eq!((observed.of(0), observed.of(1)), (&[1][..], &[0][..]));
         assert_eq!((all.len(), observed.num_pairs()), (2, 2));
     }

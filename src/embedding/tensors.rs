@@ -1,5 +1,5 @@
-//! safetensors files, written from and read into the numbers themselves: β of a large catalogue
-//! fits in memory once, not also as the bytes of its file.
+//! Writes tensors to safetensors files and reads them back in pieces, so that β of a large catalogue is
+//! in memory once.
 
 use std::io::{Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use crate::error::{Error, Result};
 use crate::files::write_atomic;
 use crate::matrix::{Matrix, in_bytes};
 
-/// The header's length stands in the first bytes of the file.
+/// Bytes at the start of the file that hold the length of the header.
 const LENGTH: usize = size_of::<u64>();
-/// As the format has it.
+/// The limit of the format, in bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
 
 /// A tensor to write: its name, shape and numbers.
@@ -50,7 +50,7 @@ pub(crate) fn write(path: &Path, tensors: &[Named<'_>]) -> Result<()> {
 pub(crate) struct TensorFile {
     path: PathBuf,
     metadata: Metadata,
-    /// Where the numbers begin.
+    /// Offset of the first number.
     start: u64,
 }
 
@@ -87,13 +87,13 @@ impl TensorFile {
     /// `[rows, cols]` of the tensor `name`, which has at least one number.
     pub(crate) fn matrix_shape(&self, name: &str) -> Result<[usize; 2]> {
         let shape = &self.info(name)?.shape;
-        super::import::matrix_shape(&self.path, shape)
+        matrix_shape(&self.path, shape)
     }
 
     /// The tensor `name`, `[rows, cols]`, finite.
     pub(crate) fn matrix(&self, name: &str) -> Result<Matrix> {
         let [_, cols] = self.matrix_shape(name)?;
-        super::import::finite(&self.path, Matrix::new(self.numbers(name)?, cols)?)
+        finite(&self.path, Matrix::new(self.numbers(name)?, cols)?)
     }
 
     /// The numbers of a tensor of any floating point type, as f32.
@@ -125,8 +125,26 @@ impl TensorFile {
     }
 }
 
-/// `count` numbers of `N` bytes each.
-fn read<const N: usize>(
+/// `[rows, cols]` of a matrix that has rows and columns.
+pub(super) fn matrix_shape(path: &Path, shape: &[usize]) -> Result<[usize; 2]> {
+    match *shape {
+        [rows, cols] if rows > 0 && cols > 0 => Ok([rows, cols]),
+        _ => Err(Error::Shape {
+            what: path.display().to_string(),
+            expected: "[P, L]".into(),
+            found: format!("{shape:?}"),
+        }),
+    }
+}
+
+/// The matrix, unless it holds a number that is NaN or infinite.
+pub(super) fn finite(path: &Path, matrix: Matrix) -> Result<Matrix> {
+    matrix.require_finite(&path.display().to_string())?;
+    Ok(matrix)
+}
+
+/// Reads `count` numbers of `N` bytes each.
+pub(super) fn read<const N: usize>(
     mut file: fs_err::File,
     count: usize,
     number: impl Fn([u8; N]) -> f32,

@@ -1,9 +1,10 @@
-//! What was prepared of a user beside the actions: age, country, whatever a table of users holds.
+//! Takes the prepared features of a user, such as age and country, and returns them on the scale of the
+//! other context columns.
 
 use super::{ContextEncoder, Known};
 use crate::matrix::Matrix;
 
-/// The features `[F]`, all times one scale; zeros for somebody of whom none are known.
+/// The features `[F]` times one scale; zeros for a user without features.
 #[derive(Clone, Debug)]
 pub struct Features {
     dim: usize,
@@ -17,9 +18,9 @@ impl Features {
         Self { dim, scale }
     }
 
-    /// F features whose scale is the spread of the other columns `[U, D]` of the contexts: the root
-    /// of the columns' mean variance. A prepared number has a deviation of 1 and a category is 0 or
-    /// 1, so θ learns their part at the pace at which it learns the others'.
+    /// F features scaled by the root of the mean variance of the other context columns `[U, D]`. A
+    /// prepared number has a deviation of 1 and a category is 0 or 1, so θ learns them as fast as
+    /// the others.
     #[must_use]
     pub fn beside(dim: usize, others: &Matrix) -> Self {
         let count = others.rows().max(1) as f64;

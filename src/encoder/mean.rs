@@ -1,5 +1,5 @@
-//! Means of embeddings: `M(X) = Σ_{a∈X} w_a β_a / Σ_{a∈X} w_a`, and with all weights equal the mean of
-//! the paper (section 4.1).
+//! Takes the actions of a user and returns the mean of their embeddings,
+//! `M(X) = Σ_{a∈X} w_a β_a / Σ_{a∈X} w_a`; with equal weights the mean of the paper (section 4.1).
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::embedding::ActionEmbeddings;
 #[derive(Clone, Debug)]
 pub struct Mean {
     actions: Arc<ActionEmbeddings>,
-    /// w `[P]`; all equal where there are none.
+    /// w `[P]`; none for equal weights.
     weights: Option<Vec<f32>>,
-    /// In seconds; 0 where age is no matter.
+    /// In seconds; 0 to ignore age.
     half_life: f64,
 }
 
@@ -26,8 +26,8 @@ impl Mean {
         Self { actions, weights: None, half_life: 0.0 }
     }
 
-    /// The mean in which an action of popularity n (in training users) weighs `max(n, 1)^−γ`: that
-    /// somebody knows what everybody knows says little.
+    /// A mean in which an action of popularity n (in training users) weighs `max(n, 1)^−γ`, since a
+    /// popular action says little about its user.
     #[must_use]
     pub fn inverse_popularity(
         actions: Arc<ActionEmbeddings>,
@@ -38,8 +38,8 @@ impl Mean {
         Self { actions, weights: Some(weights), half_life: 0.0 }
     }
 
-    /// The same mean in which an action weighs half as much for every `days` that it is older than
-    /// the latest; where it is not known when they happened, age is no matter.
+    /// Halves the weight of an action for every `days` that it is older than the user's latest.
+    /// Without known times age is ignored.
     #[must_use]
     pub fn with_half_life(self, days: f32) -> Self {
         Self { half_life: f64::from(days) * DAY, ..self }
@@ -118,7 +118,7 @@ mod tests {
         let times = [1_600_086_400, 1_600_000_000];
         let aged = encoded_at(&aging, &[0, 2], Some(&times));
         assert!((aged[0] - 3.0).abs() < 1e-5 && (aged[1] - 5.5).abs() < 1e-5, "{aged:?}");
-        // Of no age where no time is known, or no half-life is set.
+        // Age is ignored without times or without a half-life.
         assert_eq!(encoded(&aging, &[0, 2]), [4.0, 7.25]);
         assert_eq!(encoded_at(&weighted, &[0, 2], Some(&times)), [4.0, 7.25]);
         assert_eq!(encoded_at(&aging, &[], Some(&[])), [0.0, 0.0]);

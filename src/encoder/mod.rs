@@ -1,9 +1,8 @@
-//! Context encoders: what is known of somebody → the vector M(X) `[D]` that a tower sees. Whoever is
-//! new is encoded as the users trained on are, from their actions alone where no more is known.
+//! A context encoder takes the known actions, times and features of a user and returns the vector M(X)
+//! `[D]`, the input of a tower. A new user is encoded like the training users.
 //!
-//! A tower's identity start takes the first L numbers of a context for the query itself, so the first
-//! of several encoders is the one whose decision training begins with; the others follow it as
-//! further inputs.
+//! A tower's identity start uses the first L numbers of a context as the query. So training begins with
+//! the decision of the first of several encoders; the others are further inputs.
 
 mod features;
 mod mean;
@@ -23,28 +22,28 @@ use crate::embedding::FoldIn;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
-/// What is known of somebody.
+/// The known data of a user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// X, each action once, below P.
     pub actions: &'a [u32],
-    /// When each of the actions last happened, in seconds since any moment.
+    /// Time of the last occurrence of each action, in seconds since any moment.
     pub times: Option<&'a [i64]>,
     /// The prepared features of a user `[F]`.
     pub features: Option<&'a [f32]>,
 }
 
-/// What is known of somebody → M(X). It is called from many threads at once.
+/// Computes M(X) from the known data of a user. It is called from many threads at once.
 pub trait ContextEncoder: Send + Sync + Debug {
     /// D.
     fn dim(&self) -> usize;
 
-    /// Writes M(X) into `context` `[D]`; zeros where nothing is known, which resolves to what is
-    /// popular.
+    /// Writes M(X) into `context` `[D]`; zeros where nothing is known, so that the slate shows the
+    /// most popular actions.
     fn encode(&self, known: Known<'_>, context: &mut [f32]);
 }
 
-/// The user vector that ALS gives to the actions, as far as β is that of ALS its own.
+/// M(X) is the user vector of ALS, if β comes from ALS.
 impl ContextEncoder for FoldIn {
     fn dim(&self) -> usize {
         self.latent_dim()
@@ -73,7 +72,7 @@ impl ContextEncoder for Concatenation {
     }
 }
 
-/// `M(X)` of `contexts`, of each of which `known` is known, `[contexts, D]`.
+/// `M(X)` of `contexts`, `[contexts, D]`; `known` returns the data of one context.
 #[must_use]
 pub fn encode_all<'a>(
     encoder: &dyn ContextEncoder,
@@ -87,11 +86,11 @@ pub fn encode_all<'a>(
     rows
 }
 
-/// The built-in encoders, as a run's settings name them.
+/// The built-in encoders by their names in the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EncoderKind {
-    /// [`Mean::new`], the paper's.
+    /// [`Mean::new`], the encoder of the paper.
     Mean,
     /// [`Mean::inverse_popularity`], and [`Mean::with_half_life`] where there is one.
     WeightedMean,
@@ -111,11 +110,11 @@ pub struct ContextSettings {
     pub encoders: Vec<EncoderKind>,
     /// γ of the weighted mean.
     pub popularity_power: f32,
-    /// In how many days an action comes to weigh half as much in the weighted mean; 0: never.
+    /// Days after which an action weighs half as much in the weighted mean; 0 for never.
     pub half_life: f32,
     /// λ of the ridge regression.
     pub ridge: f32,
-    /// α of the fold-in: what a user did weighs 1 + α, what the user did not do 1.
+    /// α of the fold-in: an action of the user weighs 1 + α, any other 1.
     pub confidence: f64,
     /// λ of the fold-in, in units of βᵀβ.
     pub regularization: f64,
@@ -140,8 +139,7 @@ impl ContextSettings {
             return Err(Error::setting("context.half_life", problem));
         }
         if half_life > 0.0 && !self.encoders.contains(&EncoderKind::WeightedMean) {
-            let problem = "is of the weighted mean, which context.encoders does not have; add \
-                           \"weighted-mean\" to it";
+            let problem = "belongs to the weighted mean; add \"weighted-mean\" to context.encoders";
             return Err(Error::setting("context.half_life", problem));
         }
         let positive = [("ridge", f64::from(self.ridge)), ("regularization", self.regularization)];

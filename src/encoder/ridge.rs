@@ -1,10 +1,9 @@
-//! A ridge regression from what is observed to the latent space: `M(X) = Σ_{a∈X} w_a`, with W `[P, L]`
-//! the least squares solution `min ‖X W − T‖² + λ ‖W‖²` over the training contexts. The mean asks
-//! which β a user's actions have; this asks which latent vector users with such actions turned out to
-//! need.
+//! A ridge regression from observed actions to the latent space: `M(X) = Σ_{a∈X} w_a`, where W `[P, L]`
+//! is the least squares solution `min ‖X W − T‖² + λ ‖W‖²` for given latent vectors T of the training
+//! contexts.
 //!
 //! P and U may be millions, so the normal equations `(XᵀX + λ) W = Xᵀ T` are never formed: conjugate
-//! gradients touch X through products only, `O(nnz · L)` each, all L columns at once.
+//! gradients use X in products only, `O(nnz · L)` each, all L columns at once.
 
 use faer::linalg::matmul::matmul;
 use faer::linalg::solvers::Solve as _;
@@ -14,13 +13,12 @@ use rayon::prelude::*;
 use super::{ContextEncoder, Known};
 use crate::dataset::ActionSets;
 use crate::embedding::ActionEmbeddings;
-use crate::embedding::svd::{product, transpose};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
 /// The most steps of conjugate gradients.
 const STEPS: usize = 50;
-/// They end when no column's residual is longer than this share of its right side.
+/// They end when every column's residual is at most this share of its right side.
 const TOLERANCE: f64 = 1e-4;
 
 /// The sum of the rows of W over X.
@@ -43,7 +41,7 @@ impl Ridge {
     }
 
     /// Fits W to `targets` T `[U, L]`, the latent vectors of the contexts in `observed`, whose actions
-    /// are below `num_actions`. The same on any number of threads.
+    /// are below `num_actions`. The result does not depend on the number of threads.
     ///
     /// # Errors
     /// [`Error::Setting`] unless λ is positive.
@@ -58,10 +56,10 @@ impl Ridge {
             return Err(Error::setting("context.ridge", problem));
         }
         let width = targets.cols();
-        let transposed = transpose(observed, num_actions);
-        let right = product(&transposed, targets.as_slice(), width); // XᵀT
+        let transposed = observed.transposed(num_actions);
+        let right = transposed.times(targets.as_slice(), width); // XᵀT
         let image = |block: &[f32]| {
-            let mut image = product(&transposed, &product(observed, block, width), width);
+            let mut image = transposed.times(&observed.times(block, width), width);
             image.par_iter_mut().zip(block).for_each(|(sum, value)| *sum += lambda * value);
             image
         };
@@ -90,8 +88,8 @@ impl ContextEncoder for Ridge {
     }
 }
 
-/// The latent vectors T `[U, L]` whose scores are nearest to `sets`, `min ‖T βᵀ − Y‖²`, which are
-/// `Y β (βᵀβ + ε)⁻¹`, ε so small that it matters only where β has fewer than L dimensions.
+/// The latent vectors T `[U, L]` whose scores are nearest to `sets`, `min ‖T βᵀ − Y‖²`:
+/// `Y β (βᵀβ + ε)⁻¹`, with an ε so small that it matters only where β has fewer than L dimensions.
 ///
 /// # Errors
 /// [`Error::Library`] when βᵀβ cannot be factored.
@@ -105,7 +103,7 @@ pub fn least_squares(sets: &ActionSets, actions: &ActionEmbeddings) -> Result<Ma
     let factor = gram
         .llt(Side::Lower)
         .map_err(|error| Error::library("the least squares of embeddings", format!("{error:?}")))?;
-    let mut targets = product(sets, beta.as_slice(), dim);
+    let mut targets = sets.times(beta.as_slice(), dim);
     let columns = MatMut::from_column_major_slice_mut(&mut targets, dim, sets.len());
     factor.solve_in_place(columns);
     Matrix::new(targets, dim)
@@ -134,7 +132,7 @@ fn conjugate_gradients(
     let mut energy = dots(&residual, &preconditioned, width);
     for _ in 0..STEPS {
         let moved = image(&direction);
-        // A column that has arrived stays: its direction is nothing, and nothing by nothing is no step.
+        // A solved column stays: its direction is 0, and 0 / 0 is taken as no step.
         let steps = ratios(&energy, &dots(&direction, &moved, width));
         add(&mut solution, &steps, &direction);
         let back: Vec<f32> = steps.iter().map(|step| -step).collect();
@@ -176,7 +174,7 @@ fn add(to: &mut [f32], weights: &[f32], from: &[f32]) {
     });
 }
 
-/// Rows whose products one thread sums, so that the order of a sum is always the same.
+/// Rows whose products one thread sums; it fixes the order of the sum.
 const ROWS: usize = 4096;
 
 /// `xᵀy` of each column.

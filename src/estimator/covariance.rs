@@ -1,13 +1,12 @@
-//! The covariance gradient of Plackett–Luce (equation 8): neither the
-//! normalising constants nor any β but those of drawn actions enter, so that with rejection
-//! sampling ([`RejectionSampler`]) a gradient costs far less than a pass over the actions.
+//! The covariance gradient of Plackett–Luce (equation 8) takes slates and rewards, and needs β of the
+//! drawn actions only, no normalising constant. With rejection sampling ([`RejectionSampler`]) it
+//! costs far less than a pass over the actions.
 //!
-//! The score function of position i is `β_{a_i} − E[β_{a_i} | A_{<i}]`, and its product with the
-//! reward is a covariance given what stands before:
-//! `∇R = Σ_i E[Cov(r̂, β_{a_i} | A_{<i})]`. Two slates A, A' that share A_{<i} and are completed
-//! independently give it without bias, `Σ_i ½ (r̂ − r̂') (β_{a_i} − β_{a'_i})`. The paper prints
-//! `Cov(r̂, Σ_i β_{a_i})` over whole slates; this is the same for K = 1 only, since a later action
-//! also varies with the earlier ones.
+//! The score function of position i is `β_{a_i} − E[β_{a_i} | A_{<i}]`, so its mean product with the
+//! reward is a covariance given the earlier actions: `∇R = Σ_i E[Cov(r̂, β_{a_i} | A_{<i})]`. Two slates
+//! A, A' that share A_{<i} and are completed independently estimate it without bias,
+//! `Σ_i ½ (r̂ − r̂') (β_{a_i} − β_{a'_i})`. The paper prints `Cov(r̂, Σ_i β_{a_i})` over whole slates,
+//! which is equal for K = 1 only, because a later action also varies with the earlier ones.
 
 use std::sync::Arc;
 
@@ -15,15 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use tracing::trace_span;
 
-use super::{BatchRows, Estimator, Gradient, Samples};
+use super::row::{RowEstimate, WeightedSum};
+use super::{BatchRows, Estimator, Gradient};
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
 use crate::policy::{PlackettLuce, RejectionSampler, Sampling, SlatePolicy as _};
 use crate::reward::SlateReward;
 use crate::seed::Purpose;
 
-/// Which covariance is estimated.
+/// The covariance to estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CovarianceForm {
@@ -36,13 +35,13 @@ pub enum CovarianceForm {
     AsPrinted,
 }
 
-/// How the slates are drawn.
+/// The source of slates.
 #[derive(Clone, Debug)]
 pub enum Draws {
-    /// From the scores of all actions, by [`Distribution::complete`](crate::policy::Distribution)
-    /// whichever draws the policy itself makes.
+    /// The scores of all actions, by [`Distribution::complete`](crate::policy::Distribution) whatever
+    /// draws the policy itself uses.
     Dense(PlackettLuce),
-    /// From a retrieved head and a uniform tail.
+    /// A retrieved head and a uniform tail.
     Rejection(RejectionSampler),
 }
 
@@ -83,6 +82,21 @@ pub struct Covariance {
 }
 
 impl Covariance {
+    /// Refuses the printed form for one sample.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the reason.
+    pub fn check_samples(form: CovarianceForm, num_samples: usize) -> Result<()> {
+        if form == CovarianceForm::AsPrinted && num_samples < 2 {
+            return Err(Error::setting(
+                "method.samples",
+                "the covariance as printed is taken over samples, and one has none: expected at \
+                 least 2, found 1",
+            ));
+        }
+        Ok(())
+    }
+
     /// The gradient of the reward of slates drawn by `draws`.
     ///
     /// # Errors
@@ -93,17 +107,11 @@ impl Covariance {
         reward: Arc<dyn SlateReward>,
     ) -> Result<Self> {
         let draws = draws.into();
-        if form == CovarianceForm::AsPrinted && draws.sampling().num_samples < 2 {
-            return Err(Error::setting(
-                "policy.samples",
-                "the covariance as printed is taken over samples, and one has none: expected at \
-                 least 2, found 1",
-            ));
-        }
+        Self::check_samples(form, draws.sampling().num_samples)?;
         Ok(Self { form, draws, reward })
     }
 
-    /// The rewards `[S]` and g `[L]` of one row; `complete` draws what a slate lacks.
+    /// The estimate for one row; `complete` draws the missing actions of a slate.
     fn estimate(&self, context: u32, complete: impl FnMut(&mut Vec<u32>)) -> RowEstimate {
         match self.form {
             CovarianceForm::Corrected => self.corrected(context, complete),
@@ -158,7 +166,7 @@ impl Covariance {
 }
 
 impl Estimator for Covariance {
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let _span = trace_span!("sampling").entered();
         let Sampling { slate_size, seed, .. } = *self.draws.sampling();
         let stream = |row| rows.stream(seed, Purpose::Slates, row);
@@ -182,56 +190,5 @@ impl Estimator for Covariance {
             }
         };
         RowEstimate::gather(estimates, self.draws.actions().latent_dim())
-    }
-
-    fn finish(&self, samples: Samples) -> Gradient {
-        Gradient { h: samples.terms, log_sigma: None }
-    }
-}
-
-/// What is known of one row when its slates are drawn.
-#[derive(Debug)]
-pub(super) struct RowEstimate {
-    /// `[S]`.
-    pub(super) rewards: Vec<f32>,
-    /// `[L]`.
-    pub(super) g: Vec<f32>,
-}
-
-impl RowEstimate {
-    /// The rows after one another, g as the only term of each.
-    pub(super) fn gather(estimates: Vec<Self>, latent_dim: usize) -> Result<Samples> {
-        let (mut rewards, mut terms) = (Vec::new(), Vec::new());
-        for estimate in estimates {
-            rewards.extend(estimate.rewards);
-            terms.extend(estimate.g);
-        }
-        Ok(Samples { rewards, terms: Matrix::new(terms, latent_dim)?, sigma_terms: Vec::new() })
-    }
-}
-
-/// `Σ w β_a`, summed in f64.
-pub(super) struct WeightedSum<'a> {
-    actions: &'a ActionEmbeddings,
-    sums: Vec<f64>,
-}
-
-impl<'a> WeightedSum<'a> {
-    pub(super) fn new(actions: &'a ActionEmbeddings) -> Self {
-        Self { actions, sums: vec![0.0; actions.latent_dim()] }
-    }
-
-    pub(super) fn add(&mut self, weight: f64, action: u32) {
-        // Most rewards are zero most of the time: those read no β.
-        if weight != 0.0 {
-            for (sum, beta) in self.sums.iter_mut().zip(self.actions.row(action)) {
-                *sum += weight * f64::from(*beta);
-            }
-        }
-    }
-
-    pub(super) fn rounded(self) -> Vec<f32> {
-        #[allow(clippy::cast_possible_truncation, reason = "a gradient is as precise as h")]
-        self.sums.into_iter().map(|sum| sum as f32).collect()
     }
 }

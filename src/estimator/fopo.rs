@@ -1,6 +1,6 @@
 //! FOPO (Sakhi, Rohde, Gilotte: "Fast Offline Policy Optimization for Large Scale Recommendation",
-//! AAAI 2023), the method that the paper generalises to slates: the covariance gradient of the
-//! softmax, `Cov(r̂(a), β_a)`, by self-normalised importance sampling. Slates have one action.
+//! AAAI 2023) takes queries and returns the covariance gradient of the softmax, `Cov(r̂(a), β_a)`, by
+//! self-normalised importance sampling. The paper generalises it to slates; here K = 1.
 //!
 //! Actions are drawn from the proposal `q(a) = ε/P + (1 − ε) κ(a)`: uniform over the P available
 //! actions, mixed with κ, the softmax of the M best of them, which one retrieval finds. Under the
@@ -14,14 +14,13 @@ use rayon::prelude::*;
 
 use tracing::trace_span;
 
-use super::covariance::{RowEstimate, WeightedSum};
-use super::{BatchRows, Estimator, Gradient, Samples};
+use super::row::{RowEstimate, WeightedSum};
+use super::{BatchRows, Estimator, Gradient};
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::dot;
 use crate::policy::Sampling;
-use crate::policy::rejection::Heads;
-use crate::retrieval::{Retriever, Slates, nth_included};
+use crate::retrieval::{Heads, Retriever, Slates, nth_included};
 use crate::reward::SlateReward;
 use crate::seed::{Purpose, Stream};
 
@@ -36,6 +35,30 @@ pub struct Fopo {
 }
 
 impl Fopo {
+    /// Refuses slates of several actions and a share outside (0, 1].
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the reason.
+    pub fn check(sampling: &Sampling, uniform_share: f64) -> Result<()> {
+        if sampling.slate_size > 1 {
+            return Err(Error::setting(
+                "slate_size",
+                format!(
+                    "FOPO weighs single actions by the softmax: expected slates of one action, \
+                     found {}; for longer ones set method.kind = \"covariance\"",
+                    sampling.slate_size
+                ),
+            ));
+        }
+        if !(uniform_share > 0.0 && uniform_share <= 1.0) {
+            return Err(Error::setting(
+                "method.uniform_share",
+                format!("expected a number above 0 and at most 1, found {uniform_share}"),
+            ));
+        }
+        Ok(())
+    }
+
     /// The gradient of `reward` for slates of one of `actions`. `retriever` finds the `head` best
     /// of them, fewer where exclusion leaves fewer; `uniform_share` is ε. At ε = 0 no action
     /// outside the head would ever be drawn, and no number of samples would remove the bias.
@@ -51,23 +74,8 @@ impl Fopo {
         sampling: Sampling,
     ) -> Result<Self> {
         sampling.validate()?;
-        if sampling.slate_size > 1 {
-            return Err(Error::setting(
-                "policy.slate_size",
-                format!(
-                    "FOPO weighs single actions by the softmax, expected 1, found {}; longer \
-                     slates have estimator.kind = \"covariance\"",
-                    sampling.slate_size
-                ),
-            ));
-        }
-        if !(uniform_share > 0.0 && uniform_share <= 1.0) {
-            return Err(Error::setting(
-                "estimator.uniform_share",
-                format!("expected a number above 0 and at most 1, found {uniform_share}"),
-            ));
-        }
-        let heads = Heads::new(retriever, head, &sampling, actions.num_actions())?;
+        Self::check(&sampling, uniform_share)?;
+        let heads = sampling.heads(retriever, head, actions.num_actions())?;
         Ok(Self { actions, heads, uniform_share, reward, sampling })
     }
 
@@ -91,7 +99,7 @@ impl Fopo {
             .map(|action| f64::from(self.reward.reward(context, &[*action])))
             .collect();
         let mean = weights.iter().zip(&rewards).map(|(w, r)| w * r).sum::<f64>() / total;
-        // The centred rewards weigh up to zero, so β needs no centring of its own.
+        // The centred rewards sum to zero under the weights, so β needs no centring.
         let mut g = WeightedSum::new(&self.actions);
         for ((action, weight), reward) in actions.iter().zip(&weights).zip(&rewards) {
             g.add(weight / total * (reward - mean), *action);
@@ -102,19 +110,15 @@ impl Fopo {
 }
 
 impl Estimator for Fopo {
-    /// The drawn actions are not the policy's, so their plain mean reward would say nothing of it:
-    /// every sample's reward is r̄ of its row, the self-normalised estimate of `R̂(π)`, with a bias
-    /// that falls as 1/S.
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+    /// Reports r̄ of its row as every sample's reward: the self-normalised estimate of `R̂(π)`, with a
+    /// bias that falls as 1/S. The proposal, not the policy, draws the actions, so their plain mean
+    /// reward would not estimate it.
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let _span = trace_span!("sampling").entered();
-        let heads = self.heads.search(rows, &self.sampling)?; // [rows, M]
+        let heads = self.heads.search(rows.contexts, rows.h)?; // [rows, M]
         let estimates =
             (0..heads.len()).into_par_iter().map(|row| self.estimate(rows, row, &heads)).collect();
         RowEstimate::gather(estimates, self.actions.latent_dim())
-    }
-
-    fn finish(&self, samples: Samples) -> Gradient {
-        Gradient { h: samples.terms, log_sigma: None }
     }
 }
 

@@ -1,7 +1,8 @@
-//! Learning β instead of θ (appendix "Effect of fixing β"): Plackett–Luce with `f = M(X)ᵀβ_a`, M(X)
-//! held constant. The gradient in the scores of a context is `c_d − B e^{f_d − m}`, a number for the
-//! tail and a few corrections ([`ScoreGradient`]); `∂R̂/∂β_d`, the mean over contexts of that times
-//! M(X), is added up in panels of actions, so that nothing holds `[B, P]` numbers.
+//! Learns β instead of θ (appendix "Effect of fixing β"): takes contexts M(X) and β, and returns
+//! `∂R̂/∂β` for Plackett–Luce with `f = M(X)ᵀβ_a`. A context's gradient in the scores is
+//! `c_d − B e^{f_d − m}`, one number for the tail and a few corrections ([`ScoreGradient`]). `∂R̂/∂β_d`
+//! is the mean over contexts of this times M(X), summed in panels of actions, so that nothing holds
+//! `[B, P]` numbers.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, Par};
 use rayon::prelude::*;
 
-use super::{ActionsEstimator, ActionsGradient, Baseline, BatchRows, PlRank};
+use super::{ActionsEstimator, ActionsGradient, BatchRows, ControlVariate, PlRank};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::policy::{PlackettLuce, ScoreGradient, SlatePolicy};
@@ -18,16 +19,16 @@ use crate::reward::SlateReward;
 /// The gradient of a Plackett–Luce policy in β.
 #[derive(Clone, Debug)]
 pub enum LearnedActions {
-    /// By the score function: PL-PG.
+    /// The score function: PL-PG.
     ScoreFunction {
-        /// The policy; its own β only says where learning starts.
+        /// The policy. Learning starts at its β.
         policy: PlackettLuce,
         /// Any reward.
         reward: Arc<dyn SlateReward>,
-        /// What is subtracted from it.
-        baseline: Baseline,
+        /// The number subtracted from the reward.
+        baseline: ControlVariate,
     },
-    /// By PL-Rank.
+    /// PL-Rank.
     PlRank(PlRank),
 }
 
@@ -36,12 +37,12 @@ const PANEL: usize = 1024;
 
 /// One context's part of the gradient.
 struct Row {
-    /// As many for every row: S score functions, or one gradient.
+    /// S score functions, or one gradient.
     gradients: Vec<ScoreGradient>,
     rewards: Vec<f32>,
     /// m.
     reference: f32,
-    /// The head and what is excluded, ascending: none of it belongs to the tail.
+    /// The head and the excluded actions, ascending: all that is not in the tail.
     beyond_tail: Vec<u32>,
 }
 
@@ -86,7 +87,7 @@ impl ActionsEstimator for LearnedActions {
         let visited = self.visit(beta, rows)?;
         let rewards: Vec<f32> = visited.iter().flat_map(|row| &row.rewards).copied().collect();
         let samples = self.policy().sampling().num_samples;
-        // What each gradient of each row weighs, the mean over the batch included.
+        // The weight of each gradient of each row, 1/B included.
         let weights = match self {
             Self::ScoreFunction { baseline, .. } => {
                 let scale = 1.0 / rewards.len().max(1) as f32;

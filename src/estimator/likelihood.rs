@@ -1,39 +1,36 @@
-//! The reward-weighted likelihood, which looks at what was interacted with and at no slate:
-//! `L(h) = 1/|Y| Σ_{a∈Y} w_a log p_a` with p the softmax of `hᵀβ_b / τ` over the actions that may be
-//! shown and w_a the reward of a slate of a alone. Its gradient is
+//! The reward-weighted likelihood takes queries and hidden actions and returns the gradient of
+//! `L(h) = 1/|Y| Σ_{a∈Y} w_a log p_a`; it draws no slate. p is the softmax of `hᵀβ_b / τ` over the
+//! actions that may be shown, w_a the reward of a slate of a alone. The gradient is
 //! `g = 1/|Y| Σ_{a∈Y} w_a (β_a − Σ_b p_b β_b) / τ`. One softmax stands for all of Y, as in a
-//! multinomial likelihood: for a hidden action the other hidden ones are negatives too, and what
-//! they take from each other they get back as positives.
+//! multinomial likelihood: each hidden action is a negative of the others too.
 //!
-//! A decision does not depend on the scale of h, and neither must τ: it is σ of the latent policy
-//! times B, the mean norm of β, times a temperature. So the temperature compares the scores to what
-//! the policy's noise would add to that of an average action; and where σ is relative and the radial
-//! part is projected out, g is the gradient of `L` with τ moving along with ‖h‖.
+//! τ is σ of the latent policy times B, the mean norm of β, times a temperature: it follows the scale
+//! of h, on which a decision does not depend. So the temperature compares a score with the noise that
+//! the policy would add to the score of an average action. Where σ is relative and the radial part is
+//! projected out, g is the gradient of `L` with τ proportional to ‖h‖.
 //!
-//! The softmax needs no pass over all actions. The M best of them by one search, and Y, are summed
-//! exactly; the T others are represented by S uniform draws that weigh T/S each, or by themselves
-//! where they are no more than S. Numerator and normalising constant are unbiased, their ratio has a
-//! bias that falls as 1/S.
+//! The softmax needs no pass over all actions. The M best ones, found by one search, and Y are summed
+//! exactly; S uniform draws that weigh T/S each stand for the T others, or all of them where T ≤ S.
+//! Numerator and normalising constant are unbiased; their ratio has a bias that falls as 1/S.
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use tracing::trace_span;
 
-use super::covariance::{RowEstimate, WeightedSum};
-use super::{BatchRows, Estimator, Gradient, Samples};
+use super::row::{RowEstimate, WeightedSum};
+use super::{BatchRows, Estimator, Gradient};
 use crate::dataset::Sessions;
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::dot;
-use crate::policy::rejection::Heads;
 use crate::policy::{LatentPerturbation, SlatePolicy as _};
-use crate::retrieval::{is_excluded, nth_included};
+use crate::retrieval::{Heads, is_excluded, nth_included};
 use crate::reward::SlateReward;
 use crate::seed::{Purpose, Stream};
 
-/// The gradient of the reward-weighted likelihood of what contexts hide. Biased for every finite S,
-/// and not a gradient of the reward of slates.
+/// The gradient of the reward-weighted likelihood of hidden actions. It is biased for every finite S,
+/// and it is not the gradient of the reward of slates.
 #[derive(Clone, Debug)]
 pub struct Likelihood {
     policy: LatentPerturbation,
@@ -45,9 +42,9 @@ pub struct Likelihood {
 }
 
 impl Likelihood {
-    /// The likelihood of what `sessions` hide, weighted by `reward`. `policy` over `actions` gives
-    /// σ, S, K and what is not shown; its search finds the `head` best actions, fewer where
-    /// exclusion leaves fewer.
+    /// The likelihood of the hidden actions of `sessions`, weighted by `reward`. `policy` over
+    /// `actions` gives σ, S, K and the exclusions; its search finds the `head` best actions, fewer
+    /// where exclusion leaves fewer.
     ///
     /// # Errors
     /// [`Error::Setting`] for a temperature that is not positive, or a head that does not hold a
@@ -62,10 +59,10 @@ impl Likelihood {
     ) -> Result<Self> {
         if !(temperature > 0.0 && temperature.is_finite()) {
             let problem = format!("expected a number above 0, found {temperature}");
-            return Err(Error::setting("estimator.temperature", problem));
+            return Err(Error::setting("method.temperature", problem));
         }
         let retriever = Arc::clone(policy.retriever());
-        let heads = Heads::new(retriever, head, policy.sampling(), actions.num_actions())?;
+        let heads = policy.sampling().heads(retriever, head, actions.num_actions())?;
         Ok(Self { policy, actions, heads, sessions, reward, temperature })
     }
 
@@ -107,7 +104,7 @@ impl Likelihood {
         RowEstimate { rewards: vec![shown; sampling.num_samples], g }
     }
 
-    /// Actions and their estimated probabilities, which sum to 1: those `known`, and what stands for
+    /// Actions and their estimated probabilities, which sum to 1: the `known` ones, and samples of
     /// all others.
     fn softmax(
         &self,
@@ -123,7 +120,7 @@ impl Likelihood {
         let mut apart = [sampling.excluded_of(rows.contexts[row]), &known].concat();
         apart.sort_unstable();
         let others = self.actions.num_actions() - apart.len();
-        // Every one of them where there are no more than S.
+        // All of them where there are no more than S.
         let samples = sampling.num_samples.min(others);
         let weight = others as f64 / samples.max(1) as f64;
         #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
@@ -152,10 +149,10 @@ impl Likelihood {
 }
 
 impl Estimator for Likelihood {
-    /// No slate is drawn: every sample's reward is that of the decision, the top K of the search.
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+    /// Draws no slate: every sample's reward is the reward of the decision, the top K of the search.
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let span = trace_span!("retrieval").entered();
-        let heads = self.heads.search(rows, self.policy.sampling())?; // [rows, M]
+        let heads = self.heads.search(rows.contexts, rows.h)?; // [rows, M]
         drop(span);
         let _span = trace_span!("estimator").entered();
         let estimates = (0..heads.len())
@@ -163,9 +160,5 @@ impl Estimator for Likelihood {
             .map(|row| self.estimate(rows, row, heads.slate(row)))
             .collect();
         RowEstimate::gather(estimates, self.actions.latent_dim())
-    }
-
-    fn finish(&self, samples: Samples) -> Gradient {
-        Gradient { h: samples.terms, log_sigma: None }
     }
 }

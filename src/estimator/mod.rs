@@ -1,13 +1,14 @@
-//! Estimators: samples and rewards → `g_b = ∂R̂/∂h_b` `[B, L]`, the gradient of the estimated
-//! reward with respect to each query. With β fixed, every method of the paper is of this form, so
-//! an estimator is ordinary Rust and knows nothing of autodiff; the tower's part of the gradient is
-//! the learner's.
+//! An estimator takes the queries of a batch, draws slates, asks for their rewards and returns
+//! `g_b = ∂R̂/∂h_b` `[B, L]`, the gradient of the estimated reward with respect to each query. With β
+//! fixed, every method of the paper has this form, so an estimator is ordinary Rust without autodiff;
+//! the learner continues the gradient through the tower.
 
 mod covariance;
 mod fopo;
 mod learned_actions;
 mod likelihood;
 mod pl_rank;
+mod row;
 mod score_function;
 
 pub use covariance::{Covariance, CovarianceForm, Draws};
@@ -15,7 +16,7 @@ pub use fopo::Fopo;
 pub use learned_actions::LearnedActions;
 pub use likelihood::Likelihood;
 pub use pl_rank::PlRank;
-pub use score_function::{Baseline, ScoreFunction};
+pub use score_function::{ControlVariate, ScoreFunction};
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -24,72 +25,41 @@ use crate::error::Result;
 use crate::matrix::Matrix;
 pub use crate::policy::BatchRows;
 
-/// What was drawn for some rows of a batch, S samples a row.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Samples {
-    /// r̂ of every sampled slate, `[rows · S]`.
-    pub rewards: Vec<f32>,
-    /// What is known of each row's g, `[rows, L]`: g itself, or its score function where rewards of
-    /// other rows may yet serve as a baseline.
-    pub terms: Matrix,
-    /// The same for log σ, `[rows]`; empty for a policy without σ.
-    pub sigma_terms: Vec<f32>,
-}
-
-impl Samples {
-    /// The samples of these rows followed by those of the next ones.
-    ///
-    /// # Errors
-    /// [`crate::Error::Shape`] when the two do not have the same L.
-    pub fn join(mut self, next: Self) -> Result<Self> {
-        let cols = self.terms.cols();
-        let mut terms = self.terms.into_vec();
-        terms.extend(next.terms.into_vec());
-        self.rewards.extend(next.rewards);
-        self.sigma_terms.extend(next.sigma_terms);
-        Ok(Self { terms: Matrix::new(terms, cols)?, ..self })
-    }
-
-    /// Mean reward: an unbiased estimate of R̂(π_θ) on the batch.
-    #[must_use]
-    pub fn mean_reward(&self) -> f32 {
-        self.rewards.iter().sum::<f32>() / self.rewards.len().max(1) as f32
-    }
-}
-
 /// The estimated gradient of the reward of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gradient {
     /// g, with respect to each query, `[B, L]`.
     pub h: Matrix,
-    /// With respect to log σ, the mean over the batch; none for a policy without σ.
+    /// The gradient with respect to log σ, mean over the batch; none for a policy without σ.
     pub log_sigma: Option<f32>,
+    /// r̂ of each sampled slate, `[B · S]`; their mean estimates `R̂(π_θ)` on the batch.
+    pub rewards: Vec<f32>,
 }
 
-/// What learning β estimates on a batch: the gradient of its mean reward.
+/// The estimated gradient of a batch's mean reward with respect to β.
 #[derive(Clone, Debug)]
 pub struct ActionsGradient {
     /// `∂R̂/∂β`, `[P, L]`.
     pub beta: Matrix,
-    /// r̂ of every sampled slate, `[B · S]`.
+    /// r̂ of each sampled slate, `[B · S]`.
     pub rewards: Vec<f32>,
 }
 
 /// A gradient estimate with respect to β instead of h.
 pub trait ActionsEstimator: Send + Sync + Debug {
-    /// Draws S slates for each row of a whole batch under the scores `hᵀβ_a`, β `[P, L]`.
+    /// Draws S slates for each row under the scores `hᵀβ_a`, β `[P, L]`.
     ///
     /// # Errors
-    /// Those of the policy.
+    /// Fails if the policy fails.
     fn gradient(&self, beta: &Matrix, rows: BatchRows<'_>) -> Result<ActionsGradient>;
 }
 
-/// An estimator, by what it differentiates.
+/// An estimator of either kind.
 #[derive(Clone, Debug)]
 pub enum AnyEstimator {
-    /// Of the queries, with β fixed: every method of the paper.
+    /// Differentiates by the queries, with β fixed: every method of the paper.
     Queries(Arc<dyn Estimator>),
-    /// Of β.
+    /// Differentiates by β.
     Actions(Arc<dyn ActionsEstimator>),
 }
 
@@ -99,15 +69,11 @@ impl<E: Estimator + 'static> From<E> for AnyEstimator {
     }
 }
 
-/// A gradient estimate in two phases: retrieval and rewards may be split by rows, what needs the
-/// whole batch (a baseline over contexts) waits for all of them.
+/// A gradient estimate with respect to the queries.
 pub trait Estimator: Send + Sync + Debug {
-    /// Draws S slates for each row and looks up their rewards.
+    /// Draws S slates for each row, looks up their rewards, and estimates g.
     ///
     /// # Errors
-    /// Those of the policy.
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples>;
-
-    /// The gradient, from the samples of the whole batch.
-    fn finish(&self, samples: Samples) -> Gradient;
+    /// Fails if the policy fails.
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient>;
 }

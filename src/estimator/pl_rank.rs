@@ -1,10 +1,10 @@
-//! PL-Rank (Oosterhuis, *Learning-to-Rank at the Speed of Sampling*, SIGIR 2022), the gradient of
-//! a Plackett–Luce policy that knows the reward to be `Σ_k w_k ρ_{a_k}`: of each sampled slate it
-//! uses what every action would have earned at every rank, where the score function uses one number.
+//! PL-Rank (Oosterhuis, *Learning-to-Rank at the Speed of Sampling*, SIGIR 2022) takes slates of a
+//! Plackett–Luce policy and a reward `Σ_k w_k ρ_{a_k}`, and returns the gradient. It uses the reward
+//! that every action would have earned at every rank, where the score function uses one number.
 
 use tracing::trace_span;
 
-use super::{BatchRows, Estimator, Gradient, Samples};
+use super::{BatchRows, Estimator, Gradient};
 use crate::error::{Error, Result};
 use crate::policy::{Distribution, GradientSum, PlackettLuce, ScoreGradient, SlatePolicy};
 use crate::reward::{LinearReward, SlateReward};
@@ -19,18 +19,24 @@ pub struct PlRank {
 }
 
 impl PlRank {
+    /// The error for a reward that is not a sum over ranks.
+    #[must_use]
+    pub fn not_linear() -> Error {
+        Error::setting(
+            "reward.kind",
+            "is not linear: PL-Rank credits each rank with its own weight times the relevance of \
+             its action, which a reward of the slate as a whole does not have; set method.kind = \
+             \"pl-pg\" or \"covariance\"",
+        )
+    }
+
     /// The gradient of a linear reward of `policy`.
     ///
     /// # Errors
     /// [`Error::Setting`] for a reward that is not linear.
     pub fn new(policy: PlackettLuce, reward: &dyn SlateReward) -> Result<Self> {
         let Some(linear) = reward.as_linear() else {
-            return Err(Error::setting(
-                "reward.kind",
-                "PL-Rank credits each rank with its own weight times the relevance of its action, \
-                 which a reward of the slate as a whole does not have; use estimator.kind = \
-                 \"score-function\" or \"covariance\"",
-            ));
+            return Err(Self::not_linear());
         };
         let slate_size = policy.sampling().slate_size;
         let weights = linear.rank_weights().iter().map(|&weight| f64::from(weight));
@@ -38,15 +44,14 @@ impl PlRank {
         Ok(Self { policy, reward: linear.clone(), rank_weights })
     }
 
-    /// The policy.
     #[must_use]
-    pub fn policy(&self) -> &PlackettLuce {
+    pub(super) fn policy(&self) -> &PlackettLuce {
         &self.policy
     }
 
     /// The gradient in the scores of one row, and the rewards of its S slates.
     #[must_use]
-    pub fn of_row(
+    pub(super) fn of_row(
         &self,
         rows: BatchRows<'_>,
         row: usize,
@@ -66,17 +71,13 @@ impl PlRank {
 }
 
 impl Estimator for PlRank {
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let _span = trace_span!("sampling").entered();
         let beta = self.policy.actions().beta();
-        let (terms, rewards) = self.policy.latent_gradients(beta, rows, |row, distribution| {
+        let (h, rewards) = self.policy.latent_gradients(beta, rows, |row, distribution| {
             let (gradient, rewards) = self.of_row(rows, row, distribution);
             Ok((vec![gradient], rewards))
         })?; // [rows, L]
-        Ok(Samples { rewards: rewards.concat(), terms, sigma_terms: Vec::new() })
-    }
-
-    fn finish(&self, samples: Samples) -> Gradient {
-        Gradient { h: samples.terms, log_sigma: None }
+        Ok(Gradient { h, log_sigma: None, rewards: rewards.concat() })
     }
 }

@@ -1,6 +1,6 @@
-//! The score-function gradient, REINFORCE (equations 6 and 9): `g = 1/S Σ_s (r̂_s − b_s) ∇_h log q_s`,
-//! for any policy and any reward. With a latent perturbation it is LGP's gradient (the body of
-//! Algorithm 1 as corrected) or LRP's, with Plackett–Luce it is PL-PG.
+//! The score-function gradient, REINFORCE (equations 6 and 9), takes any policy and any reward and
+//! returns `g = 1/S Σ_s (r̂_s − b_s) ∇_h log q_s`. With a latent perturbation it is the gradient of LGP
+//! (the body of Algorithm 1 as corrected) or LRP, with Plackett–Luce it is PL-PG.
 
 use std::sync::Arc;
 
@@ -8,27 +8,28 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tracing::trace_span;
 
-use super::{BatchRows, Estimator, Gradient, Samples};
+use super::{BatchRows, Estimator, Gradient};
 use crate::error::Result;
 use crate::matrix::{Matrix, dot, rows_worth_a_fork};
 use crate::policy::{Drawn, SlatePolicy};
 use crate::reward::SlateReward;
 
-/// What is subtracted from a reward before it weighs its score.
+/// b, the number subtracted from a reward before it weighs the score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Baseline {
+pub enum ControlVariate {
     /// Nothing, as in the paper.
     None,
-    /// The mean reward of the context's other samples; for S = 1 the mean reward of the batch's
-    /// other contexts. Independent of the sample it is subtracted from, hence without bias.
+    /// The mean reward of the context's other samples; at S = 1 the mean reward of the batch's other
+    /// contexts, and 0 in a batch of one. It is independent of the sample it is subtracted from, so
+    /// it adds no bias.
     LeaveOneOut,
 }
 
-impl Baseline {
+impl ControlVariate {
     /// r̂ − b, for rewards `[B · S]` of S samples a row.
     pub(super) fn centred(self, rewards: &[f32], num_samples: usize) -> Vec<f32> {
-        // The samples among which one is left out: a context's own, or at S = 1 the batch's.
+        // One sample is left out of a context's own, or at S = 1 out of the whole batch's.
         let group = if num_samples > 1 { num_samples } else { rewards.len() };
         if self == Self::None || group < 2 {
             return rewards.to_vec();
@@ -49,20 +50,20 @@ impl Baseline {
 pub struct ScoreFunction {
     policy: Arc<dyn SlatePolicy>,
     reward: Arc<dyn SlateReward>,
-    baseline: Baseline,
+    baseline: ControlVariate,
 }
 
 impl ScoreFunction {
     /// The gradient of the reward of `policy`.
     ///
     /// # Errors
-    /// [`crate::Error::Setting`] for a baseline that would bias it.
+    /// [`crate::Error::Setting`] for a baseline that would bias the gradient.
     pub fn new(
         policy: Arc<dyn SlatePolicy>,
         reward: Arc<dyn SlateReward>,
-        baseline: Baseline,
+        baseline: ControlVariate,
     ) -> Result<Self> {
-        if baseline == Baseline::LeaveOneOut {
+        if baseline == ControlVariate::LeaveOneOut {
             policy.check_leave_one_out()?;
         }
         Ok(Self { policy, reward, baseline })
@@ -70,7 +71,7 @@ impl ScoreFunction {
 }
 
 impl Estimator for ScoreFunction {
-    fn sample(&self, rows: BatchRows<'_>) -> Result<Samples> {
+    fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let s = self.policy.sampling().num_samples;
         let Drawn { slates, scores, sigma_scores } = self.policy.sample(rows)?;
         let span = trace_span!("reward").entered();
@@ -78,45 +79,47 @@ impl Estimator for ScoreFunction {
             .into_par_iter()
             .with_min_len(64)
             .map(|at| self.reward.reward(rows.contexts[at / s], slates.slate(at)))
-            .collect(); // [rows·S]
+            .collect(); // [B·S]
         drop(span);
         let _span = trace_span!("estimator").entered();
-        // A single sample's baseline is in the other rows, which `finish` has all of.
-        let weights = match s {
-            1 => vec![1.0; rewards.len()],
-            _ => self.baseline.centred(&rewards, s), // [rows·S]
-        };
-        let mut terms = Matrix::zeros(rows.h.rows(), scores.cols()); // [rows, L]
+        let weights = self.baseline.centred(&rewards, s); // [B·S]
+        let mut h = Matrix::zeros(rows.h.rows(), scores.cols()); // [B, L]
         let fork = rows_worth_a_fork(s * scores.cols());
-        terms.par_rows_mut().with_min_len(fork).enumerate().for_each(|(row, term)| {
+        h.par_rows_mut().with_min_len(fork).enumerate().for_each(|(row, g)| {
             for (at, weight) in (row * s..).zip(&weights[row * s..(row + 1) * s]) {
-                // Most rewards are zero most of the time: those read no score.
+                // Most rewards are zero most of the time; a zero weight needs no score.
                 if *weight != 0.0 {
-                    let weight = weight / s as f32;
+                    // A single sample is weighed below: the order decides the rounding.
+                    let weight = if s == 1 { 1.0 } else { weight / s as f32 };
                     let score = scores.row(at);
-                    term.iter_mut().zip(score).for_each(|(sum, score)| *sum += weight * score);
+                    g.iter_mut().zip(score).for_each(|(sum, score)| *sum += weight * score);
                 }
             }
-            self.policy.to_gradient(rows, row, term);
+            self.policy.to_gradient(rows, row, g);
+            if s == 1 {
+                g.iter_mut().for_each(|g| *g *= weights[row]);
+            }
         });
         self.policy.reuse(scores);
         let mean = |(scores, weights)| dot(scores, weights) / s as f32;
-        let sigma_terms = sigma_scores.chunks_exact(s).zip(weights.chunks_exact(s)).map(mean);
-        Ok(Samples { rewards, terms, sigma_terms: sigma_terms.collect() })
+        let of_rows = sigma_scores.chunks_exact(s).zip(weights.chunks_exact(s)).map(mean);
+        let log_sigma =
+            (!sigma_scores.is_empty()).then(|| of_rows.sum::<f32>() / rows.h.rows() as f32);
+        Ok(Gradient { h, log_sigma, rewards })
     }
+}
 
-    fn finish(&self, samples: Samples) -> Gradient {
-        let _span = trace_span!("estimator").entered();
-        let Samples { rewards, terms: mut h, mut sigma_terms } = samples;
-        if self.policy.sampling().num_samples == 1 {
-            let weights = self.baseline.centred(&rewards, 1); // [B]
-            for (row, weight) in weights.iter().enumerate() {
-                h.row_mut(row).iter_mut().for_each(|term| *term *= weight);
-            }
-            sigma_terms.iter_mut().zip(&weights).for_each(|(term, weight)| *term *= weight);
-        }
-        let log_sigma = (!sigma_terms.is_empty())
-            .then(|| sigma_terms.iter().sum::<f32>() / sigma_terms.len() as f32);
-        Gradient { h, log_sigma }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leave_one_out_subtracts_the_mean_of_the_other_samples() {
+        let centred = |rewards: &[f32], s| ControlVariate::LeaveOneOut.centred(rewards, s);
+        assert_eq!(centred(&[1.0, 3.0, 4.0, 8.0], 2), [-2.0, 2.0, -4.0, 4.0]);
+        // One sample: the other contexts are left, and without any the baseline is 0.
+        assert_eq!(centred(&[1.0, 4.0, 7.0], 1), [-4.5, 0.0, 4.5]);
+        assert_eq!(centred(&[3.0], 1), [3.0]);
+        assert_eq!(ControlVariate::None.centred(&[1.0, 3.0], 2), [1.0, 3.0]);
     }
 }

@@ -1,5 +1,5 @@
-//! What slates are compared by beside the reward: how many of the hidden actions Y they show and how
-//! high up, and how much of the catalogue.
+//! Slates and hidden actions Y in, ranking metrics out: how many of Y the slates show, how high up,
+//! and how much of the catalogue they show in all.
 
 use serde::Serialize;
 
@@ -10,13 +10,13 @@ pub struct Metrics {
     pub ndcg: f64,
     /// Recall@K: the share of Y that is on the slate.
     pub recall: f64,
-    /// The share of the contexts that have any hit.
+    /// The share of the contexts whose slate has a hit.
     pub hit_rate: f64,
-    /// The share of the P actions that is on any slate.
-    pub coverage: f64,
+    /// The share of the P actions that some slate shows.
+    pub catalogue_coverage: f64,
 }
 
-/// Metrics in the making.
+/// Sums of the metrics over the contexts so far.
 #[derive(Debug)]
 pub(super) struct Tally {
     sums: Metrics,
@@ -29,7 +29,7 @@ impl Tally {
         Self { sums: Metrics::default(), contexts: 0, shown: vec![false; num_actions] }
     }
 
-    /// Takes in the slate of a context with these `hidden` actions, ascending.
+    /// Counts the slate of a context with these `hidden` actions, which ascend.
     pub(super) fn add(&mut self, hidden: &[u32], slate: &[u32]) {
         let gain = |rank: usize| 1.0 / (rank as f64 + 2.0).log2();
         let (mut hits, mut gained) = (0, 0.0);
@@ -56,7 +56,7 @@ impl Tally {
             ndcg: self.sums.ndcg / contexts,
             recall: self.sums.recall / contexts,
             hit_rate: self.sums.hit_rate / contexts,
-            coverage: shown as f64 / self.shown.len().max(1) as f64,
+            catalogue_coverage: shown as f64 / self.shown.len().max(1) as f64,
         }
     }
 }
@@ -72,11 +72,11 @@ mod tests {
         tally.add(&[5], &[0, 5, 2]); // a hit at rank 2, of one possible
         tally.add(&[8], &[0, 1, 2]);
         tally.add(&[], &[0, 1, 2]);
-        let Metrics { ndcg, recall, hit_rate, coverage } = tally.metrics();
+        let Metrics { ndcg, recall, hit_rate, catalogue_coverage } = tally.metrics();
         let third = 1.0 / 3.0_f64.log2();
         let expected = ((1.0 + 0.5) / (1.0 + third + 0.5) + third) / 4.0;
         assert!((ndcg - expected).abs() < 1e-12, "{ndcg} instead of {expected}");
-        assert_eq!((recall, hit_rate, coverage), ((0.5 + 1.0) / 4.0, 0.5, 0.6));
+        assert_eq!((recall, hit_rate, catalogue_coverage), ((0.5 + 1.0) / 4.0, 0.5, 0.6));
     }
 
     #[test]

@@ -11,8 +11,8 @@ use crate::dataset::Split;
 use crate::embedding::AlsOptions;
 use crate::error::Result;
 use crate::evaluation::Evaluation;
-use crate::problem::Problem;
 use crate::seed::Seed;
+use crate::task::Task;
 
 /// A fitted baseline with the best hyperparameters that were found.
 #[derive(Debug)]
@@ -39,18 +39,13 @@ pub struct BaselineTrial {
 impl TunedBaseline {
     /// Fits `baseline`, then the untried hyperparameters nearest to the best ones, within `budget`
     /// of wall-clock time, and keeps those with the highest reward on the validation users of
-    /// `problem`. The first fit is always finished, so a budget of zero is a plain fit.
+    /// `task`. The first fit is always finished, so a budget of zero is a plain fit.
     ///
     /// # Errors
     /// Fails if `baseline` itself cannot be fitted, or if it cannot fill a slate.
-    pub fn new(
-        problem: &Problem,
-        baseline: Baseline,
-        budget: Duration,
-        seed: Seed,
-    ) -> Result<Self> {
+    pub fn new(task: &Task, baseline: Baseline, budget: Duration, seed: Seed) -> Result<Self> {
         let deadline = Deadline::new(Instant::now(), Some(budget));
-        let mut algorithms = Fitter::new(&problem.sessions, seed);
+        let mut algorithms = Fitter::new(&task.sessions, seed);
         let first = algorithms.limited(baseline);
         // Beyond a limit, all values are the limit.
         let mut left = grid(first);
@@ -59,7 +54,7 @@ impl TunedBaseline {
             let (fitted, tried) = (algorithms.fit(first)?, Vec::new());
             return Ok(Self { baseline: first, fitted, tried, elapsed: deadline.elapsed() });
         }
-        let contexts = problem.sessions.contexts(Split::Validation);
+        let contexts = task.sessions.contexts(Split::Validation);
         let mut best: Option<(f64, Baseline, Box<dyn Fitted>)> = None;
         let mut given = Some(first);
         let next = |best: Option<&Baseline>| {
@@ -72,8 +67,8 @@ impl TunedBaseline {
                 // Rounding may make a matrix singular that a larger λ does not.
                 Err(_) => return Ok(Judged::Impossible),
             };
-            let slates = |block: &[u32]| fitted.slates(Asked::of(problem, block));
-            let reward = Evaluation::by(problem, &contexts, slates)?.mean();
+            let slates = |block: &[u32]| fitted.slates(Asked::of(task, block));
+            let reward = Evaluation::by(task, &contexts, slates)?.mean();
             if best.as_ref().is_none_or(|(highest, ..)| reward > *highest) {
                 best = Some((reward, settings, fitted));
             }

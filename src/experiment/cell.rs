@@ -1,9 +1,7 @@
 //! A grid goes in; its cells come out: one training each, with their settings and the order of training.
 
 use serde::{Deserialize, Serialize};
-use toml::Table;
 
-use super::arguments::leaves;
 use super::grid::{Grid, Row};
 use crate::error::Result;
 use crate::settings::{BudgetSettings, EvaluationSearch, Settings, SettingsBuilder};
@@ -48,28 +46,25 @@ impl Cell {
         budget: &BudgetSettings,
         learning_rate: Option<f64>,
     ) -> Result<Settings> {
-        let mut settings = preset.clone();
-        settings.evaluation.search = EvaluationSearch::Exact;
-        let mut settings = overlaid(&settings, &grid.set)?;
-        settings.policy.samples = self.samples;
-        settings.policy.slate_size = self.slate_size;
+        let mut preset = preset.clone();
+        preset.evaluation.search = EvaluationSearch::Exact;
+        let mut builder = SettingsBuilder::new(&preset)?.overlay(&grid.set)?;
         if let Some(method) = row.method {
-            settings = method.settings(settings)?;
+            builder = builder.set("method.kind", method.key())?;
         }
+        if let Some(rate) = learning_rate {
+            builder = builder.set("optimizer.learning_rate", rate)?;
+        }
+        let mut settings = builder
+            .count("method.samples", self.samples)?
+            .count("slate_size", self.slate_size)?
+            .overlay(&row.set)?
+            .build()?;
         settings.seed.0 = self.seed;
         settings.budget = budget.clone();
         settings.evaluation.count = grid.evaluations;
-        if let Some(rate) = learning_rate {
-            settings.optimizer.learning_rate = rate;
-        }
-        overlaid(&settings, &row.set)
+        Ok(settings)
     }
-}
-
-fn overlaid(settings: &Settings, set: &Table) -> Result<Settings> {
-    let builder = SettingsBuilder::new(settings)?;
-    let add = |builder: SettingsBuilder, (key, value): (String, _)| builder.set(&key, value);
-    leaves(set).into_iter().try_fold(builder, add)?.build()
 }
 
 impl Grid {

@@ -11,7 +11,8 @@ use super::amounts::{Amount, Bytes};
 use super::arguments::{flags, leaves, shell};
 use crate::dataset::Split;
 use crate::error::{Error, Result, toml_problem};
-use crate::settings::{Method, Preset};
+use crate::method::MethodKind;
+use crate::settings::Preset;
 
 /// A grid: every row is trained on every data set with every S, K and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,7 +31,7 @@ pub struct Grid {
     pub set: Table,
     /// Rows that are a method of the paper and no more.
     #[serde(default)]
-    pub methods: Vec<Method>,
+    pub methods: Vec<MethodKind>,
     /// All other rows.
     #[serde(default, rename = "row")]
     pub rows: Vec<Row>,
@@ -90,7 +91,7 @@ pub struct Row {
     pub name: String,
     /// Its policy, estimator and retrieval; without it, those of the settings.
     #[serde(default)]
-    pub method: Option<Method>,
+    pub method: Option<MethodKind>,
     /// Settings over the grid's and the method's, by key; none of `evaluation`, by which all rows
     /// are judged alike.
     #[serde(default)]
@@ -254,7 +255,7 @@ impl Grid {
     /// Every row: first the rows that are a method alone, then the others.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
-        let of_method = |&method: &Method| Row {
+        let of_method = |&method: &MethodKind| Row {
             name: method.name().to_owned(),
             method: Some(method),
             set: Table::new(),

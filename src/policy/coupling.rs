@@ -1,6 +1,6 @@
-//! How the S samples of a query depend on each other. Each alone has the noise's distribution, so
-//! every coupling keeps the plain estimate unbiased and changes its variance only; a baseline made
-//! of the other samples asks for more ([`Coupling::check_leave_one_out`]).
+//! Draws the noise of the S samples of a query together. Each sample alone has the noise's
+//! distribution, so a coupling changes the variance of the plain estimate and adds no bias. A baseline
+//! made of the other samples needs more than that ([`Coupling::check_leave_one_out`]).
 
 use serde::{Deserialize, Serialize};
 use sobol_burley::NUM_DIMENSIONS;
@@ -10,18 +10,18 @@ use crate::error::{Error, Result};
 use crate::matrix::{dot, norm};
 use crate::seed::Stream;
 
-/// How the S samples of a query depend on each other.
+/// The dependence between the S samples of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coupling {
-    /// Not at all, as in the paper.
+    /// None, as in the paper.
     #[default]
     Independent,
     /// Sample s + S/2 uses −ε of sample s.
     Antithetic,
-    /// Blocks of L samples have orthogonal directions, which are uniform on the sphere, and each
-    /// sample the length that was drawn for it. Spherical noise only: there the direction of a
-    /// sample does not depend on its length, so each alone keeps its distribution.
+    /// Blocks of L samples have orthogonal directions, uniform on the sphere; each sample keeps the
+    /// length that was drawn for it. Spherical noise only, where direction and length are
+    /// independent.
     Orthogonal,
     /// Sample s is point s of a Sobol sequence, scrambled anew for each context and step (Owen;
     /// Burley, "Practical hash-based Owen scrambling", JCGT 2020), through the noise's quantiles.
@@ -32,37 +32,32 @@ pub enum Coupling {
 const SOBOL_POINTS: usize = 1 << 16;
 
 impl Coupling {
-    /// Refuses a coupling that `noise` or S does not have.
-    ///
     /// # Errors
-    /// [`Error::Setting`] with the reason.
+    /// [`Error::Setting`] with the reason where the coupling does not fit `noise` or S.
     pub fn validate(self, noise: &dyn Noise, num_samples: usize) -> Result<()> {
-        let refuse = |problem: String| Err(Error::setting("policy.coupling", problem));
+        let refuse = |problem: String| Err(Error::setting("method.coupling", problem));
         match self {
             Self::Antithetic if !noise.is_symmetric() => refuse(format!(
                 "antithetic pairs need a symmetric noise: −ε of {noise:?} has another distribution"
             )),
             Self::Antithetic if !num_samples.is_multiple_of(2) => {
-                refuse(format!("pairs need an even policy.samples, found {num_samples}"))
+                refuse(format!("pairs need an even method.samples, found {num_samples}"))
             }
             Self::Orthogonal if !noise.is_spherical() => refuse(format!(
                 "orthogonal samples need a noise that no rotation changes, which is the Gaussian \
                  alone: turned, {noise:?} has another distribution"
             )),
             Self::QuasiRandom if num_samples > SOBOL_POINTS => refuse(format!(
-                "a quasi-random sequence has {SOBOL_POINTS} points, found policy.samples = \
+                "a quasi-random sequence has {SOBOL_POINTS} points, found method.samples = \
                  {num_samples}"
             )),
             _ => Ok(()),
         }
     }
 
-    /// Refuses a leave-one-out baseline where, given the other samples, the score of a sample does
-    /// not have mean zero: there the baseline, which those samples make, takes some of the
-    /// gradient away.
-    ///
-    /// Orthogonal samples pass: given the others, ε is as likely as −ε, and the score of
-    /// spherical noise is odd. An antithetic sample is known from its mirror image, and a
+    /// Checks that a sample's score has mean zero given the other samples, as a leave-one-out
+    /// baseline needs. Orthogonal samples pass: given the others, ε is as likely as −ε, and the score
+    /// of spherical noise is odd. An antithetic sample is known from its mirror image, and a
     /// quasi-random one lies in the cells that the other points leave free.
     ///
     /// # Errors
@@ -79,10 +74,10 @@ impl Coupling {
             _ => return Ok(()),
         };
         Err(Error::setting(
-            "policy.coupling",
+            "method.coupling",
             format!(
-                "a leave-one-out baseline {reason}; set estimator.baseline = \"none\" or \
-                 policy.coupling = \"independent\""
+                "a leave-one-out baseline {reason}; set method.baseline = \"none\" or \
+                 method.coupling = \"independent\""
             ),
         ))
     }
@@ -108,15 +103,13 @@ impl Coupling {
 }
 
 /// Turns the rows of `block` `[at most L, L]` until they are orthogonal; their lengths stay.
-///
-/// Gram–Schmidt makes a frame that is uniform whatever R of the factors QR is, and the lengths
-/// that were drawn are those of R's columns: the two are independent.
+/// Gram–Schmidt's Q is uniform and independent of R, whose columns have the lengths that were drawn.
 fn orthogonalise(block: &mut [f32], latent_dim: usize) {
     let lengths: Vec<f32> = block.chunks_exact(latent_dim).map(norm).collect();
     for at in 0..lengths.len() {
         let (directions, rest) = block.split_at_mut(at * latent_dim);
         let sample = &mut rest[..latent_dim];
-        // What rounding leaves of the other directions after once is gone after twice.
+        // The second pass removes what rounding left in the first.
         for _ in 0..2 {
             for direction in directions.chunks_exact(latent_dim) {
                 let along = dot(direction, sample);
@@ -142,9 +135,9 @@ fn scale(sample: &mut [f32], factor: f32) {
 /// Fills `out` `[S, L]` with point s of a scrambled Sobol sequence in its row s.
 #[allow(clippy::cast_possible_truncation, reason = "S ≤ 2^16, and queries are f32")]
 fn fill_quasi_random(noise: &dyn Noise, stream: &mut Stream, latent_dim: usize, out: &mut [f32]) {
-    // The points come from one of 2²³ equal parts of [0, 1): its middle is never 0.
+    // A point is the start of one of 2²³ equal parts of [0, 1); the middle of the part is never 0.
     const HALF_A_PART: f64 = 1.0 / 16_777_216.0;
-    // Further dimensions than the sequence has are those of another, independent one.
+    // Dimensions beyond the end of the sequence come from another, independent sequence.
     let width = NUM_DIMENSIONS as usize;
     let seeds: Vec<u32> = (0..latent_dim.div_ceil(width)).map(|_| stream.below(u32::MAX)).collect();
     for (s, sample) in out.chunks_exact_mut(latent_dim).enumerate() {

@@ -1,7 +1,7 @@
-//! LGP and LRP, latent perturbations (section 3 and the appendix "LRP"):
-//! `A_K ~ argsort^K (h + σε)ᵀβ_a` with ε of a density q. The score function of the perturbed query
-//! is `∇_h log q((h' − h)/σ) = −(∇ log q)(ε)/σ`, for Gaussian noise ε/σ; the 1/σ
-//! that a query's samples share enters once they are added up.
+//! LGP and LRP take a query, add noise S times and retrieve a slate each time (section 3 and the
+//! appendix "LRP"): `A_K = argsort^K (h + σε)ᵀβ_a`, where ε has the density q. The score function of
+//! the perturbed query is `∇_h log q((h' − h)/σ) = −(∇ log q)(ε)/σ`, for Gaussian noise ε/σ. The 1/σ
+//! is common to a query's samples and multiplies their sum.
 
 use std::sync::Arc;
 
@@ -38,11 +38,10 @@ pub struct Perturbed {
 }
 
 impl LatentPerturbation {
-    /// A policy with independent components of `noise`, scaled by `scale`, that retrieves through
-    /// `retriever`.
+    /// A policy that adds `noise` times the σ of `scale` and searches with `retriever`.
     ///
     /// # Errors
-    /// [`crate::Error::Setting`] for a coupling that the noise or S does not have.
+    /// [`crate::Error::Setting`] for a coupling that does not fit the noise or S.
     pub fn new(
         scale: Scale,
         noise: Arc<dyn Noise>,
@@ -63,7 +62,7 @@ impl LatentPerturbation {
         })
     }
 
-    /// The same with one search for all samples of a query, among `candidates` of the query itself.
+    /// Searches once for each query: its samples choose among the `candidates` of the query itself.
     #[must_use]
     pub fn with_candidates(self, candidates: Candidates) -> Self {
         Self { candidates: Some(candidates), ..self }
@@ -72,7 +71,7 @@ impl LatentPerturbation {
     /// The slates of the perturbed queries of `rows`, `[rows · S, K]`.
     ///
     /// # Errors
-    /// Those of the retriever.
+    /// Fails if the retriever fails.
     pub fn search(&self, rows: BatchRows<'_>, perturbed: &Matrix) -> Result<Slates> {
         let slate_size = self.sampling.slate_size;
         match &self.candidates {
@@ -89,7 +88,7 @@ impl LatentPerturbation {
         }
     }
 
-    /// h + σε of every sample, each row's noise from a stream of its own, and the scores of ε.
+    /// The perturbed queries and their scores; each row draws its noise from its own stream.
     #[must_use]
     pub fn perturbed(&self, rows: BatchRows<'_>) -> Perturbed {
         let (s, l) = (self.sampling.num_samples, rows.h.cols());
@@ -117,7 +116,7 @@ impl LatentPerturbation {
         Perturbed { queries, scores, sigma_scores }
     }
 
-    /// Through what its slates are found.
+    /// The search that finds its slates.
     #[must_use]
     pub fn retriever(&self) -> &Arc<dyn Retriever> {
         &self.retriever
@@ -128,7 +127,7 @@ impl LatentPerturbation {
         self.scale.sigma(rows.h.row(row)) * rows.sigma_factor
     }
 
-    /// The actions that each of `times` queries of each row must not show, if any.
+    /// The excluded actions of each row, `times` over.
     fn excluded(&self, contexts: &[u32], times: usize) -> Option<Vec<&[u32]>> {
         let sessions = self.sampling.excluded.as_ref()?;
         let of = |&context| std::iter::repeat_n(sessions.observed.of(context), times);

@@ -1,7 +1,6 @@
-//! Distributions over slates, π_θ(A_K | x): LGP and LRP, which perturb the query and retrieve
-//! ([`latent`]), and Plackett–Luce, which draws actions one after the other
-//! ([`mod@plackett_luce`]). A policy draws S slates for each query and says how the probability of
-//! each changes with the query; what is made of that and of the rewards is an estimator's.
+//! A policy π_θ(A_K | x) takes the queries of a batch and returns S slates for each, with their score
+//! functions, from which an estimator makes the gradient. LGP and LRP perturb the query and retrieve
+//! ([`latent`]); Plackett–Luce draws one action after the other ([`mod@plackett_luce`]).
 
 pub mod coupling;
 pub mod latent;
@@ -16,7 +15,7 @@ use std::sync::Arc;
 use crate::dataset::Sessions;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::retrieval::Slates;
+use crate::retrieval::{Heads, Retriever, Slates};
 use crate::seed::{Purpose, Seed, Stream};
 
 pub use coupling::Coupling;
@@ -26,57 +25,78 @@ pub use plackett_luce::{Distribution, GradientSum, PlackettLuce, ScoreGradient, 
 pub use rejection::{RejectionSampler, Rejections};
 pub use sigma::{Radial, Scale, Sigma};
 
-/// Consecutive rows of a global batch, and where the policy stands for each. A batch may be split
-/// over workers by rows; what is drawn for a row depends on its place in the global batch only.
+/// The rows of a batch: contexts and their queries. The draws for a row depend on the seed, the step
+/// and the row's place in the batch only.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRows<'a> {
     /// Training step, from 0.
     pub step: u64,
-    /// Place of the first of these rows in the global batch.
-    pub first: usize,
-    /// The contexts of these rows, `[rows]`.
+    /// The contexts, `[B]`.
     pub contexts: &'a [u32],
-    /// Their queries, `[rows, L]`.
+    /// Their queries, `[B, L]`.
     pub h: &'a Matrix,
-    /// What a learned σ multiplies its rule with; 1 otherwise.
+    /// Factor by which a learned σ multiplies its rule; 1 where σ is not learned.
     pub sigma_factor: f32,
 }
 
 impl BatchRows<'_> {
-    /// The draws of one of these rows, counted from the first of them.
+    /// The random stream of one row.
     #[must_use]
     pub fn stream(&self, seed: Seed, purpose: Purpose, row: usize) -> Stream {
-        seed.stream(purpose, self.step, (self.first + row) as u64)
+        seed.stream(purpose, self.step, row as u64)
     }
 }
 
-/// How many slates a policy draws for a query, of which length, from which actions.
+/// Number and length of the slates that a policy draws for a query, and the actions it leaves out.
 #[derive(Clone, Debug)]
 pub struct Sampling {
     /// S.
     pub num_samples: usize,
     /// K.
     pub slate_size: usize,
-    /// The sessions whose observed actions never enter a slate, if they shall not.
+    /// Sessions whose observed actions never enter a slate; none to exclude nothing.
     pub excluded: Option<Arc<Sessions>>,
-    /// Where every draw comes from.
+    /// Seed of every draw.
     pub seed: Seed,
 }
 
 impl Sampling {
-    /// Refuses what cannot be drawn.
-    ///
     /// # Errors
     /// [`Error::Setting`] when S or K is 0.
     pub fn validate(&self) -> Result<()> {
-        for (key, value) in
-            [("policy.samples", self.num_samples), ("policy.slate_size", self.slate_size)]
+        for (key, value) in [("method.samples", self.num_samples), ("slate_size", self.slate_size)]
         {
             if value == 0 {
                 return Err(Error::setting(key, "expected at least 1, found 0"));
             }
         }
         Ok(())
+    }
+
+    /// Refuses a head that does not hold a slate.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for fewer than K actions.
+    pub fn check_head(&self, head: usize) -> Result<()> {
+        if head >= self.slate_size {
+            return Ok(());
+        }
+        let problem = format!("expected at least slate_size = {}, found {head}", self.slate_size);
+        Err(Error::setting("method.head", problem))
+    }
+
+    /// The search for the `size` best of `num_actions` actions, without the excluded ones.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the head does not hold a slate.
+    pub(crate) fn heads(
+        &self,
+        retriever: Arc<dyn Retriever>,
+        size: usize,
+        num_actions: usize,
+    ) -> Result<Heads> {
+        self.check_head(size)?;
+        Ok(Heads::new(retriever, size, self.slate_size, self.excluded.clone(), num_actions))
     }
 
     /// The actions that no slate of `context` shows, ascending.
@@ -86,21 +106,21 @@ impl Sampling {
     }
 }
 
-/// What a policy drew for some rows of a batch, S slates a row.
+/// The slates that a policy drew for a batch, S for each row.
 #[derive(Clone, Debug)]
 pub struct Drawn {
-    /// The slates, `[rows · S, K]`.
+    /// The slates, `[B · S, K]`.
     pub slates: Slates,
-    /// The score function of each sample, `[rows · S, L]`. [`SlatePolicy::to_gradient`] makes it,
-    /// or a sum of a row's, one with respect to the query.
+    /// The score function of each sample, `[B · S, L]`, in the policy's own units:
+    /// [`SlatePolicy::to_gradient`] converts a weighted sum of them.
     pub scores: Matrix,
-    /// The score function with respect to log σ, `[rows · S]`; empty for a policy without σ.
+    /// The score function with respect to log σ, `[B · S]`; empty for a policy without σ.
     pub sigma_scores: Vec<f32>,
 }
 
-/// A distribution over slates with a score function: `E[∇_h log q] = 0` and
-/// `∇_h E[r̂] = E[r̂ ∇_h log q]`, q being the density of what is drawn: the slate, or the perturbed
-/// query that it follows from.
+/// A distribution over slates with a score function, `E[∇_h log q] = 0` and
+/// `∇_h E[r̂] = E[r̂ ∇_h log q]`. q is the probability of the slate, or the density of the perturbed
+/// query that determines the slate.
 pub trait SlatePolicy: Send + Sync + Debug {
     /// S and K.
     fn sampling(&self) -> &Sampling;
@@ -108,22 +128,22 @@ pub trait SlatePolicy: Send + Sync + Debug {
     /// Draws S slates for each row.
     ///
     /// # Errors
-    /// Those of retrieval; [`Error::NotFinite`] for a query that is not finite.
+    /// Fails if retrieval fails; [`Error::NotFinite`] for a query that is not finite.
     fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn>;
 
-    /// Turns a weighted sum `[L]` of the scores that were drawn for one of `rows` into the sum of
-    /// score functions with respect to its query: what is linear in a score is done here, once a
-    /// row instead of once a sample. By default they are the same.
+    /// Converts a weighted sum `[L]` of the scores of one row into the weighted sum of
+    /// `∇_h log q`, so that a linear step runs once for each row instead of once for each sample.
+    /// The default changes nothing.
     fn to_gradient(&self, _rows: BatchRows<'_>, _row: usize, _sum: &mut [f32]) {}
 
-    /// Takes back scores that were drawn: their memory may serve the next draw.
+    /// Takes back scores, whose memory may serve the next draw.
     fn reuse(&self, _scores: Matrix) {}
 
-    /// Whether a sample's score has mean zero given the other samples of its query, so that their
-    /// rewards may serve as its baseline.
+    /// Checks that a sample's score has mean zero given the other samples of its query. Then the
+    /// mean reward of the others is an unbiased baseline.
     ///
     /// # Errors
-    /// [`Error::Setting`] with the reason when it has not.
+    /// [`Error::Setting`] with the reason where it has another mean.
     fn check_leave_one_out(&self) -> Result<()> {
         Ok(())
     }

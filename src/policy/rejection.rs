@@ -1,22 +1,21 @@
-//! Draws from the softmax, and Plackett–Luce slates, without their normalising constant: rejection
+//! Takes queries and returns Plackett–Luce slates without computing the normalising constant: rejection
 //! from a head found by MIPS and a uniform tail (Algorithm 2 of the appendix "Accelerating
 //! Plackett-Luce training", corrected).
 //!
-//! Let s_1 ≥ … ≥ s_M be the scores of the head, the M actions that retrieval answers with (the
-//! algorithm's K). The envelope puts `e^{s_i} − e^{s_M}` on each of them, and on top of that
-//! `e^{s_M}` on every one of the P actions. Its first part is accepted as it is, the uniform one
-//! with probability `min(1, e^{s_q − s_M})`. So an action of the head is drawn with weight
-//! `(e^{s_i} − e^{s_M}) + e^{s_M} = e^{s_i}`, and any other with `e^{s_M} e^{s_q − s_M} = e^{s_q}`
-//! provided that `s_q ≤ s_M`: exact when the head is the true top M. As printed, the head's weight
-//! is `e^{s_i}` before the tail accepts its actions once more.
+//! Let s_1 ≥ … ≥ s_M be the scores of the head, the M retrieved actions (the algorithm's K). The
+//! envelope puts `e^{s_i} − e^{s_M}` on each of them, and `e^{s_M}` on every one of the P actions. A
+//! draw from the first part is always accepted, a draw q from the uniform part with probability
+//! `min(1, e^{s_q − s_M})`. So an action of the head has weight
+//! `(e^{s_i} − e^{s_M}) + e^{s_M} = e^{s_i}`, and any other `e^{s_M} e^{s_q − s_M} = e^{s_q}` provided
+//! that `s_q ≤ s_M`: exact when the head is the true top M. The printed algorithm gives the head
+//! `e^{s_i}` although the tail accepts head actions too.
 //!
 //! An action that an approximate search misses has `s_q > s_M` outside the head; it is drawn with
-//! weight `e^{s_M}` instead of `e^{s_q}`, too rarely. Those met are counted
-//! ([`Rejections::above_head`]).
+//! weight `e^{s_M}` instead of `e^{s_q}`, too rarely. [`Rejections::above_head`] counts such actions.
 //!
-//! A slate is drawn action after action: what is placed already is refused, which leaves the
-//! softmax of the rest, as Plackett–Luce asks. One retrieval serves all slates of a query, since
-//! M ≥ K leaves an action of the head for every position.
+//! A slate is drawn action after action. Refusing the placed actions leaves the softmax of the rest, as
+//! Plackett–Luce asks. One retrieval serves all slates of a query, since M ≥ K leaves an action of
+//! the head for every position.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -27,9 +26,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{BatchRows, Sampling};
 use crate::embedding::ActionEmbeddings;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::matrix::dot;
-use crate::retrieval::{Queries, Retriever, Slates, is_excluded};
+use crate::retrieval::{Heads, Retriever, Slates, is_excluded};
 use crate::seed::{Purpose, Stream};
 
 /// Draws Plackett–Luce slates by rejection from a retrieved head and a uniform tail.
@@ -42,11 +41,11 @@ pub struct RejectionSampler {
 }
 
 impl RejectionSampler {
-    /// A sampler over `actions` whose head is the `head` best of them by `retriever`, fewer where
-    /// exclusion leaves fewer.
+    /// A sampler over `actions`. `retriever` finds the `head` best of them, fewer where exclusion
+    /// leaves fewer.
     ///
     /// # Errors
-    /// [`Error::Setting`] when S or K is 0, or the head does not hold a slate.
+    /// [`Error::Setting`](crate::Error::Setting) when S or K is 0, or the head does not hold a slate.
     pub fn new(
         actions: Arc<ActionEmbeddings>,
         retriever: Arc<dyn Retriever>,
@@ -54,12 +53,12 @@ impl RejectionSampler {
         sampling: Sampling,
     ) -> Result<Self> {
         sampling.validate()?;
-        let heads = Heads::new(retriever, head, &sampling, actions.num_actions())?;
+        let heads = sampling.heads(retriever, head, actions.num_actions())?;
         Ok(Self { actions, heads, sampling, as_printed: false })
     }
 
-    /// The same with the head weights of the algorithm as printed, `e^{s_i}`. It draws the actions
-    /// of the head too often; it is here to be compared with.
+    /// Uses the head weights of the algorithm as printed, `e^{s_i}`, for comparison: they draw the
+    /// actions of the head too often.
     #[must_use]
     pub fn as_printed(self) -> Self {
         Self { as_printed: true, ..self }
@@ -71,23 +70,24 @@ impl RejectionSampler {
         &self.actions
     }
 
-    /// S, K and what is excluded.
+    /// S, K and the exclusions.
     #[must_use]
     pub fn sampling(&self) -> &Sampling {
         &self.sampling
     }
 
-    /// Hands every row's number and envelope to `visit`, in parallel, after one retrieval of all
-    /// heads. Returns what `visit` does, in the order of the rows, and how the rejection went.
+    /// Retrieves all heads at once, then calls `visit` for each row with its number and envelope, in
+    /// parallel. Returns the results in the order of the rows, and the counts of the rejection.
     ///
     /// # Errors
-    /// Those of retrieval and of `visit`; [`Error::NotFinite`] for a score that f32 cannot hold.
+    /// Fails if retrieval or `visit` fails; [`NotFinite`](crate::Error::NotFinite) for a score that
+    /// f32 cannot hold.
     pub fn visit<T: Send>(
         &self,
         rows: BatchRows<'_>,
         visit: impl Fn(usize, &mut Envelope<'_>) -> Result<T> + Sync,
     ) -> Result<(Vec<T>, Rejections)> {
-        let heads = self.heads.search(rows, &self.sampling)?; // [rows, M]
+        let heads = self.heads.search(rows.contexts, rows.h)?; // [rows, M]
         let visited = (0..rows.h.rows()).into_par_iter().map(|row| {
             let mut envelope = self.envelope(rows, row, &heads);
             Ok((visit(row, &mut envelope)?, envelope.rejections))
@@ -97,10 +97,10 @@ impl RejectionSampler {
         Ok((results, rejections.into_iter().sum()))
     }
 
-    /// Draws S slates for each row, `[rows · S, K]`, and says how the rejection went.
+    /// Draws S slates for each row, `[B · S, K]`, and counts the rejections.
     ///
     /// # Errors
-    /// Those of [`visit`](Self::visit).
+    /// Fails as [`visit`](Self::visit) does.
     pub fn sample(&self, rows: BatchRows<'_>) -> Result<(Slates, Rejections)> {
         let Sampling { num_samples, slate_size, seed, .. } = self.sampling;
         let (drawn, rejections) = self.visit(rows, |row, envelope| {
@@ -149,12 +149,11 @@ struct HeadAction {
     action: u32,
     /// s_i.
     score: f64,
-    /// `Σ_{j ≥ i} (e^{s_j} − e^{s_M})`, in units of `e^{s_i}`: these neither overflow nor vanish,
-    /// however far the scores are apart.
+    /// `Σ_{j ≥ i} (e^{s_j} − e^{s_M})` in units of `e^{s_i}`, which neither overflows nor vanishes.
     mass: f64,
 }
 
-/// What dominates the softmax of one query: its head and the uniform tail.
+/// The envelope of the softmax of one query: its head and the uniform tail.
 #[derive(Debug)]
 pub struct Envelope<'a> {
     actions: &'a ActionEmbeddings,
@@ -168,8 +167,8 @@ pub struct Envelope<'a> {
 }
 
 impl Envelope<'_> {
-    /// Draws the positions of `slate` that are missing to `slate_size`, given those that it has;
-    /// stops early only when no action is left.
+    /// Extends `slate` to `slate_size` actions, given the ones it has; stops early only when no
+    /// action is left.
     pub fn complete(&mut self, slate: &mut Vec<u32>, slate_size: usize, stream: &mut Stream) {
         while slate.len() < slate_size
             && let Some(action) = self.draw(slate, stream)
@@ -178,16 +177,16 @@ impl Envelope<'_> {
         }
     }
 
-    /// How the rejection went so far.
+    /// The counts so far.
     #[must_use]
     pub fn rejections(&self) -> Rejections {
         self.rejections
     }
 
-    /// An action from the softmax of those that are not placed.
+    /// Draws from the softmax of the unplaced actions.
     fn draw(&mut self, placed: &[u32], stream: &mut Stream) -> Option<u32> {
-        // Masses are in units of the largest score that is left: what was placed may be so far
-        // above it that nothing else remains in units of the first.
+        // In units of the largest score that is left: in units of a placed one that is far above,
+        // all other masses could round to 0.
         if let Some(first) = self.head.iter().position(|head| !placed.contains(&head.action)) {
             let HeadAction { score: unit, mass: head_mass, .. } = self.head[first];
             let tail_mass = self.actions.num_actions() as f64 * (self.least - unit).exp();
@@ -206,8 +205,7 @@ impl Envelope<'_> {
                 }
             }
         }
-        // Giving up depends on the number of refusals alone, not on the action that is drawn in
-        // the end, so the distribution stays what it was.
+        // Giving up depends on the number of refusals alone, so it does not change the distribution.
         self.rejections.exact_passes += 1;
         self.draw_exactly(placed, stream)
     }
@@ -228,7 +226,7 @@ impl Envelope<'_> {
         accepted.then_some(action)
     }
 
-    /// By inverse distribution function over all actions that are left, in O(P).
+    /// Draws by the inverse distribution function over all actions that are left, in O(P).
     fn draw_exactly(&self, placed: &[u32], stream: &mut Stream) -> Option<u32> {
         let left: Vec<(u32, f64)> = (0_u32..)
             .take(self.actions.num_actions())
@@ -251,23 +249,23 @@ impl Envelope<'_> {
     }
 }
 
-/// How the rejection went.
+/// Counts of what the rejection sampler proposed and accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rejections {
-    /// Actions of the uniform tail whose score was computed, the only reads of β besides retrieval
-    /// and the exact passes.
+    /// Actions of the uniform tail whose score was computed. Only these, retrieval and the exact
+    /// passes read β.
     pub proposed: u64,
-    /// How many of them were accepted.
+    /// Proposed actions that were accepted.
     pub accepted: u64,
-    /// How many of them scored above the head without being in it, so that they are drawn too
-    /// rarely. With an exact search there are none, but for scores that rounding cannot tell apart.
+    /// Proposed actions that score above the head without being in it: they are drawn too rarely.
+    /// With an exact search there are none, except among scores that rounding cannot tell apart.
     pub above_head: u64,
-    /// Positions that were drawn from the scores of all actions after P refusals.
+    /// Positions drawn from the scores of all actions after P refusals.
     pub exact_passes: u64,
 }
 
 impl Rejections {
-    /// The share of the proposed that was accepted; 1 when nothing was proposed.
+    /// The share of proposed actions that was accepted; 1 when nothing was proposed.
     #[must_use]
     pub fn acceptance_rate(&self) -> f64 {
         if self.proposed == 0 { 1.0 } else { self.accepted as f64 / self.proposed as f64 }
@@ -290,62 +288,5 @@ impl Add for Rejections {
 impl Sum for Rejections {
     fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
         parts.fold(Self::default(), Add::add)
-    }
-}
-
-/// Finds the M best actions of each unperturbed query.
-#[derive(Clone, Debug)]
-pub(crate) struct Heads {
-    retriever: Arc<dyn Retriever>,
-    size: usize,
-}
-
-impl Heads {
-    /// Heads of `size` actions; of as many as every context has left where that is fewer, so that
-    /// a row's head does not depend on the batch it comes in.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] when the head does not hold a slate.
-    pub(crate) fn new(
-        retriever: Arc<dyn Retriever>,
-        size: usize,
-        sampling: &Sampling,
-        num_actions: usize,
-    ) -> Result<Self> {
-        let slate_size = sampling.slate_size;
-        if size < slate_size {
-            return Err(Error::setting(
-                "estimator.head",
-                format!("expected at least policy.slate_size = {slate_size}, found {size}"),
-            ));
-        }
-        let most = sampling.excluded.as_ref().map_or(0, |sessions| {
-            let observed = &sessions.observed;
-            observed.contexts().map(|context| observed.of(context).len()).max().unwrap_or(0)
-        });
-        // A context with fewer than K actions left is refused by retrieval, if it comes up.
-        Ok(Self { retriever, size: size.min(num_actions.saturating_sub(most)).max(slate_size) })
-    }
-
-    /// The heads of `rows`, `[rows, M]`, best first.
-    ///
-    /// # Errors
-    /// Those of retrieval; [`Error::NotFinite`] for a score that f32 cannot hold.
-    pub(crate) fn search(&self, rows: BatchRows<'_>, sampling: &Sampling) -> Result<Slates> {
-        let excluded: Vec<&[u32]> =
-            rows.contexts.iter().map(|&context| sampling.excluded_of(context)).collect();
-        let heads = self.retriever.search(Queries {
-            latent: rows.h,
-            slate_size: self.size,
-            excluded: sampling.excluded.as_ref().map(|_| excluded.as_slice()),
-        })?;
-        for row in 0..heads.len() {
-            let scores = heads.scores(row);
-            if let Some(column) = scores.iter().position(|score| !score.is_finite()) {
-                let value = scores[column];
-                return Err(Error::NotFinite { what: "scores".into(), row, column, value });
-            }
-        }
-        Ok(heads)
     }
 }

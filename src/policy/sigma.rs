@@ -1,4 +1,5 @@
-//! σ, the scale of latent noise: a rule for each query, and what the rule leaves of the gradient.
+//! Takes a query and returns σ, the scale of its noise; removes from a gradient the part that a σ
+//! proportional to ‖h‖ makes vanish.
 
 use std::fmt;
 use std::str::FromStr;
@@ -40,7 +41,7 @@ impl FromStr for Sigma {
             ("inverse-norm", _) => Ok(Self::InverseNorm),
             (_, Some(Ok(c))) if c.is_finite() && c > 0.0 => Ok(Self::Relative(c)),
             _ => Err(Error::setting(
-                "policy.sigma",
+                "method.sigma",
                 format!(
                     "expected \"inverse-dim\", \"inverse-norm\" or \"relative(c)\" with a positive \
                      c, found \"{text}\""
@@ -64,22 +65,22 @@ impl From<Sigma> for String {
     }
 }
 
-/// What happens to the part of the gradient along h when σ is relative.
+/// Treatment of the part of the gradient along h under a relative σ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Radial {
-    /// It stays: the gradient of `R(h, σ)` with σ held fixed.
+    /// Keeps it: the gradient of `R(h, σ)` with σ held fixed.
     Keep,
-    /// It goes, `g − ĥ(ĥ·g)`: the exact gradient of `R(h, c‖h‖/√L)`, which does not depend on the
-    /// scale of h.
+    /// Removes it, `g − ĥ(ĥ·g)`: the exact gradient of `R(h, c‖h‖/√L)`, which does not depend on
+    /// the length of h.
     Project,
 }
 
-/// Relative σ never falls below what a query of this share of β's mean norm would get, so that
-/// `1/σ` stays finite for a context that says nothing.
+/// A relative σ treats ‖h‖ as at least this share of β's mean norm, so that `1/σ` stays finite for
+/// h = 0.
 const NORM_FLOOR: f32 = 1e-3;
 
-/// σ of queries `[L]`, by a rule.
+/// The rule for σ with the numbers it needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     sigma: Sigma,
@@ -92,12 +93,12 @@ impl Scale {
     /// `latent_dim` is L, `mean_norm` is B, the mean norm of β's rows.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a projection under a σ that does not move with h: there the radial
-    /// part belongs to the gradient.
+    /// [`Error::Setting`] for a projection under a σ that does not depend on h: there it would bias
+    /// the gradient.
     pub fn new(sigma: Sigma, radial: Radial, latent_dim: usize, mean_norm: f32) -> Result<Self> {
         if radial == Radial::Project && !matches!(sigma, Sigma::Relative(_)) {
             return Err(Error::setting(
-                "policy.radial",
+                "method.radial",
                 format!(
                     "\"project\" is the gradient under sigma = \"relative(c)\" only; with \
                      \"{sigma}\" it would be biased: use \"keep\""
@@ -124,10 +125,10 @@ impl Scale {
         }
     }
 
-    /// Turns a gradient `g` `[L]` at fixed σ into that of what the policy maximises.
+    /// Takes the gradient `g` `[L]` at fixed σ and removes its part along `h` if asked to.
     pub fn project(&self, h: &[f32], g: &mut [f32]) {
         let squared = dot(h, h);
-        // At the floor σ does not move with h, and the gradient at fixed σ is the whole one.
+        // At the floor σ does not depend on h, so the gradient at fixed σ is the whole gradient.
         if self.radial == Radial::Project && squared.sqrt() > self.floor() {
             let along = dot(h, g) / squared;
             for (g, h) in g.iter_mut().zip(h) {

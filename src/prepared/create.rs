@@ -16,7 +16,7 @@ use crate::dataset::{
 };
 use crate::embedding::tensors;
 use crate::embedding::{
-    AlsOptions, Import, Interactions, StoredEmbeddings, SvdOptions, implicit_als, import,
+    AlsOptions, Import, SessionPart, StoredEmbeddings, SvdOptions, implicit_als, import,
     training_matrix, truncated_svd,
 };
 use crate::error::{Error, Result};
@@ -40,14 +40,14 @@ pub enum EmbeddingSource {
     /// The truncated SVD of the training interactions.
     Svd {
         /// Which of them.
-        interactions: Interactions,
+        interactions: SessionPart,
         /// How.
         options: SvdOptions,
     },
     /// Alternating least squares on the training interactions.
     Als {
         /// Which of them.
-        interactions: Interactions,
+        interactions: SessionPart,
         /// How.
         options: AlsOptions,
     },
@@ -72,7 +72,7 @@ impl Default for PrepareSettings {
         Self {
             split: SplitSettings::default(),
             embedding: EmbeddingSource::Svd {
-                interactions: Interactions::All,
+                interactions: SessionPart::All,
                 options: SvdOptions::default(),
             },
             features: None,

@@ -1,6 +1,6 @@
-//! The prepared folder: sessions, embeddings and indexes of one data set, which every run on it
-//! shares. It appears whole or not at all; only indexes and what encoders have learned join it later,
-//! each when first needed.
+//! A log → the prepared folder: sessions, embeddings and indexes of one data set, which all runs on
+//! it share. The folder appears whole or not at all; indexes and the weights of encoders join it
+//! later, each when first needed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::embedding::tensors::TensorFile;
 use crate::embedding::{ActionEmbeddings, AlsOptions, EmbeddingFile, Power, StoredEmbeddings};
 use crate::encoder::EncoderKind;
 use crate::error::{Error, Result, toml_problem};
-use crate::files::{digest_bytes, digest_file};
+use crate::files::{StagedFolder, digest_bytes, digest_file, read_text};
 use crate::matrix::Matrix;
 use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
 use crate::settings::{Preset, Settings};
@@ -37,25 +37,28 @@ const FEATURES_TENSOR: &str = "features";
 const FEATURE_TABLE: &str = "features.toml";
 const INDEX: &str = "index";
 const ENCODERS: &str = "encoders";
+/// A matrix of [`Prepared::kept`], and its SHA-256.
+const WEIGHTS: &str = "weights.safetensors";
+const DIGEST: &str = "weights.sha256";
 
-/// `prepare.toml`: where the folder came from.
+/// `prepare.toml`: what the folder was made from, and what is in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// The version of this crate that wrote the folder.
     pub version: String,
-    /// The file of interactions, or what was made up.
+    /// The file of interactions, or "synthetic sessions".
     pub input: String,
     /// SHA-256 of that file; empty for synthetic sessions.
     pub input_digest: String,
     /// SHA-256 of each file of the folder.
     pub files: BTreeMap<String, String>,
-    /// What each phase of the preparation depended on, as SHA-256: where a later preparation
-    /// comes to the same, it takes the files over.
+    /// SHA-256 of everything that each phase of the preparation depended on. A later preparation
+    /// with the same key takes the files over.
     #[serde(default)]
     pub keys: BTreeMap<String, String>,
     /// Every resolved setting.
     pub settings: toml::Table,
-    /// What there is.
+    /// Numbers of users, actions and interactions.
     pub statistics: Statistics,
 }
 
@@ -67,15 +70,20 @@ impl Manifest {
                 format!("no prepared folder (no {MANIFEST}); make one with `slate prepare`");
             return Err(Error::file(folder, problem));
         }
-        let text = fs::read_to_string(&path)?;
-        toml::from_str(&text).map_err(|error| {
+        let text = read_text(&path)?;
+        let manifest: Self = toml::from_str(&text).map_err(|error| {
             Error::file(&path, format!("cannot be read: {}", toml_problem(&error, &text)))
-        })
+        })?;
+        // A name such as `..` or `/dev/zero` leads out of the folder.
+        let is_plain = |name: &String| Path::new(name).file_name() == Some(name.as_ref());
+        if let Some(name) = manifest.files.keys().find(|name| !is_plain(name)) {
+            let problem = format!("expected names of files in this folder, found `{name}`");
+            return Err(Error::file(&path, problem));
+        }
+        Ok(manifest)
     }
-}
 
-impl Manifest {
-    /// How the embeddings were found, if by ALS.
+    /// The options of ALS, if it made the embeddings.
     fn als(&self) -> Option<AlsOptions> {
         let options = self.settings.get("embedding")?.get("als")?.get("options")?;
         options.clone().try_into().ok()
@@ -87,9 +95,9 @@ impl Manifest {
 pub struct Prepared {
     folder: PathBuf,
     digest: String,
-    /// Where it came from.
+    /// What the folder was made from.
     pub manifest: Manifest,
-    /// Who has seen and hidden what.
+    /// The observed and hidden actions of every user.
     pub sessions: Arc<Sessions>,
     /// V and, where there is one, s, on disk.
     pub embeddings: EmbeddingFile,
@@ -115,7 +123,7 @@ impl Prepared {
         Self::new(folder, manifest, tables::read_sessions(folder)?)
     }
 
-    /// The folder that holds these.
+    /// Opens the embeddings of a folder whose manifest and sessions have been read.
     fn new(folder: &Path, manifest: Manifest, sessions: Sessions) -> Result<Self> {
         let embeddings_path = folder.join(EMBEDDINGS);
         let embeddings = EmbeddingFile::open(&embeddings_path)?;
@@ -137,27 +145,27 @@ impl Prepared {
         })
     }
 
-    /// The same folder, which tells `observer` when it builds an index.
+    /// Returns the folder with an `observer` that is told of index builds.
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn BuildObserver>) -> Self {
         Self { observer, ..self }
     }
 
-    /// Where it is.
+    /// The path of the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// SHA-256 over what is in it (but for the indexes), in hex.
+    /// SHA-256 over its files, in hex; indexes and encoders do not count.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// The settings of `preset` as far as this folder allows them: embeddings without singular
-    /// values are taken as they are, and those of ALS have the α and λ that its fold-in needs, which
-    /// is the default preset's encoder then.
+    /// The settings of `preset`, adapted to this folder. Embeddings without singular values are
+    /// taken as they are. With embeddings of ALS, the fold-in takes α and λ of ALS and is the encoder
+    /// of the default preset.
     #[must_use]
     pub fn preset(&self, preset: Preset) -> Settings {
         let mut settings = preset.settings();
@@ -174,18 +182,18 @@ impl Prepared {
         settings
     }
 
-    /// When the interactions happened, where the log was read with a column of times.
+    /// The times of the interactions, if the log was read with a column of times.
     ///
     /// # Errors
-    /// Naming the file that cannot be read.
+    /// An error naming the file that cannot be read.
     pub fn times(&self) -> Result<Option<Times>> {
         tables::read_times(&self.folder, &self.sessions)
     }
 
-    /// The features of every user `[U, F]`, where the folder was prepared with any.
+    /// The features of every user `[U, F]`, if the folder was prepared with any.
     ///
     /// # Errors
-    /// Naming the file that cannot be read; [`Error::Shape`] when it has other users.
+    /// An error naming the file that cannot be read; [`Error::Shape`] when it has other users.
     pub fn features(&self) -> Result<Option<Matrix>> {
         if !self.manifest.files.contains_key(FEATURES) {
             return Ok(None);
@@ -202,37 +210,43 @@ impl Prepared {
         Ok(Some(features))
     }
 
-    /// What the columns of [`features`](Self::features) are.
+    /// The meaning of the columns of [`features`](Self::features).
     ///
     /// # Errors
-    /// Naming the file that cannot be read.
+    /// An error naming the file that cannot be read.
     pub fn feature_table(&self) -> Result<Option<FeatureTable>> {
         if !self.manifest.files.contains_key(FEATURE_TABLE) {
             return Ok(None);
         }
         let path = self.folder.join(FEATURE_TABLE);
-        let text = fs::read_to_string(&path)?;
+        let text = read_text(&path)?;
         let table = toml::from_str(&text);
         table.map(Some).map_err(|error| Error::file(&path, toml_problem(&error, &text)))
     }
 
-    /// The matrix that is kept in this folder for `key`, which has to say all that it depends on
-    /// besides the sessions; made and kept if no run has needed it before.
+    /// The matrix that this folder keeps under `key`. If no run has needed it before, `make` makes it
+    /// and it is kept; `key` must tell everything that it depends on besides the sessions.
     ///
     /// # Errors
-    /// Those of `make`; [`Error::File`] for a file that is damaged, an I/O error.
+    /// An error of `make`, [`Error::File`] for a damaged file, an I/O error.
     pub fn kept(&self, key: &str, make: impl FnOnce() -> Result<Matrix>) -> Result<Matrix> {
-        let name = format!("{}.safetensors", &digest_bytes(key.as_bytes())[..16]);
-        let folder = self.folder.join(ENCODERS);
-        let path = folder.join(name);
-        if !path.exists() {
-            fs::create_dir_all(&folder)?;
-            StoredEmbeddings { v: make()?, singular_values: None }.save(&path)?;
+        let folder = self.folder.join(ENCODERS).join(&digest_bytes(key.as_bytes())[..16]);
+        if !folder.exists() {
+            let staged = StagedFolder::new(&folder)?;
+            let weights = staged.path().join(WEIGHTS);
+            StoredEmbeddings { v: make()?, singular_values: None }.save(&weights)?;
+            fs::write(staged.path().join(DIGEST), digest_file(&weights)?)?;
+            staged.commit()?;
+        }
+        let path = folder.join(WEIGHTS);
+        if digest_file(&path)? != read_text(&folder.join(DIGEST))? {
+            let problem = "is damaged; delete its folder to have it made again";
+            return Err(Error::file(path, problem));
         }
         Ok(EmbeddingFile::open(&path)?.load()?.v)
     }
 
-    /// The index of `actions` with `options`, built if no run has needed it before.
+    /// The index of `actions` with `options`; it is built if no run has needed it before.
     ///
     /// # Errors
     /// [`Error::File`] for an index that belongs to other embeddings, or a full disk.

@@ -1,7 +1,7 @@
-//! The phases of a preparation and what came of them. A phase that ended is recorded in
-//! `prepare.toml`, of a folder under construction too, with a key: the digest of everything it
-//! depended on. A preparation that comes to the same key takes the files over, if their digests
-//! are still those of the record; whatever else there is, it makes again.
+//! A key for each phase of a preparation → files that are made, or taken over from an earlier one.
+//! `prepare.toml` records each phase that has ended, in a folder under construction too, with its
+//! key: the digest of everything it depended on. A preparation with the same key takes the files
+//! over if their digests are still those of the record, and makes all others again.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::{EMBEDDINGS, FEATURE_TABLE, FEATURES, MANIFEST};
 use crate::dataset::tables;
 use crate::error::{Error, Result};
-use crate::files::{digest_file, write_atomic};
+use crate::files::{digest_file, read_text, write_atomic};
 
-/// A part of a preparation that is not made again when nothing it depends on has changed.
+/// A part of a preparation; it is not made again while nothing it depends on changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -28,7 +28,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// As the report and `prepare.toml` call it.
+    /// The name in the report and in `prepare.toml`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Phase {
     }
 }
 
-/// What the phases that ended have made: a part of `prepare.toml`.
+/// The files of the phases that have ended: a part of `prepare.toml`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Made {
     /// SHA-256 of each file.
@@ -58,13 +58,13 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Nothing where there is no record, or one that cannot be read.
+    /// Reads the record; it is empty where there is none, or one that cannot be read.
     fn read(folder: &Path) -> Self {
-        let text = fs::read_to_string(folder.join(MANIFEST)).unwrap_or_default();
+        let text = read_text(&folder.join(MANIFEST)).unwrap_or_default();
         toml::from_str(&text).unwrap_or_default()
     }
 
-    /// Whether `folder` holds what `phase` makes from `key`.
+    /// True if `folder` holds the files that `phase` makes from `key`.
     fn holds(&self, folder: &Path, phase: Phase, key: &str) -> bool {
         let is_whole = |name: &&str| {
             let digest = digest_file(&folder.join(name));
@@ -75,21 +75,21 @@ impl Made {
     }
 }
 
-/// A folder that phases fill.
+/// A folder that the phases fill.
 #[derive(Debug)]
 pub(super) struct Work {
     folder: PathBuf,
     pub(super) made: Made,
-    /// The folder that will be replaced.
+    /// The folder that it will replace.
     before: PathBuf,
     made_before: Made,
     pub(super) reused: Vec<Phase>,
-    /// Those of `reused` that came from `before`.
+    /// The phases of `reused` that came from `before`.
     taken_over: Vec<Phase>,
 }
 
 impl Work {
-    /// Goes on in `folder`, for the place of `before`, which need not be there.
+    /// Goes on in `folder`, which will replace `before` if that exists.
     pub(super) fn new(folder: &Path, before: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -101,7 +101,7 @@ impl Work {
         }
     }
 
-    /// Whether the files of `phase` are there, made from `key`; otherwise none of them is.
+    /// True if the files of `phase` are there, made from `key`; otherwise they are removed.
     pub(super) fn reuse(&mut self, phase: Phase, key: &str) -> Result<bool> {
         if !self.made.holds(&self.folder, phase, key) {
             self.remove(phase)?;
@@ -126,7 +126,7 @@ impl Work {
         Ok(true)
     }
 
-    /// Removes what there is of a phase.
+    /// Removes the files of a phase.
     pub(super) fn remove(&mut self, phase: Phase) -> Result<()> {
         for name in phase.files() {
             self.made.files.remove(*name);
@@ -139,7 +139,7 @@ impl Work {
         Ok(())
     }
 
-    /// Records that the files of `phase` are whole.
+    /// Records that `phase` has ended and its files are whole.
     pub(super) fn finish(&mut self, phase: Phase, key: &str) -> Result<()> {
         for name in phase.files() {
             self.made.files.insert((*name).to_owned(), digest_file(&self.folder.join(name))?);
@@ -153,7 +153,7 @@ impl Work {
         phase.files().iter().map(|name| self.made.files.get(*name)).collect()
     }
 
-    /// Whether all that there is came from the folder that would be replaced.
+    /// True if every file came from the folder that would be replaced.
     pub(super) fn changes_nothing(&self) -> bool {
         self.taken_over.len() == self.made.keys.len() && self.made.keys == self.made_before.keys
     }

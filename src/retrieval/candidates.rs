@@ -1,6 +1,6 @@
-//! Shared candidates: the perturbed queries of a context lie around one centre, so one search for
-//! the M best actions of the centre stands for all of them, and each query ranks these M by a small
-//! product. What lies outside is missed; how much that is depends on the noise and is audited.
+//! Shared candidates take centres and the perturbed queries around them, search once for the M best
+//! actions of each centre, and rank these M for each of its queries by a small product. Actions outside
+//! the M are missed; audits measure how many, which depends on the noise.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::retrieval::exact::{key, unpack};
+use crate::retrieval::best::{key, unpack};
 use crate::retrieval::{Queries, Retriever, Slates, check};
 
 /// Searches once for all queries around a centre.
@@ -23,8 +23,8 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// The `count` (M) best of `actions` by `retriever`, at least 2K; fewer where exclusion leaves
-    /// fewer.
+    /// Finds the `count` (M, at least 2K) best of `actions` by `retriever`, fewer where exclusion
+    /// leaves fewer.
     #[must_use]
     pub fn new(
         retriever: Arc<dyn Retriever>,
@@ -34,11 +34,11 @@ impl Candidates {
         Self { retriever, actions, count }
     }
 
-    /// The top K of each of `queries` `[N · S, L]` among the candidates of its centre, S of them
-    /// for each row of `centres` `[N, L]`, whose K and exclusions are those of its queries.
+    /// The top K of each of `queries` `[N · S, L]` among the candidates of its centre. S queries
+    /// belong to each row of `centres` `[N, L]` and share its K and exclusions.
     ///
     /// # Errors
-    /// Those of the retriever; [`Error::Shape`] when the queries are not S for each centre.
+    /// Fails if the retriever fails; [`Error::Shape`] when N does not divide the number of queries.
     pub fn search(&self, centres: Queries<'_>, queries: &Matrix) -> Result<Slates> {
         let (count, slate_size) = (centres.latent.rows(), centres.slate_size);
         let (num_actions, latent_dim) = (self.actions.num_actions(), self.actions.latent_dim());
@@ -75,8 +75,8 @@ impl Candidates {
         Ok(Slates::new(slate_size, actions, scores))
     }
 
-    /// The top K out of `pool` for each of the queries `latent` `[S, L]`, one for each K-chunk of
-    /// `actions` and `scores`; whether all that was compared is finite.
+    /// Writes the top K out of `pool` for each of the queries `latent` `[S, L]`, query after query.
+    /// True if all scores are finite.
     fn rank_pool(
         &self,
         pool: &[u32],
@@ -115,9 +115,8 @@ impl Candidates {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::retrieval::Exact;
-    use crate::retrieval::audit::overlap;
     use crate::retrieval::exact::normals;
+    use crate::retrieval::{Exact, overlap};
 
     const SAMPLES: usize = 6;
 
@@ -140,7 +139,7 @@ mod tests {
         (actions, exact, normals(2, 8, 16), excluded)
     }
 
-    /// What every query would be answered with by itself.
+    /// The answer to every query by itself.
     fn by_itself(exact: &Exact, queries: &Matrix, excluded: &[Vec<u32>]) -> Slates {
         let rows: Vec<&[u32]> =
             excluded.iter().flat_map(|row| std::iter::repeat_n(row.as_slice(), SAMPLES)).collect();

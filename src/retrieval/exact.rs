@@ -1,8 +1,8 @@
-//! Exact search: blocked products with a running top-K. A block of queries meets one panel of
-//! actions after another; each panel's scores are compared with the block's K-th best so far and
-//! then forgotten, so memory is O(queries · K) whatever P is. What is within rounding of the K-th
-//! best is kept too, and all is ranked by [`dot`] in the end: the answer is the same on any machine
-//! and in any block.
+//! Exact search takes queries and returns their true top K, by blocked products with a running top K. A
+//! block of queries meets one panel of actions after another; each panel's scores are compared with the
+//! K-th best so far and then dropped, so memory is O(queries · K) whatever P is. Actions within
+//! rounding of the K-th best are kept too and ranked by [`dot`](crate::matrix::dot) in the end: the
+//! answer is the same on any machine and in any block.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,21 +14,22 @@ use rayon::prelude::*;
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::Result;
-use crate::matrix::{dot, norm};
+use crate::matrix::norm;
+use crate::retrieval::best::{Best, is_above, rank, unpack};
 use crate::retrieval::{Queries, Retriever, Slates, check, is_excluded};
 
 /// Actions in a panel: its scores stay in a core's second-level cache until they are compared.
 const PANEL: usize = 256;
 /// Queries come in groups that fill a vector of the widest machines.
 const GROUP: usize = 16;
-/// The fewest groups in a block before it is the actions that are split among threads: with fewer
-/// queries, reading β takes longer than the arithmetic.
+/// The fewest groups in a block. With fewer queries reading β takes longer than the arithmetic, so
+/// threads share the actions instead.
 const FEWEST_GROUPS: usize = 4;
 /// The most groups in a block: whole tiles of faer's products, with AVX-512 (96) and AVX2 (24).
 const MOST_GROUPS: usize = 12;
 
-/// The most queries that are answered one by one: each takes as long as reading β, less than half
-/// of what a group takes.
+/// The most queries that are answered one by one. Each takes as long as reading β, less than half the
+/// time of a group.
 const FEW_QUERIES: usize = 2;
 
 /// Scores every action for every query.
@@ -53,14 +54,13 @@ impl Exact {
         &self.actions
     }
 
-    /// The most by which two actions' scores can be further apart in one order of summation than
-    /// in another: each of the four sums is off by `L ε / 2 ‖h‖ ‖β_a‖` at most, half of what is
-    /// allowed here.
+    /// The largest change of the difference of two scores under another order of summation. Each of
+    /// the four sums is off by at most `L ε / 2 ‖h‖ ‖β_a‖`, half of the allowance here.
     fn rounding(&self, query: &[f32]) -> f32 {
         4.0 * query.len() as f32 * f32::EPSILON * norm(query) * self.largest_norm
     }
 
-    /// The K best among `actions` for each of the queries `rows`, and those within rounding.
+    /// The K best of `actions`, and the ones within rounding of them, for each of the queries `rows`.
     fn best_of(
         &self,
         queries: Queries<'_>,
@@ -120,7 +120,7 @@ impl Exact {
             .clone()
             .map(|row| Best::new(queries.slate_size, self.rounding(queries.latent.row(row))))
             .collect();
-        // What scores must exceed; nothing is below or at a NaN, and nothing above infinity.
+        // Scores must exceed these; every score passes a NaN, and none exceeds infinity.
         let mut thresholds = vec![f32::NAN; width];
         thresholds[rows.len()..].fill(f32::INFINITY);
         let mut products = vec![0.0; PANEL * width]; // [PANEL, width]
@@ -129,7 +129,7 @@ impl Exact {
             let last = (first + PANEL).min(actions.end);
             let products = &mut products[..(last - first) * width];
             let out = MatMut::from_row_major_slice_mut(products, last - first, width);
-            // One thread: the parts of a search are what runs in parallel.
+            // One thread: the parts of a search run in parallel already.
             matmul(out, Accum::Replace, beta.view(first, last), latent, 1.0, Par::Seq);
             let scores = Scores { products, thresholds: &mut thresholds };
             let offer = |row: usize, column: usize, score| {
@@ -153,7 +153,7 @@ impl Retriever for Exact {
         check(queries, num_actions, self.actions.latent_dim())?;
         let (count, slate_size) = (queries.latent.rows(), queries.slate_size);
         let (groups, panels) = (count.div_ceil(GROUP), num_actions.div_ceil(PANEL));
-        // Equal parts, as many for each thread: none waits for the others' last one.
+        // Equal parts, the same number for each thread, so that no thread waits for another.
         let threads = rayon::current_num_threads();
         let ranges = threads.div_ceil((groups / FEWEST_GROUPS).clamp(1, threads)).min(panels);
         let side = threads / ranges;
@@ -187,21 +187,21 @@ impl Retriever for Exact {
     }
 }
 
-/// The `at`-th of `parts` equal parts of `units` units of `size` things, of which there are `total`.
+/// The `at`-th of `parts` equal parts of `total` items, in whole units of `size` items.
 fn nth_part(units: usize, parts: usize, at: usize, size: usize, total: usize) -> Range<usize> {
     let start = |at: usize| (units * at / parts * size).min(total);
     start(at)..start(at + 1)
 }
 
-/// The scores of a panel's actions, `[panel, width]`, and what they must exceed, `[width]`.
+/// The scores of a panel's actions, `[panel, width]`, and the thresholds of the queries, `[width]`.
 struct Scores<'a> {
     products: &'a [f32],
     thresholds: &'a mut [f32],
 }
 
 impl Scores<'_> {
-    /// Calls `offer` with the action, the query and the score of each that exceeds its threshold,
-    /// which then is what `offer` returns.
+    /// Calls `offer` with action, query and score of each score above its threshold. `offer` returns
+    /// the new threshold, if it changes.
     #[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
     #[inline(always)]
     fn compare(self, mut offer: impl FnMut(usize, usize, f32) -> Option<f32>) {
@@ -210,8 +210,7 @@ impl Scores<'_> {
         for (action, scores) in self.products.chunks_exact(width).enumerate() {
             let (scores, _) = scores.as_chunks::<GROUP>();
             for (group, (scores, thresholds)) in scores.iter().zip(&mut *thresholds).enumerate() {
-                // Going through all instead of stopping at the first lets the compiler compare in
-                // vectors.
+                // Comparing all instead of stopping at the first compiles to vector instructions.
                 let above = |any, lane| any | is_above(scores[lane], thresholds[lane]);
                 if !(0..GROUP).fold(false, above) {
                     continue;
@@ -228,116 +227,6 @@ impl Scores<'_> {
     }
 }
 
-/// Whether `score` is neither below nor at `threshold`; so is any beside a NaN.
-#[allow(clippy::inline_always, reason = "must be compiled into the dispatch")]
-#[allow(clippy::neg_cmp_op_on_partial_ord, reason = "a NaN is neither")]
-#[inline(always)]
-fn is_above(score: f32, threshold: f32) -> bool {
-    !(score <= threshold)
-}
-
-/// Writes the K best of `found`, best first, with `hᵀβ_a` summed in one fixed order: the scores of a query do not
-/// depend on the block it came in, nor on the index that found them.
-pub(super) fn rank(
-    query: &[f32],
-    embeddings: &ActionEmbeddings,
-    found: impl Iterator<Item = u32>,
-    actions: &mut [u32],
-    scores: &mut [f32],
-) {
-    let mut keys: Vec<u64> =
-        found.map(|action| key(dot(query, embeddings.row(action)), action)).collect();
-    keys.sort_unstable();
-    for (key, (action, score)) in keys.into_iter().zip(actions.iter_mut().zip(scores)) {
-        (*score, *action) = unpack(key);
-    }
-}
-
-/// The K best of `scores`, one for each of the P actions, that are not `excluded`, which is
-/// ascending; best first, equal scores to the lower action. K is the length of `actions`.
-pub(crate) fn best_of_scores(
-    scores: &[f32],
-    excluded: &[u32],
-    actions: &mut [u32],
-    best_scores: &mut [f32],
-) {
-    let mut best = Best::new(actions.len(), 0.0);
-    let mut threshold = f32::NAN;
-    for (action, &score) in (0_u32..).zip(scores) {
-        if is_above(score, threshold)
-            && !is_excluded(excluded, action)
-            && let Some(higher) = best.offer(score, action)
-        {
-            threshold = higher;
-        }
-    }
-    best.keys.sort_unstable();
-    for (key, (action, score)) in best.keys.into_iter().zip(actions.iter_mut().zip(best_scores)) {
-        (*score, *action) = unpack(key);
-    }
-}
-
-/// The K best seen so far and what is within `rounding` of them, among others that are not dropped
-/// yet, in any order; as [`key`]s.
-struct Best {
-    keys: Vec<u64>,
-    slate_size: usize,
-    rounding: f32,
-    /// How many are pruned: K more than were kept, so each is looked at a few times at most.
-    crowd: usize,
-}
-
-impl Best {
-    fn new(slate_size: usize, rounding: f32) -> Self {
-        Self { keys: Vec::new(), slate_size, rounding, crowd: 2 * slate_size }
-    }
-
-    /// Takes in an action and says, when that changes, what later ones must exceed. They have
-    /// higher numbers, so an equal score loses.
-    fn offer(&mut self, score: f32, action: u32) -> Option<f32> {
-        self.keys.push(key(score, action));
-        if self.keys.len() < self.crowd { None } else { self.prune() }
-    }
-
-    /// Drops what cannot be among the K best and says, if there are K, what can.
-    fn prune(&mut self) -> Option<f32> {
-        if self.keys.len() < self.slate_size {
-            return None;
-        }
-        let (_, last, _) = self.keys.select_nth_unstable(self.slate_size - 1);
-        let (score, action) = unpack(*last);
-        let threshold = score - self.rounding;
-        let last = key(threshold, action);
-        let mut at = 0;
-        // The K best come first and stay, even if an overflow makes the threshold a NaN.
-        self.keys.retain(|key| {
-            at += 1;
-            at <= self.slate_size || *key <= last
-        });
-        self.crowd = self.keys.len() + self.slate_size;
-        Some(threshold)
-    }
-}
-
-/// A number that ascends as scores descend and, among equal ones, actions ascend: one comparison
-/// of integers instead of two of a pair.
-pub(super) fn key(score: f32, action: u32) -> u64 {
-    // `+ 0.0` makes a negative zero positive: they are equal scores.
-    u64::from(descending((score + 0.0).to_bits())) << 32 | u64::from(action)
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "the high word and the low word")]
-pub(super) fn unpack(key: u64) -> (f32, u32) {
-    (f32::from_bits(descending((key >> 32) as u32)), key as u32)
-}
-
-/// The bits of a float as a number that descends as floats ascend, and back. Those of negative
-/// floats do already.
-fn descending(bits: u32) -> u32 {
-    const SIGN: u32 = 1 << 31;
-    if bits & SIGN == 0 { bits ^ !SIGN } else { bits }
-}
-
 /// Standard normals `[rows, cols]` for tests.
 #[cfg(test)]
 pub(super) fn normals(seed: u64, rows: usize, cols: usize) -> crate::matrix::Matrix {
@@ -352,7 +241,7 @@ pub(super) fn normals(seed: u64, rows: usize, cols: usize) -> crate::matrix::Mat
 mod tests {
     use super::*;
     use crate::error::Error;
-    use crate::matrix::Matrix;
+    use crate::matrix::{Matrix, dot};
 
     /// Every score, sorted.
     fn brute_force(embeddings: &ActionEmbeddings, queries: Queries<'_>) -> Slates {
@@ -383,7 +272,7 @@ mod tests {
 
     #[test]
     fn search_is_brute_force_with_ties_and_exclusion() {
-        // 5000 × 40: three whole panels of 1638 and a ragged one; 1 and 7 actions: less than a group.
+        // Several panels and a part of one; 1 and 7 actions: less than a group.
         for (num_actions, latent_dim) in [(5000, 40), (1000, 3), (7, 3), (1, 1)] {
             let actions = embeddings(integers(1, num_actions, latent_dim));
             for count in [1, 3, 33] {

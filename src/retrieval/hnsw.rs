@@ -1,11 +1,9 @@
-//! Approximate search in a navigable graph (Malkov & Yashunin 2016), by usearch with inner
-//! product. usearch speaks in distances `1 − dot` of quantised vectors; here it only proposes
-//! candidates, whose scores are recomputed from β. How an index is stored is in `store.rs`.
+//! Approximate search takes queries and returns nearly their top K, from a navigable graph (Malkov &
+//! Yashunin 2016) by usearch. usearch's distances `1 − dot` of quantised vectors only propose actions;
+//! scores are computed from β.
 
-use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt as _;
@@ -16,26 +14,14 @@ use usearch::{Index, VectorType};
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, norm};
-use crate::retrieval::exact::rank;
+use crate::retrieval::best::rank;
+use crate::retrieval::graph::{BuildObserver, REPRODUCIBLE, graph, scale};
+use crate::retrieval::slots::{Slot, Slots};
 use crate::retrieval::{
     Exact, HnswOptions, Queries, Retriever, Scalar, Slates, check, is_excluded, store,
 };
 
-/// Up to so many actions a graph is built by one thread, which takes less than a minute.
-const REPRODUCIBLE: usize = 50_000;
-
-/// Is told how far the building of an index has come. `()` does not listen.
-pub trait BuildObserver: Send + Sync + Debug {
-    /// So many actions `of` all are added. Comes with 0 first and with `of` last, and in between
-    /// from several threads at once.
-    fn added(&self, actions: usize, of: usize);
-}
-
-impl BuildObserver for () {
-    fn added(&self, _actions: usize, _of: usize) {}
-}
-
-/// A graph over β; what it fails to answer in full, it answers exactly.
+/// A graph over β. Queries for which the graph finds fewer than K actions get an exact search.
 pub struct Hnsw {
     index: Index,
     exact: Exact,
@@ -51,10 +37,10 @@ impl std::fmt::Debug for Hnsw {
 
 impl Hnsw {
     /// Opens the index of `actions` and `options` below `folder` (such as `prepared/index`), or
-    /// builds it there when there is none; whether it was built comes with it.
+    /// builds it there when there is none. The flag is true if it was built.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open) and [`build`](Self::build).
+    /// Fails as [`open`](Self::open) and [`build`](Self::build) do.
     pub fn open_or_build(
         folder: &Path,
         actions: Arc<ActionEmbeddings>,
@@ -89,7 +75,7 @@ impl Hnsw {
     }
 
     /// Opens the index in `folder`, memory-mapped, after checking that it belongs to `actions`
-    /// and `options` and is what was written.
+    /// and `options` and is undamaged.
     ///
     /// # Errors
     /// [`Error::File`] when it belongs to other embeddings or options or is damaged; an I/O error.
@@ -107,7 +93,7 @@ impl Hnsw {
         Ok(Self { index, exact: Exact::new(actions), scalar: options.scalar, slots })
     }
 
-    /// Writes the K actions and scores of one query, `[L]`; false where the graph has no K for it.
+    /// Writes the K actions and scores of one query `[L]`; false where the graph finds fewer than K.
     fn answer(
         &self,
         task: &mut Task<'_>,
@@ -196,7 +182,7 @@ impl Retriever for Hnsw {
     }
 }
 
-/// What the queries that one thread answers in a row share.
+/// Buffers and thread slot for the queries that one thread answers in a row.
 struct Task<'a> {
     direction: Vec<f32>,
     halves: Vec<f16>,
@@ -220,88 +206,14 @@ impl<'a> Task<'a> {
     }
 }
 
-/// The graph of `actions`, added in their order by one thread, or by all.
-fn graph(
-    actions: &ActionEmbeddings,
-    options: &HnswOptions,
-    parallel: bool,
-    observer: &dyn BuildObserver,
-) -> Result<Index> {
-    fn failed(error: impl std::fmt::Display) -> Error {
-        Error::library("building an index", error)
-    }
-    let (count, scale) = (actions.num_actions(), scale(actions));
-    let threads = if parallel { rayon::current_num_threads() } else { 1 };
-    let index = options.index(actions.latent_dim())?;
-    // The slot decides the random levels: with one, the same β gives the same graph.
-    index.reserve_capacity_and_threads(count, threads).map_err(failed)?;
-    let done = AtomicUsize::new(0);
-    let add = |scaled: &mut Vec<f32>, action: usize| {
-        scaled.clear();
-        scaled.extend(actions.beta().row(action).iter().map(|value| value * scale));
-        index.add(action as u64, scaled).map_err(failed)?;
-        observer.added(done.fetch_add(1, Ordering::Relaxed), count);
-        Ok::<_, Error>(())
-    };
-    observer.added(0, count);
-    if parallel {
-        (0..count).into_par_iter().try_for_each_init(Vec::new, add)?;
-    } else {
-        let mut scaled = Vec::new();
-        (0..count).try_for_each(|action| add(&mut scaled, action))?;
-    }
-    observer.added(count, count);
-    Ok(index)
-}
-
-/// What β is multiplied by in the graph: the power of two that takes the longest row to a norm
-/// between 32 and 64. The order of inner products stays, f16 neither overflows nor goes
-/// subnormal, and `1 − dot` keeps the digits of `dot`. Powers of two round nothing.
-pub(super) fn scale(actions: &ActionEmbeddings) -> f32 {
-    let longest = actions.beta().iter_rows().map(norm).fold(0.0, f32::max);
-    if longest.is_normal() {
-        (5.0 - longest.log2().floor()).clamp(-120.0, 120.0).exp2()
-    } else {
-        1.0
-    }
-}
-
-/// usearch fails a search that finds no free thread slot, and the slots are reserved up front.
-/// Searches come from any rayon pool and any thread of a server, so those in excess wait.
-struct Slots {
-    count: usize,
-    taken: AtomicUsize,
-}
-
-impl Slots {
-    fn new() -> Self {
-        Self { count: 4 * rayon::current_num_threads().max(16), taken: AtomicUsize::new(0) }
-    }
-
-    fn take(&self) -> Slot<'_> {
-        let free = |taken| (taken < self.count).then_some(taken + 1);
-        // A search takes microseconds: waiting by yielding is enough.
-        while self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).is_err() {
-            std::thread::yield_now();
-        }
-        Slot(self)
-    }
-}
-
-struct Slot<'a>(&'a Slots);
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
     use crate::retrieval::exact::normals;
-    use crate::retrieval::recall;
+    use crate::retrieval::overlap;
 
     fn embeddings(seed: u64, num_actions: usize) -> Arc<ActionEmbeddings> {
         Arc::new(ActionEmbeddings::new(normals(seed, num_actions, 16)).unwrap())
@@ -329,7 +241,8 @@ mod tests {
                 small(&actions, &HnswOptions { scalar, ..HnswOptions::default() });
             for excluded in [None, Some(rows.as_slice())] {
                 let queries = Queries { latent: &latent, slate_size: 5, excluded };
-                let recall = recall(&hnsw, &Exact::new(actions.clone()), queries).unwrap();
+                let exact = Exact::new(actions.clone()).search(queries).unwrap();
+                let recall = overlap(&hnsw.search(queries).unwrap(), &exact);
                 assert!(recall >= 0.9, "{scalar:?}: recall {recall}");
                 let found = hnsw.search(queries).unwrap();
                 for i in 0..200 {
@@ -402,7 +315,8 @@ mod tests {
             let at = folder.path().join(parallel.to_string());
             store::save(&at, &index, &actions, &options).unwrap();
             let hnsw = Hnsw::open(&at, actions.clone(), &options).unwrap();
-            let recall = recall(&hnsw, &Exact::new(actions.clone()), queries).unwrap();
+            let exact = Exact::new(actions.clone()).search(queries).unwrap();
+            let recall = overlap(&hnsw.search(queries).unwrap(), &exact);
             assert!(recall >= 0.95, "parallel {parallel}: recall {recall}");
             let mut heard = heard.0.into_inner().unwrap();
             assert_eq!((heard[0], heard[heard.len() - 1]), (0, 2000));

@@ -1,31 +1,38 @@
-//! β → the K actions of largest inner product: `argsort^K hᵀβ_a` (equation 2). Everything here
-//! speaks in scores, greater is better; nothing ever holds `[queries, P]` scores.
+//! Retrieval takes queries and β, and returns the K actions of largest inner product,
+//! `argsort^K hᵀβ_a` (equation 2). Scores are inner products, greater is better; nothing ever holds
+//! `[queries, P]` of them.
 
-pub mod audit;
+mod best;
 pub mod candidates;
 pub mod exact;
+mod graph;
+mod heads;
 pub mod hnsw;
 pub mod options;
+mod slots;
 mod store;
+
+use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
-pub use audit::{overlap, recall};
+pub(crate) use best::best_of_scores;
 pub use candidates::Candidates;
 pub use exact::Exact;
-pub(crate) use exact::best_of_scores;
-pub use hnsw::{BuildObserver, Hnsw};
-pub use options::{HnswOptions, RetrievalKind, Scalar};
+pub use graph::BuildObserver;
+pub(crate) use heads::Heads;
+pub use hnsw::Hnsw;
+pub use options::{HnswOptions, Scalar, Search};
 
-/// What is searched for: the top K for each row of `latent`.
+/// A request for the top K of each row of `latent`.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
     /// One query per row, `[N, L]`, finite.
     pub latent: &'a Matrix,
     /// K.
     pub slate_size: usize,
-    /// For each row the actions that must not be returned, ascending; `[N]`.
+    /// Actions that must not be returned, ascending, for each row; `[N]`.
     pub excluded: Option<&'a [&'a [u32]]>,
 }
 
@@ -59,7 +66,7 @@ impl Slates {
         self.actions.len() / self.slate_size
     }
 
-    /// Whether nothing was asked.
+    /// True without queries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
@@ -76,6 +83,30 @@ impl Slates {
     pub fn scores(&self, i: usize) -> &[f32] {
         &self.scores[i * self.slate_size..(i + 1) * self.slate_size]
     }
+}
+
+/// The relative difference below which scores count as equal.
+const SAME_SCORE: f32 = 1e-6;
+
+/// Recall: the mean share of `wanted` that `found` holds, in `[0, 1]`, in any order; 1 without slates.
+/// An action whose score equals the last score of `wanted` counts as found, since items with the same
+/// users have the same embedding.
+#[must_use]
+pub fn overlap(found: &Slates, wanted: &Slates) -> f64 {
+    if wanted.is_empty() {
+        return 1.0;
+    }
+    let hits: usize = (0..wanted.len())
+        .map(|i| {
+            let set: HashSet<u32> = wanted.slate(i).iter().copied().collect();
+            let last = wanted.scores(i).last().copied().unwrap_or(f32::INFINITY);
+            // Scores that were summed in another order are off by rounding.
+            let enough = last - SAME_SCORE * last.abs();
+            let scored = found.slate(i).iter().zip(found.scores(i));
+            scored.filter(|(action, score)| set.contains(action) || **score >= enough).count()
+        })
+        .sum();
+    hits as f64 / (wanted.len() * wanted.slate(0).len()) as f64
 }
 
 /// Maximum inner product search over fixed action embeddings.
@@ -120,7 +151,7 @@ pub(crate) fn check(queries: Queries<'_>, num_actions: usize, latent_dim: usize)
     Ok(())
 }
 
-/// Whether a row of [`Queries::excluded`] holds `action`.
+/// True if a row of [`Queries::excluded`] holds `action`.
 pub(crate) fn is_excluded(excluded: &[u32], action: u32) -> bool {
     !excluded.is_empty() && excluded.binary_search(&action).is_ok()
 }
@@ -145,6 +176,19 @@ pub(crate) fn nth_included(excluded: &[u32], place: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn overlap_counts_sets_and_equal_scores() {
+        // Actions below 10 score less the greater they are; 22 scores what 2 does, and so on.
+        let slates = |actions: [u32; 4]| {
+            let scores = actions.map(|action| -((action % 10) as f32));
+            Slates::new(2, actions.to_vec(), scores.to_vec())
+        };
+        let exact = slates([1, 2, 3, 4]);
+        for (found, share) in [([1, 2, 3, 4], 1.0), ([2, 1, 4, 9], 0.75), ([1, 22, 3, 25], 0.75)] {
+            assert!((overlap(&slates(found), &exact) - share).abs() < 1e-12, "{found:?}");
+        }
+    }
 
     #[test]
     fn a_place_counts_what_is_not_excluded() {

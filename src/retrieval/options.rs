@@ -1,26 +1,26 @@
-//! What can be set about retrieval.
+//! Settings of retrieval: the kind of search and the options of the graph.
 
 use serde::{Deserialize, Serialize};
 use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
 use crate::error::{Error, Result};
 
-/// How the top K are found.
+/// The kind of search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum RetrievalKind {
-    /// Every action is scored, in O(P).
+pub enum Search {
+    /// Scores every action, in O(P).
     #[default]
     Exact,
-    /// A graph index: time grows with log P, and a few of the top K are missed.
+    /// Walks a graph: time grows with log P, and a few of the top K are missed.
     Hnsw,
 }
 
-/// How the graph stores β.
+/// The type of the numbers that the graph stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", rename_all = "lowercase")]
 pub enum Scalar {
-    /// Four bytes a number: what β is.
+    /// Four bytes, as β itself.
     F32,
     /// Two bytes, eleven significant bits.
     #[default]
@@ -64,15 +64,14 @@ impl TryFrom<String> for Scalar {
     }
 }
 
-/// The graph's settings. FOPO's are M = 32, ef_construction = 40, ef_search = 16, f32.
-///
-/// The defaults were the fastest on Gowalla with recall@5 of at least 0.98, which
-/// `artifacts/gowalla` has. Longer slates want a wider search, which `slate bench recall` finds, and
-/// the heads of FOPO and rejection, hundreds of actions, also more neighbours.
+/// The graph's settings. The defaults were the fastest on Gowalla with recall@5 of at least 0.98
+/// (`artifacts/gowalla`). Longer slates need a wider search, which `slate bench recall` finds; the heads
+/// of FOPO and rejection, hundreds of actions, also need more neighbours. FOPO's authors use M = 32,
+/// ef_construction = 40, ef_search = 16, f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HnswOptions {
-    /// M: an action's neighbours in the upper layers; in the lowest it has 2M.
+    /// M: an action's neighbours in the upper layers; 2M in the lowest.
     pub connectivity: usize,
     /// Candidates kept while an action is inserted.
     pub ef_construction: usize,

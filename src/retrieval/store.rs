@@ -1,6 +1,6 @@
-//! An index on disk: a folder with `graph.usearch` and `index.toml`, which says what the graph
-//! was built from. A graph of other embeddings answers without complaint and wrongly, and a
-//! damaged one makes usearch read beyond its memory, so both are found out before it is used.
+//! Writes an index to disk and reads it back: a folder with `graph.usearch` and `index.toml`, the record
+//! of its source. A graph of other embeddings would answer wrongly without an error, and a damaged one
+//! makes usearch read beyond its memory, so both are detected first.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ const GRAPH: &str = "graph.usearch";
 const RECORD: &str = "index.toml";
 const REBUILD: &str = "delete the folder to have it built again";
 
-/// What decides the graph.
+/// Everything that determines the graph.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Source {
     beta: String,
@@ -48,7 +48,7 @@ struct Record {
     source: Source,
 }
 
-/// The folder's name: what decides the graph decides it.
+/// The folder's name, made from the [`Source`].
 pub(super) fn folder_name(actions: &ActionEmbeddings, options: &HnswOptions) -> String {
     let digest = digest_bytes(format!("{:?}", Source::new(actions, options)).as_bytes());
     format!("hnsw-{}", &digest[..12])
@@ -66,7 +66,7 @@ pub(super) fn save(
         let problem = format!("could not be written ({error}): is the disk full?");
         Error::file(folder.join(GRAPH), problem)
     })?;
-    // usearch does not look at what closing the file returns: on a full disk it is too short.
+    // usearch ignores the error of closing the file: on a full disk the file is too short.
     let (expected, graph_bytes) =
         (index.serialized_length() as u64, fs_err::metadata(&graph)?.len());
     if graph_bytes != expected {
@@ -130,7 +130,7 @@ pub(super) fn open(
     Ok(index)
 }
 
-/// Spot check: a few stored rows are those of β, to the precision of the scalar.
+/// Spot check: true if a few stored rows equal β's to the precision of the scalar.
 fn holds_beta(index: &Index, actions: &ActionEmbeddings, scalar: Scalar, scale: f32) -> bool {
     let mut stored = vec![0.0_f32; actions.latent_dim()];
     let step = actions.num_actions().div_ceil(16).max(1);

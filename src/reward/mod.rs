@@ -1,5 +1,5 @@
-//! Rewards r̂(A_K, x): any function of a context and a slate. The built-in ones look at the hidden
-//! part Y of the context's session.
+//! A reward takes a context and a slate and returns a number, r̂(A_K, x). The built-in ones look at the
+//! hidden part Y of the context's session.
 
 mod nonlinear;
 
@@ -13,13 +13,13 @@ use crate::embedding::ActionEmbeddings;
 
 pub use nonlinear::{AnyHit, Cascade, Diverse, ReciprocalRank};
 
-/// The reward of showing a slate in a context. Nothing is assumed about it: not that it is
-/// linear, nor smooth, nor positive. It is called from many threads at once.
+/// The reward of showing a slate in a context. It need not be linear, smooth or positive. It is called
+/// from many threads at once.
 pub trait SlateReward: Send + Sync + Debug {
     /// r̂(A_K, x), for `slate` = A_K `[K]`, best first, in context x.
     fn reward(&self, context: u32, slate: &[u32]) -> f32;
 
-    /// The same reward as rank weights and relevance, if that is what it is.
+    /// The reward as rank weights times relevance, where it has this form.
     fn as_linear(&self) -> Option<&LinearReward> {
         None
     }
@@ -47,8 +47,7 @@ impl LinearReward {
         Self::new(weights.take(slate_size).collect(), sessions)
     }
 
-    /// The number of hits, `Σ_k 1[a_k ∈ Y]`, wherever on the slate they are: what precision and
-    /// recall count.
+    /// The number of hits, `Σ_k 1[a_k ∈ Y]`, at any rank: the numerator of precision and recall.
     #[must_use]
     pub fn hits(slate_size: usize, sessions: Arc<Sessions>) -> Self {
         Self::new(vec![1.0; slate_size], sessions)
@@ -88,7 +87,7 @@ impl SlateReward for LinearReward {
     }
 }
 
-/// The built-in rewards, as a run's settings name them.
+/// The built-in rewards by their names in the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RewardKind {
@@ -111,7 +110,7 @@ pub enum RewardKind {
 }
 
 impl RewardKind {
-    /// Whether it is a sum over ranks of weight times relevance, as PL-Rank needs.
+    /// True for a sum over ranks of weight times relevance, as PL-Rank needs.
     #[must_use]
     pub fn is_linear(self) -> bool {
         matches!(self, Self::Discounted | Self::Dcg | Self::Hits)

@@ -1,6 +1,6 @@
-//! Rewards in which what an action adds depends on the rest of its slate. A linear reward
-//! `Σ_k w_k ρ(a_k)` does not change in total when two slates exchange what stands at one rank,
-//! `r(a, b) + r(c, d) = r(a, d) + r(c, b)`; all of these do.
+//! Rewards in which the part of an action depends on the rest of its slate. Under a linear reward
+//! `Σ_k w_k ρ(a_k)` two slates may exchange their actions at one rank without a change in total,
+//! `r(a, b) + r(c, d) = r(a, d) + r(c, b)`; under these the total changes.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl SlateReward for AnyHit {
     }
 }
 
-/// `1/k` for the first `a_k ∈ Y`, 0 without one: whoever has found something stops. Not linear:
-/// a hit below another adds nothing. Its mean over contexts is the mean reciprocal rank.
+/// `1/k` for the first `a_k ∈ Y`, 0 without one. Not linear: a hit below another adds nothing. The mean
+/// over contexts is the mean reciprocal rank.
 #[derive(Clone, Debug)]
 pub struct ReciprocalRank {
     sessions: Arc<Sessions>,
@@ -65,7 +65,7 @@ pub struct Cascade {
 }
 
 impl Cascade {
-    /// p of a relevant action: what expected reciprocal rank gives to the upper of two grades.
+    /// p of a relevant action, as in expected reciprocal rank for the upper of two grades.
     pub const CLICK: f32 = 0.5;
     /// p of any other action.
     pub const MISTAKE: f32 = 0.05;
@@ -95,9 +95,9 @@ impl SlateReward for Cascade {
     }
 }
 
-/// The reward of hits less λ times the mean of `max(0, cos(β_a, β_b))` over the pairs of
-/// the slate: of near-duplicates, one is enough. Not linear: the penalty is on pairs. λ is
-/// [`PENALTY`](Self::PENALTY); an action whose β is zero or unknown resembles none.
+/// The reward of hits less λ times the mean of `max(0, cos(β_a, β_b))` over the pairs of the slate, a
+/// penalty on near-duplicates. Not linear: the penalty is on pairs. λ is [`PENALTY`](Self::PENALTY);
+/// an action whose β is zero or unknown resembles none.
 #[derive(Clone, Debug)]
 pub struct Diverse {
     hits: Arc<dyn SlateReward>,
@@ -108,7 +108,7 @@ impl Diverse {
     /// λ: a slate of copies loses half a hit at the top.
     pub const PENALTY: f32 = 0.5;
 
-    /// What `hits` gives to a slate, less what its `actions` have in common.
+    /// The reward `hits` less the penalty for pairs of alike `actions`.
     #[must_use]
     pub fn new(hits: Arc<dyn SlateReward>, actions: Arc<ActionEmbeddings>) -> Self {
         Self { hits, actions }
@@ -121,7 +121,7 @@ impl Diverse {
         }
         let (a, b) = (self.actions.row(a), self.actions.row(b));
         let cosine = dot(a, b) / norm(a) / norm(b);
-        // No number, where an embedding has no direction, is not positive either.
+        // A NaN, from an embedding without direction, counts as 0 too.
         if cosine > 0.0 { cosine.min(1.0) } else { 0.0 }
     }
 }
@@ -237,8 +237,7 @@ mod tests {
         assert!(reward.reward(0, &[0, 1, 2, 3, 99]).is_finite());
     }
 
-    /// What a linear reward has no way to do: two slates exchange what stands at rank 2, and the
-    /// sum of their rewards changes.
+    /// Two slates exchange their actions at rank 2: no linear reward changes in total.
     #[test]
     fn no_linear_form_expresses_these() {
         let exchange = |kind: RewardKind| {

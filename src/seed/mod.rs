@@ -1,6 +1,6 @@
-//! Counter-based randomness. A draw is addressed by (seed, purpose, step, position), never by what
-//! was drawn before it, so a resumed run, and a run whose batch is split over several workers,
-//! draw what one uninterrupted run draws. Nothing in this crate uses a global generator.
+//! Counter-based randomness: takes an address (seed, purpose, step, position) and returns a stream of
+//! draws, whatever was drawn before. So a resumed run draws the numbers of an uninterrupted run.
+//! Nothing in this crate uses a global generator.
 
 mod normals;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use normals::box_muller;
 
-/// What a stream is drawn for; streams of different purposes are independent.
+/// The use of a stream; streams of different purposes are independent.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub enum Purpose {
@@ -51,7 +51,7 @@ pub enum Purpose {
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The stream for `purpose` at `step`, `position` (a row of the global batch, a user, …).
+    /// The stream for `purpose` at `step`, `position` (a row of the batch, a user, …).
     #[must_use]
     pub fn stream(self, purpose: Purpose, step: u64, position: u64) -> Stream {
         let mut key = [0_u8; 32];
@@ -189,7 +189,7 @@ mod tests {
                 (counts[i] - expected).powi(2) / expected
             })
             .sum();
-        // A thousandth of what is normal lies beyond.
+        // Exceeded with probability 0.001.
         assert!(chi_squared < 37.7, "{chi_squared} at 15 degrees of freedom");
     }
 

@@ -1,7 +1,6 @@
-//! Box–Muller over blocks of words. Every operation is one of IEEE 754's elementary ones on each
-//! element alone, so the compiler may put as many elements in a register as the processor has room
-//! for, and the bits stay the same on every machine; the logarithm, sine and cosine of a libm
-//! promise neither.
+//! Box–Muller turns blocks of random words into standard normals. It uses elementary operations of
+//! IEEE 754 on each element alone, so the compiler can use vector registers of any size and the bits
+//! are the same on every machine; the logarithm, sine and cosine of a libm guarantee neither.
 
 use std::f32::consts::{FRAC_PI_2, SQRT_2};
 
@@ -39,8 +38,8 @@ impl WithSimd for BoxMuller<'_> {
 fn ln_share(word: u32) -> f32 {
     /// The bits of √½, the lowest mantissa of a reduced argument.
     const LOWEST: u32 = (SQRT_2 / 2.0).to_bits();
-    // Near 1 the logarithm is all in the distance to 1, which the rounded share has lost: above
-    // √½ the words to the end are counted instead.
+    // Near 1 the rounded share would lose the digits of its distance to 1, so above √½ this counts
+    // the words to the end instead.
     let is_upper = word >= 0xB504_F333;
     let count = if is_upper { !word } else { word.wrapping_add(1) } as f32;
     // count = 2^exponent (1 + x) with 1 + x in [√½, √2).
@@ -72,7 +71,7 @@ fn ln_share(word: u32) -> f32 {
 #[allow(clippy::inline_always, reason = "as for BoxMuller")]
 #[inline(always)]
 fn sin_cos_turn(word: u32) -> (f32, f32) {
-    // The nearest multiple of a quarter turn, and what is left, within an eighth of a turn.
+    // The nearest multiple of a quarter turn, and the rest, within an eighth of a turn.
     let quarters = word.wrapping_add(1 << 29) >> 30;
     let x = (word << 2).cast_signed() as f32 * (FRAC_PI_2 / 4_294_967_296.0);
     let square = x * x;

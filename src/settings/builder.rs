@@ -1,6 +1,7 @@
 //! Settings as dotted keys, overlaid one after the other and then checked: what the file and the
 //! flags of a run become.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use fs_err as fs;
@@ -9,12 +10,15 @@ use toml::{Table, Value};
 
 use super::{Preset, RUN_TABLE, Settings};
 use crate::error::{Error, Result, toml_problem};
+use crate::method::MethodKind;
+
+/// The key that names the method.
+const METHOD: &str = "method.kind";
 
 /// Settings under construction: a preset, overlaid by files and single keys in turn.
 #[derive(Clone, Debug)]
 pub struct SettingsBuilder {
     table: Table,
-    known: Vec<String>,
 }
 
 impl SettingsBuilder {
@@ -23,25 +27,33 @@ impl SettingsBuilder {
     /// # Errors
     /// Never on settings of this crate; TOML has no way to say so.
     pub fn new(settings: &Settings) -> Result<Self> {
-        let table = Table::try_from(settings).map_err(|error| Error::library("settings", error))?;
-        let mut known = Vec::new();
-        collect_keys(&table, "", &mut known);
-        Ok(Self { table, known })
+        Ok(Self { table: Table::try_from(settings).map_err(library)? })
     }
 
     /// Overlays a TOML file: any part of what `run.toml` holds; its `[run]` table is left out.
     ///
     /// # Errors
     /// Naming the file: not there, no TOML, an unknown key, or a value of the wrong type.
-    pub fn file(mut self, path: &Path) -> Result<Self> {
+    pub fn file(self, path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path)?;
         let parsed: Result<Table, _> = text.parse();
         let mut overlay = parsed.map_err(|error| Error::file(path, toml_problem(&error, &text)))?;
         overlay.remove(RUN_TABLE);
-        let mut leaves = Vec::new();
-        collect_leaves(&overlay, "", &mut leaves);
+        self.overlay(&overlay).map_err(|error| Error::file(path, error.to_string()))
+    }
+
+    /// Overlays every key of a table.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn overlay(mut self, table: &Table) -> Result<Self> {
+        let mut leaves = leaves(table);
+        // Which keys a method has depends on its kind.
+        if let Some(kind) = leaves.remove(METHOD) {
+            self.insert(METHOD, kind)?;
+        }
         for (key, value) in leaves {
-            self.insert(&key, value).map_err(|error| Error::file(path, error.to_string()))?;
+            self.insert(&key, value)?;
         }
         Ok(self)
     }
@@ -54,7 +66,7 @@ impl SettingsBuilder {
     pub fn assignment(mut self, text: &str) -> Result<Self> {
         let (key, value) = text
             .split_once('=')
-            .ok_or_else(|| Error::setting(text, "expected key=value, as in policy.samples=32"))?;
+            .ok_or_else(|| Error::setting(text, "expected key=value, as in method.samples=32"))?;
         let (key, value) = (key.trim(), value.trim());
         let parsed = format!("x = {value}").parse::<Table>().ok().and_then(|mut t| t.remove("x"));
         self.insert(key, parsed.unwrap_or_else(|| Value::String(value.to_owned())))?;
@@ -71,39 +83,41 @@ impl SettingsBuilder {
         Ok(self)
     }
 
+    /// Overlays one whole number.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set); [`Error::Setting`] for a number beyond TOML's.
+    pub fn count(self, key: &str, number: usize) -> Result<Self> {
+        let large = |_| Error::setting(key, format!("{number} is too large"));
+        self.set(key, i64::try_from(number).map_err(large)?)
+    }
+
     /// The settings, each value within its range and the whole possible.
     ///
     /// # Errors
     /// [`Error::Setting`] naming the key.
     pub fn build(self) -> Result<Settings> {
-        let valid: Settings =
-            self.table.try_into().map_err(|error| Error::library("settings", error))?;
+        let valid: Settings = self.table.try_into().map_err(library)?;
         valid.validate()?;
         Ok(valid)
     }
 
     fn insert(&mut self, key: &str, value: Value) -> Result<()> {
-        if !self.known.iter().any(|known| known == key) {
-            let mut nearest = self.known.clone();
-            nearest.sort_by(|a, b| {
-                let distance = |known: &str| {
-                    strsim::jaro_winkler(last(known), last(key)) + strsim::jaro_winkler(known, key)
-                };
-                distance(b).total_cmp(&distance(a))
-            });
-            nearest.truncate(3);
-            return Err(Error::UnknownSetting { key: key.to_owned(), nearest });
+        if key == METHOD {
+            return self.choose_method(&value);
         }
+        let Some(old) = get(&self.table, key) else { return Err(self.unknown(key)) };
         // TOML tells 1 from 1.0; a reader of `learning_rate=1` does not.
-        let old = get(&self.table, key);
         let value = match (old, value) {
-            (Some(Value::Float(_)), Value::Integer(number)) => Value::Float(number as f64),
+            (Value::Float(_), Value::Integer(number)) => Value::Float(number as f64),
             (_, value) => value,
         };
         // Tried alone in a valid whole, so that the message can name the key, and here, so that it
         // can name the file.
-        let mut whole = Table::try_from(Preset::Default.settings())
-            .map_err(|error| Error::library("settings", error))?;
+        let mut whole = Table::try_from(Preset::Default.settings()).map_err(library)?;
+        if let Some(method) = self.method_kind() {
+            whole.insert("method".into(), Value::Table(defaults(method)?));
+        }
         insert(&mut whole, key, value.clone());
         Settings::deserialize(whole).map_err(|error| {
             // A value that is read by its own `FromStr` has said already whose it is.
@@ -114,26 +128,79 @@ impl SettingsBuilder {
         insert(&mut self.table, key, value);
         Ok(())
     }
+
+    /// Takes the keys of another method: those that both have keep their values, the others have
+    /// the paper's.
+    fn choose_method(&mut self, kind: &Value) -> Result<()> {
+        let name = kind.as_str().map_or_else(|| kind.to_string(), str::to_owned);
+        let kind: MethodKind = name.parse().map_err(|problem| Error::setting(METHOD, problem))?;
+        let mut method = defaults(kind)?;
+        if let Some(Value::Table(old)) = self.table.get("method") {
+            for (key, value) in &mut method {
+                if let Some(old) = old.get(key).filter(|_| key != "kind") {
+                    *value = old.clone();
+                }
+            }
+        }
+        self.table.insert("method".into(), Value::Table(method));
+        Ok(())
+    }
+
+    fn method_kind(&self) -> Option<MethodKind> {
+        get(&self.table, METHOD)?.as_str()?.parse().ok()
+    }
+
+    /// The error for a key that there is not, or not for this method.
+    fn unknown(&self, key: &str) -> Error {
+        let has = |kind: &&MethodKind| {
+            let name = key.strip_prefix("method.");
+            name.is_some_and(|name| defaults(**kind).is_ok_and(|method| method.contains_key(name)))
+        };
+        let others: Vec<_> = MethodKind::ALL.iter().filter(has).map(|kind| kind.key()).collect();
+        if let (Some(kind), false) = (self.method_kind(), others.is_empty()) {
+            let others = others.join(", ");
+            let problem = format!("method.kind = \"{kind}\" has no such key; {others} have it");
+            return Error::setting(key, problem);
+        }
+        let mut nearest: Vec<String> = leaves(&self.table).into_keys().collect();
+        nearest.sort_by(|a, b| {
+            let distance = |known: &str| {
+                strsim::jaro_winkler(last(known), last(key)) + strsim::jaro_winkler(known, key)
+            };
+            distance(b).total_cmp(&distance(a))
+        });
+        nearest.truncate(3);
+        Error::UnknownSetting { key: key.to_owned(), nearest }
+    }
+}
+
+fn library(error: impl std::fmt::Display) -> Error {
+    Error::library("settings", error)
+}
+
+/// The `[method]` table of a kind with the paper's values.
+fn defaults(kind: MethodKind) -> Result<Table> {
+    Table::try_from(kind.method()).map_err(library)
 }
 
 fn last(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-pub(super) fn collect_leaves(table: &Table, prefix: &str, leaves: &mut Vec<(String, Value)>) {
+/// Every dotted key of a table with its value.
+pub(super) fn leaves(table: &Table) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
     for (key, value) in table {
-        let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match value {
-            Value::Table(inner) => collect_leaves(inner, &key, leaves),
-            leaf => leaves.push((key, leaf.clone())),
+            Value::Table(inner) => {
+                found.extend(
+                    leaves(inner).into_iter().map(|(name, value)| (format!("{key}.{name}"), value)),
+                );
+            }
+            leaf => drop(found.insert(key.clone(), leaf.clone())),
         }
     }
-}
-
-fn collect_keys(table: &Table, prefix: &str, keys: &mut Vec<String>) {
-    let mut leaves = Vec::new();
-    collect_leaves(table, prefix, &mut leaves);
-    keys.extend(leaves.into_iter().map(|(key, _)| key));
+    found
 }
 
 fn get<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
@@ -163,7 +230,9 @@ fn insert(table: &mut Table, key: &str, value: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Sigma;
+    use crate::estimator::ControlVariate;
+    use crate::method::Method;
+    use crate::policy::{NoiseKind, Sigma, SlateDraws};
     use crate::settings::Preset;
 
     fn default() -> SettingsBuilder {
@@ -181,33 +250,32 @@ mod tests {
     #[test]
     fn single_keys_are_read_as_toml_or_as_text() {
         let settings = default()
-            .assignment("policy.samples=32")
-            .and_then(|builder| builder.assignment("policy.sigma = relative(0.5)"))
+            .assignment("method.samples=32")
+            .and_then(|builder| builder.assignment("method.sigma = relative(0.5)"))
             .and_then(|builder| builder.assignment("optimizer.learning_rate=1"))
             .and_then(SettingsBuilder::build)
             .unwrap();
-        assert_eq!(settings.policy.samples, 32);
-        assert_eq!(settings.policy.sigma, Sigma::Relative(0.5));
+        let latent = settings.method.latent().unwrap();
+        assert_eq!((latent.samples, latent.sigma), (32, Sigma::Relative(0.5)));
         assert!((settings.optimizer.learning_rate - 1.0).abs() < f64::EPSILON);
     }
 
     #[test]
     fn an_unknown_key_names_the_nearest() {
-        let error = default().assignment("policy.sample=3").unwrap_err().to_string();
-        assert!(error.contains("no setting `policy.sample`"), "{error}");
-        assert!(error.contains("policy.samples"), "{error}");
+        let error = default().assignment("method.sample=3").unwrap_err().to_string();
+        assert!(error.contains("no setting `method.sample`"), "{error}");
+        assert!(error.contains("method.samples"), "{error}");
     }
 
     #[test]
     fn a_wrong_value_names_its_key() {
         for (assignment, key) in [
-            ("policy.samples=many", "policy.samples"),
-            ("policy.samples=-1", "policy.samples"),
+            ("method.samples=many", "method.samples"),
+            ("method.samples=-1", "method.samples"),
             ("embedding.power=0.7", "embedding.power"),
             ("retrieval.hnsw.scalar=i8", "retrieval.hnsw.scalar"),
             ("optimizer.learning_rate=0", "optimizer.learning_rate"),
-            ("policy.sigma=huge", "policy.sigma"),
-            ("policy.noise=uniform", "policy.noise"),
+            ("method.sigma=huge", "method.sigma"),
         ] {
             let error = default().assignment(assignment).and_then(SettingsBuilder::build);
             let message = error.unwrap_err().to_string();
@@ -220,8 +288,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("mine.toml");
         for (text, said) in [
-            ("[policy]\nkind = \"pl\"", "setting `policy.kind`"),
-            ("[estimator]\nbaselin = \"none\"", "estimator.baseline"),
+            ("[method]\nkind = \"pl\"", "setting `method.kind`"),
+            ("[method]\nbaselin = \"none\"", "method.baseline"),
         ] {
             fs::write(&path, text).unwrap();
             let error = default().file(&path).unwrap_err().to_string();
@@ -232,16 +300,21 @@ mod tests {
     #[test]
     fn biased_combinations_are_refused_with_the_reason() {
         for (assignments, reason) in [
-            (&["policy.coupling=antithetic"][..], "S/(S − 1)"),
-            (&["policy.noise=laplace"], "lrp"),
-            (&["retrieval.coverage=1.5"], "from 0 to 1"),
-            (&["estimator.kind=pl-rank"], "plackett-luce"),
-            (&["embedding.learn=true"], "no gradient for β"),
-            (&["policy.kind=plackett-luce", "policy.learn_sigma=true"], "no σ"),
-            (&["policy.kind=plackett-luce", "estimator.kind=likelihood"], "in units of σ"),
-            (&["estimator.kind=likelihood", "policy.learn_sigma=true"], "no gradient for σ"),
-            (&["estimator.kind=likelihood", "policy.coupling=orthogonal"], "perturbs no query"),
-            (&["estimator.temperature=0"], "above 0"),
+            (&["method.coupling=antithetic"][..], "S/(S − 1)"),
+            (&["method.noise=laplace"], "lrp, lrp-mips have it"),
+            (&["method.coverage=1.5"], "from 0 to 1"),
+            (&["method.sigma=inverse-dim"], "use \"keep\""),
+            (&["method.kind=plackett-luce"], "there are lgp, lgp-mips"),
+            (&["method.learn_actions=true"], "pl-pg, pl-rank have it"),
+            (&["method.kind=pl-pg", "method.learn_sigma=true"], "no such key"),
+            (&["method.kind=pl-pg", "method.temperature=3"], "likelihood have it"),
+            (&["method.kind=likelihood", "method.learn_sigma=true"], "no such key"),
+            (&["method.kind=likelihood", "method.coupling=orthogonal"], "no such key"),
+            (&["method.kind=likelihood", "method.temperature=0"], "above 0"),
+            (
+                &["method.kind=pl-rank", "method.learn_actions=true", "evaluation.search=index"],
+                "goes stale",
+            ),
             (&["tower.kind=linear", "tower.hidden=[4]"], "residual-mlp"),
             (&["tower.kind=sigmoid-mlp", "tower.dropout=0.1"], "residual-mlp"),
             (&["tower.kind=residual-mlp", "tower.hidden=[4, 0]"], "from 1 to"),
@@ -249,21 +322,12 @@ mod tests {
             (&["tower.kind=residual-mlp", "tower.initial=paper"], "use \"identity\""),
             (&["optimizer.weight_decay=-1"], "at least 0"),
             (&["optimizer.gradient_clipping=nan"], "at least 0"),
-            (&["policy.kind=plackett-luce", "policy.coupling=antithetic"], "latent noise"),
-            (&["policy.kind=plackett-luce", "policy.draws=rejection"], "covariance"),
-            (&["policy.kind=plackett-luce", "estimator.kind=fopo"], "slates of one action"),
-            (
-                &["policy.kind=plackett-luce", "estimator.kind=pl-rank", "reward.kind=any-hit"],
-                "not linear",
-            ),
-            (
-                &[
-                    "policy.kind=plackett-luce",
-                    "estimator.kind=covariance-as-printed",
-                    "policy.samples=1",
-                ],
-                "at least 2",
-            ),
+            (&["method.kind=pl-pg", "method.coupling=antithetic"], "no such key"),
+            (&["method.kind=pl-pg", "method.draws=rejection"], "covariance"),
+            (&["method.kind=fopo"], "slates of one action"),
+            (&["method.kind=covariance", "method.draws=rejection", "method.head=4"], "slate_size"),
+            (&["method.kind=pl-rank", "reward.kind=any-hit"], "not linear"),
+            (&["method.kind=covariance-as-printed", "method.samples=1"], "at least 2"),
         ] {
             let built = assignments
                 .iter()
@@ -275,10 +339,37 @@ mod tests {
     }
 
     #[test]
+    fn another_method_keeps_what_both_have() {
+        let chosen = |assignments: &[&str]| {
+            let built = assignments.iter().try_fold(default(), |b, text| b.assignment(text));
+            built.and_then(SettingsBuilder::build).unwrap().method
+        };
+        let Method::PlPg(pl_pg) = chosen(&["method.samples=7", "method.kind=pl-pg"]) else {
+            panic!("pl-pg was chosen")
+        };
+        assert_eq!((pl_pg.samples, pl_pg.baseline), (7, ControlVariate::LeaveOneOut));
+        let lrp = chosen(&["method.kind=lrp", "method.noise=laplace"]);
+        assert_eq!(lrp.latent().unwrap().noise, Some(NoiseKind::Laplace));
+        assert_eq!(lrp.latent().unwrap().candidates, 100);
+        let method = Preset::Default.settings().method;
+        assert_eq!(chosen(&["method.kind=pl-rank", "method.kind=lgp-mips"]).kind(), method.kind());
+    }
+
+    #[test]
+    fn the_order_of_keys_in_a_file_is_no_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.toml");
+        fs::write(&path, "[method]\ndraws = \"gumbel\"\nkind = \"pl-rank\"").unwrap();
+        let settings = default().file(&path).and_then(SettingsBuilder::build).unwrap();
+        let Method::PlRank(pl_rank) = settings.method else { panic!("pl-rank was chosen") };
+        assert_eq!(pl_rank.draws, SlateDraws::Gumbel);
+    }
+
+    #[test]
     fn differences_name_key_and_both_values() {
         let other =
-            default().assignment("policy.samples=3").and_then(SettingsBuilder::build).unwrap();
+            default().assignment("method.samples=3").and_then(SettingsBuilder::build).unwrap();
         let differences = Preset::Default.settings().differences(&other);
-        assert_eq!(differences[0].1, "policy.samples: 30 → 3");
+        assert_eq!(differences[0].1, "method.samples: 30 → 3");
     }
 }

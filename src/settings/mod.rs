@@ -1,23 +1,22 @@
-//! A run's settings: two presets, overlaid by a file and by single keys, checked once as a whole,
-//! which is saved beside the run's output.
+//! A preset, a file and single keys in, one checked whole out. The resolved settings are saved beside
+//! a run's output.
 
 mod builder;
-mod method;
 mod preset;
 
 pub use builder::SettingsBuilder;
-pub use method::{EstimatorKind, Method, PolicyKind};
 pub use preset::Preset;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
-use toml::Table;
+use toml::{Table, Value};
 
 use crate::embedding::Power;
 use crate::encoder::ContextSettings;
 use crate::error::{Error, Result};
-use crate::estimator::Baseline;
-use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
-use crate::retrieval::{HnswOptions, RetrievalKind};
+use crate::method::{Learned, Method};
+use crate::retrieval::{HnswOptions, Search};
 use crate::reward::RewardKind;
 use crate::seed::Seed;
 use crate::tower::TowerSettings;
@@ -25,12 +24,12 @@ use crate::tower::TowerSettings;
 /// The table of `run.toml` that says what the settings were applied to; no setting itself.
 pub(crate) const RUN_TABLE: &str = "run";
 
-/// The tables that say how a model is trained, and what for.
+/// The tables, and keys without a table, that say how a model is trained and for which reward.
 const TRAINING: [&str; 9] = [
     "seed",
+    "slate_size",
     "retrieval",
-    "policy",
-    "estimator",
+    "method",
     "reward",
     "optimizer",
     "budget",
@@ -42,29 +41,29 @@ const TRAINING: [&str; 9] = [
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Everything random in the run follows from it.
+    /// Seed of everything random in the run.
     pub seed: Seed,
+    /// K.
+    pub slate_size: usize,
     /// How β is formed from the prepared embeddings.
     pub embedding: EmbeddingSettings,
     /// M(X).
     pub context: ContextSettings,
-    /// How slates are found.
+    /// What slates may show, and the graph.
     pub retrieval: RetrievalSettings,
     /// h_θ.
     pub tower: TowerSettings,
-    /// π_θ.
-    pub policy: PolicySettings,
-    /// The estimate of its gradient.
-    pub estimator: EstimatorSettings,
+    /// π_θ and the estimate of its gradient.
+    pub method: Method,
     /// r̂.
     pub reward: RewardSettings,
     /// Adam and its learning rate.
     pub optimizer: OptimizerSettings,
     /// How long to train.
     pub budget: BudgetSettings,
-    /// How often to look, and when to stop early.
+    /// When to evaluate, on whom, and when to stop early.
     pub evaluation: EvaluationSettings,
-    /// What to keep.
+    /// Which checkpoints to keep.
     pub checkpoint: CheckpointSettings,
 }
 
@@ -74,73 +73,18 @@ pub struct Settings {
 pub struct EmbeddingSettings {
     /// p in β = V·s^p: 0, 0.25, 0.5 or 1.
     pub power: Power,
-    /// Whether β is what is learned, from there on and with `h = M(X)` of the initial β, instead
-    /// of a tower (appendix "Effect of fixing β"). Plackett–Luce only.
-    pub learn: bool,
 }
 
-/// How slates are found.
+/// What slates may show, and the graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetrievalSettings {
-    /// `exact` or `hnsw`, while training.
-    pub kind: RetrievalKind,
-    /// M, the actions that one search for a query shares among its S perturbed samples, at least
-    /// 2K; 0, or S = 1: every sample is searched for. For LGP and LRP.
-    pub candidates: usize,
-    /// While an evaluation finds that the shared candidates hold a smaller share than this of the
-    /// samples' true top K, every sample is searched for.
-    pub coverage: f64,
     /// Whether a context's observed actions are kept off its slates.
     pub exclude_observed: bool,
     /// An audited recall below this draws a warning.
     pub recall_warning: f64,
-    /// The graph.
+    /// The graph, for a method that searches one.
     pub hnsw: HnswOptions,
-}
-
-/// π_θ.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PolicySettings {
-    /// Which family.
-    pub kind: PolicyKind,
-    /// K.
-    pub slate_size: usize,
-    /// S.
-    pub samples: usize,
-    /// The density of latent noise.
-    pub noise: NoiseKind,
-    /// The rule for σ.
-    pub sigma: Sigma,
-    /// The part of the gradient along h under a relative σ.
-    pub radial: Radial,
-    /// How the noise of a query's samples depends on each other.
-    pub coupling: Coupling,
-    /// Whether a factor of σ is learned beside θ.
-    pub learn_sigma: bool,
-    /// The learned σ never falls below this share of its rule.
-    pub sigma_floor: f32,
-    /// How Plackett–Luce draws its slates.
-    pub draws: SlateDraws,
-}
-
-/// The estimate of the policy's gradient.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EstimatorSettings {
-    /// Which estimate.
-    pub kind: EstimatorKind,
-    /// What the score-function gradient subtracts from a reward.
-    pub baseline: Baseline,
-    /// Actions retrieved for the head of the rejection sampler, of FOPO's proposal and of the
-    /// likelihood's softmax.
-    pub head: usize,
-    /// The uniform share of FOPO's proposal.
-    pub uniform_share: f64,
-    /// The likelihood's temperature, in units of what the policy's noise would add to the score of
-    /// an average action.
-    pub temperature: f32,
 }
 
 /// r̂.
@@ -230,13 +174,14 @@ pub struct EvaluationSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EvaluationSearch {
-    /// Exactly up to 2³⁰ scores (contexts times actions, a second or so), through the index beyond:
-    /// an evaluation shall not take longer than the training between two of them.
+    /// Exactly up to 2³⁰ scores (contexts times actions, about a second). Beyond that through the
+    /// index, for a method that trains with one, so that an evaluation takes no longer than the
+    /// training between two of them; exactly for every other method.
     #[default]
     Auto,
     /// Every action is scored.
     Exact,
-    /// The search that training uses.
+    /// Through the index.
     Index,
 }
 
@@ -249,58 +194,64 @@ pub struct CheckpointSettings {
 }
 
 impl Settings {
-    /// `key: this → other` for every key whose value differs.
+    /// Key and `key: this → other` for every key whose value differs; a key that only one of the
+    /// two methods has is `none` in the other.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<(String, String)> {
-        let leaves = |settings: &Self| {
-            let mut leaves = Vec::new();
-            if let Ok(table) = Table::try_from(settings) {
-                builder::collect_leaves(&table, "", &mut leaves);
-            }
-            leaves
-        };
-        let (these, others) = (leaves(self), leaves(other));
-        these
-            .into_iter()
-            .zip(others)
-            .filter(|(this, other)| this.1 != other.1)
-            .map(|((key, this), (_, other))| {
-                let change = format!("{key}: {this} → {other}");
-                (key, change)
+        let (these, others) = (self.leaves(), other.leaves());
+        let mut keys: Vec<&String> = these.keys().chain(others.keys()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let shown = |value: Option<&Value>| value.map_or("none".to_owned(), Value::to_string);
+        keys.into_iter()
+            .filter(|key| these.get(*key) != others.get(*key))
+            .map(|key| {
+                let (this, other) = (shown(these.get(key)), shown(others.get(key)));
+                (key.clone(), format!("{key}: {this} → {other}"))
             })
             .collect()
     }
 
-    /// Whether training searches for perturbed queries.
-    #[must_use]
-    pub fn perturbs(&self) -> bool {
-        let (policy, estimator) = (self.policy.kind, self.estimator.kind);
-        policy != PolicyKind::PlackettLuce && estimator != EstimatorKind::Likelihood
-    }
-
-    /// Whether the samples of a query share a search: there are several, and candidates for them.
-    #[must_use]
-    pub fn shares_candidates(&self) -> bool {
-        self.perturbs() && self.policy.samples > 1 && self.retrieval.candidates > 0
+    /// Every dotted key with its value.
+    fn leaves(&self) -> BTreeMap<String, Value> {
+        Table::try_from(self).map(|table| builder::leaves(&table)).unwrap_or_default()
     }
 
     /// `key: this → other` for every key whose value differs and that says which model there is, or
-    /// what it is a model of: all but those that say how it is trained.
+    /// what it is a model of.
     #[must_use]
     pub(crate) fn differences_in_model(&self, other: &Self) -> Vec<String> {
+        let learned = |settings: &Self| std::mem::discriminant(&settings.method.recipe().learned());
+        let learn_the_same = learned(self) == learned(other);
         let of_training = |key: &str| match key {
-            "policy.learn_sigma" => false,
             "tower.initial" | "tower.dropout" => true,
+            "method.learn_sigma" | "method.learn_actions" => learn_the_same,
             _ => TRAINING.contains(&key.split_once('.').map_or(key, |(table, _)| table)),
         };
         let differences = self.differences(other).into_iter();
         differences.filter(|(key, _)| !of_training(key)).map(|(_, change)| change).collect()
     }
 
-    fn validate(&self) -> Result<()> {
+    /// The search that needs the graph's index, if any: the method's, or the evaluation's.
+    #[must_use]
+    pub fn needs_index(&self) -> bool {
+        self.method.search() == Some(Search::Hnsw)
+            || self.evaluation.search == EvaluationSearch::Index
+    }
+
+    /// Refuses values out of range, and combinations that are impossible or biased.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the key and the reason.
+    pub fn validate(&self) -> Result<()> {
         self.context.validate()?;
-        method::validate(self)?;
+        self.method.check(self.slate_size, self.reward.kind)?;
         self.tower.validate()?;
+        let learns_actions = self.method.recipe().learned() == Learned::Actions;
+        if learns_actions && self.evaluation.search == EvaluationSearch::Index {
+            let problem = "an index over β goes stale while β is learned; use \"exact\"";
+            return Err(Error::setting("evaluation.search", problem));
+        }
         let positive = |key: &str, ok: bool, found: String| {
             if ok {
                 Ok(())

@@ -3,15 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BudgetSettings, BudgetUnit, CheckpointSettings, EmbeddingSettings, EstimatorKind,
-    EstimatorSettings, EvaluationSearch, EvaluationSettings, OptimizerSettings, PolicyKind,
-    PolicySettings, RetrievalSettings, RewardSettings, Schedule, Settings,
+    BudgetSettings, BudgetUnit, CheckpointSettings, EmbeddingSettings, EvaluationSearch,
+    EvaluationSettings, OptimizerSettings, RetrievalSettings, RewardSettings, Schedule, Settings,
 };
 use crate::embedding::{AlsOptions, Power};
 use crate::encoder::{ContextSettings, EncoderKind};
-use crate::estimator::Baseline;
-use crate::policy::{Coupling, NoiseKind, Radial, Sigma, SlateDraws};
-use crate::retrieval::{HnswOptions, RetrievalKind, Scalar};
+use crate::estimator::ControlVariate;
+use crate::method::{LatentMethod, Method, MethodKind};
+use crate::policy::{Radial, Sigma};
+use crate::retrieval::{HnswOptions, Scalar};
 use crate::reward::RewardKind;
 use crate::seed::Seed;
 use crate::tower::{Initial, TowerKind, TowerSettings};
@@ -34,7 +34,8 @@ impl Preset {
         let als = AlsOptions::default();
         let paper = Settings {
             seed: Seed(0),
-            embedding: EmbeddingSettings { power: Power::Zero, learn: false },
+            slate_size: 5,
+            embedding: EmbeddingSettings { power: Power::Zero },
             context: ContextSettings {
                 encoders: vec![EncoderKind::Mean],
                 popularity_power: 0.5,
@@ -44,9 +45,6 @@ impl Preset {
                 regularization: als.regularization,
             },
             retrieval: RetrievalSettings {
-                kind: RetrievalKind::Hnsw,
-                candidates: 0,
-                coverage: 0.98,
                 exclude_observed: false,
                 recall_warning: 0.9,
                 hnsw: HnswOptions {
@@ -57,25 +55,7 @@ impl Preset {
                 },
             },
             tower: TowerSettings { initial: Initial::Paper, ..TowerSettings::default() },
-            policy: PolicySettings {
-                kind: PolicyKind::Lgp,
-                slate_size: 5,
-                samples: 10,
-                noise: NoiseKind::Gaussian,
-                sigma: Sigma::InverseDim,
-                radial: Radial::Keep,
-                coupling: Coupling::Independent,
-                learn_sigma: false,
-                sigma_floor: 0.1,
-                draws: SlateDraws::PrefixSums,
-            },
-            estimator: EstimatorSettings {
-                kind: EstimatorKind::ScoreFunction,
-                baseline: Baseline::None,
-                head: 256,
-                uniform_share: 0.5,
-                temperature: 30.0,
-            },
+            method: MethodKind::LgpMips.method(),
             reward: RewardSettings { kind: RewardKind::Discounted },
             optimizer: OptimizerSettings {
                 learning_rate: 1e-3,
@@ -101,27 +81,27 @@ impl Preset {
         match self {
             Self::Paper => paper,
             Self::Default => Settings {
-                embedding: EmbeddingSettings { power: Power::Quarter, learn: false },
+                embedding: EmbeddingSettings { power: Power::Quarter },
                 context: ContextSettings {
                     encoders: vec![EncoderKind::WeightedMean],
                     popularity_power: 0.25,
                     ..paper.context
                 },
                 retrieval: RetrievalSettings {
-                    candidates: 100,
                     exclude_observed: true,
                     hnsw: HnswOptions::default(),
                     ..paper.retrieval
                 },
                 // Linear too, but what decays is what has been learned, not θ = I.
                 tower: TowerSettings { kind: TowerKind::ResidualMlp, ..TowerSettings::default() },
-                policy: PolicySettings {
+                method: Method::LgpMips(LatentMethod {
                     samples: 30,
                     sigma: Sigma::Relative(0.3),
                     radial: Radial::Project,
-                    ..paper.policy
-                },
-                estimator: EstimatorSettings { baseline: Baseline::LeaveOneOut, ..paper.estimator },
+                    baseline: ControlVariate::LeaveOneOut,
+                    candidates: 100,
+                    ..LatentMethod::gaussian()
+                }),
                 optimizer: OptimizerSettings {
                     schedule: Schedule::Linear,
                     weight_decay: 3.0,

@@ -1,4 +1,4 @@
-//! The linear tower, `h = M θ` (equation 10, "param", section 4.1).
+//! The linear tower takes M and returns `h = M θ` (equation 10, "param", section 4.1).
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};

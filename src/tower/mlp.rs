@@ -1,4 +1,4 @@
-//! The paper's deep policy, `h = sigmoid(M θ₁) θ₂` (appendix "deep policies").
+//! The paper's deep policy takes M and returns `h = sigmoid(M θ₁) θ₂` (appendix "deep policies").
 
 use burn::module::{Module, Param};
 use burn::tensor::activation::sigmoid;
@@ -39,12 +39,11 @@ impl SigmoidMlp {
 /// sigmoid departs from `½ + z/4` by under 2 %.
 const LINEAR_RANGE: f32 = 0.5;
 
-/// A start whose decision is that of θ = I.
+/// A start with the decision of θ = I.
 ///
-/// Near zero `sigmoid(z) ≈ ½ + z/4`, so with `θ₁ = εQ`, Q orthogonal, and
-/// `θ₂ = (4/ε)(I − 11ᵀ/L)Qᵀ` the constant ½ is projected away and what is left is
-/// `h ≈ M (I − uuᵀ)` for `u = Q1/√L`. Q is chosen so that u is the direction in which the
-/// contexts have the least energy, and ε so that the pre-activations stay in the linear range.
+/// Near zero `sigmoid(z) ≈ ½ + z/4`, so `θ₁ = εQ`, Q orthogonal, and `θ₂ = (4/ε)(I − 11ᵀ/L)Qᵀ` project
+/// the constant ½ away and give `h ≈ M (I − uuᵀ)` for `u = Q1/√L`. Q makes u the direction in which
+/// the contexts have the least energy, and ε keeps the pre-activations in the linear range.
 pub(super) fn identity(contexts: &Matrix, latent_dim: usize) -> Result<(Matrix, Matrix)> {
     let l = latent_dim;
     let q = reflection(&least_energy_direction(contexts, l)?);

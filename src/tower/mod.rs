@@ -1,4 +1,5 @@
-//! Towers h_θ: the context's vector M(X) `[D]` → the query h `[L]`, as Burn modules without bias.
+//! A tower h_θ takes the vector M(X) `[D]` of a context and returns the query h `[L]`, as a Burn module
+//! without bias.
 
 mod linear;
 mod mlp;
@@ -16,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::seed::{Purpose, Seed};
 
-/// Which tower.
+/// The kinds of towers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TowerKind {
@@ -28,13 +29,13 @@ pub enum TowerKind {
     ResidualMlp,
 }
 
-/// Where θ starts.
+/// The start of θ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Initial {
     /// `0.005 · randn`, as the authors do.
     Paper,
-    /// The decision of θ = I: what the embeddings alone would recommend.
+    /// The decision of θ = I, the recommendation of the embeddings alone.
     Identity,
 }
 
@@ -42,15 +43,15 @@ pub enum Initial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TowerSettings {
-    /// Which tower.
+    /// The kind of tower.
     pub kind: TowerKind,
-    /// Where θ starts.
+    /// The start of θ.
     pub initial: Initial,
     /// The sizes of the residual MLP's hidden layers; with none it is `h = M_L + M Δ`.
     pub hidden: Vec<usize>,
-    /// What follows each of them.
+    /// The activation after each of them.
     pub activation: Activation,
-    /// The probability with which training drops one of their units.
+    /// The probability that training drops a unit of theirs.
     pub dropout: f64,
 }
 
@@ -67,8 +68,8 @@ impl Default for TowerSettings {
     }
 }
 
-/// The most units of a hidden layer: matrices between two such take a quarter of a gigabyte, and
-/// Adam three times as much.
+/// The most units of a hidden layer: the matrix between two such layers takes a quarter of a gigabyte,
+/// and Adam three times that.
 const MOST_UNITS: usize = 8192;
 
 /// Standard deviation of the paper's initialisation.
@@ -88,10 +89,8 @@ pub enum Tower {
 }
 
 impl TowerSettings {
-    /// Refuses what no tower can be made of, and what the tower that is chosen would not use.
-    ///
     /// # Errors
-    /// [`Error::Setting`].
+    /// [`Error::Setting`] for impossible sizes, and for settings that the chosen tower does not use.
     pub fn validate(&self) -> Result<()> {
         let refuse = |key: &str, problem: String| Err(Error::setting(key, problem));
         if let Some(units) = self.hidden.iter().find(|units| !(1..=MOST_UNITS).contains(*units)) {
@@ -107,7 +106,7 @@ impl TowerSettings {
                 Initial::Identity => Ok(()),
                 Initial::Paper => refuse(
                     "tower.initial",
-                    "the residual MLP starts as what it adds to: use \"identity\"".into(),
+                    "the residual MLP starts at the identity: use \"identity\"".into(),
                 ),
             };
         }
@@ -118,7 +117,7 @@ impl TowerSettings {
             ("tower.dropout", self.dropout > default.dropout),
         ] {
             if unused {
-                let problem = "is of tower.kind = \"residual-mlp\"; no other tower has it";
+                let problem = "belongs to tower.kind = \"residual-mlp\"; no other tower has it";
                 return refuse(key, problem.into());
             }
         }
@@ -189,7 +188,7 @@ impl Tower {
         }
     }
 
-    /// The same in step `step` of training, where units may be dropped.
+    /// [`forward`](Self::forward) in step `step` of training, where units may be dropped.
     #[must_use]
     pub fn forward_in_training(&self, contexts: Tensor<2>, step: u64) -> Tensor<2> {
         match self {

@@ -1,5 +1,5 @@
-//! A residual tower, `h = M_L + s · MLP(M / s)`: the query that the embeddings give, and what an
-//! MLP adds to it.
+//! A residual tower takes M and returns `h = M_L + s · MLP(M / s)`: the query of the embeddings plus
+//! the output of an MLP.
 
 use burn::module::{Module, Param};
 use burn::tensor::activation::{gelu, relu, sigmoid};
@@ -10,7 +10,7 @@ use super::{TowerSettings, to_device};
 use crate::matrix::{Matrix, dot};
 use crate::seed::{Purpose, Seed, Stream};
 
-/// What follows each hidden layer.
+/// The activation after each hidden layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
@@ -20,8 +20,8 @@ pub enum Activation {
     Gelu,
     /// The hyperbolic tangent.
     Tanh,
-    /// `1 / (1 + e^{−z})`. Alone among these it is not 0 at 0, so that with it a context that says
-    /// nothing need not keep the query 0 that stands for what is popular.
+    /// `1 / (1 + e^{−z})`. It alone is not 0 at 0, so that a context of zeros may get another query
+    /// than 0, which stands for the most popular actions.
     Sigmoid,
 }
 
@@ -35,7 +35,7 @@ impl Activation {
         }
     }
 
-    /// What an initial weight's variance times the inputs of its layer is: 2 where half of the
+    /// The variance of an initial weight times the number of its layer's inputs: 2 where half of the
     /// inputs are cut off (He et al., "Delving Deep into Rectifiers", ICCV 2015), otherwise 1
     /// (`LeCun` et al., "Efficient `BackProp`", 1998).
     fn gain(self) -> f32 {
@@ -47,12 +47,11 @@ impl Activation {
 }
 
 /// `h = M_L + s · a(… a(M/s W₁) …) W_n`: the first L columns of M `[D]`, D ≥ L, plus an MLP without
-/// biases whose last layer starts at 0. Step 0 is θ = I of [`LinearTower`](super::LinearTower), bit
-/// for bit, and so is where weight decay pulls.
+/// biases whose last layer starts at 0. Step 0 equals θ = I of [`LinearTower`](super::LinearTower) bit
+/// for bit, and weight decay pulls towards it.
 ///
-/// s is the root mean square of the training contexts' numbers. With it the MLP sees inputs of
-/// length 1 a number and answers in the same unit, so that multiplying β by anything multiplies h by
-/// it, and leaves decisions and training as they are.
+/// s is the root mean square of the training contexts' numbers. It makes decisions and training
+/// independent of the scale of β: a factor of β becomes a factor of h.
 #[derive(Module, Debug)]
 pub struct ResidualMlp {
     /// W₁ `[D, H₁]`, W₂ `[H₁, H₂]`, …
@@ -70,7 +69,7 @@ pub struct ResidualMlp {
 }
 
 impl ResidualMlp {
-    /// The tower that `settings` start with on the training `contexts` `[U, D]`.
+    /// The initial tower of `settings` for the training `contexts` `[U, D]`.
     pub(super) fn init(
         settings: &TowerSettings,
         contexts: &Matrix,
@@ -104,15 +103,15 @@ impl ResidualMlp {
         self.pass(contexts, |hidden| hidden)
     }
 
-    /// The same for training step `step`: each hidden unit of each row is dropped with the
-    /// probability of the dropout, and the others make up for it.
+    /// [`forward`](Self::forward) in training step `step`: drops each hidden unit of each row with the
+    /// dropout's probability, and scales the others up.
     #[must_use]
     pub fn forward_in_training(&self, contexts: Tensor<2>, step: u64) -> Tensor<2> {
         if self.dropout == 0.0 {
             return self.forward(contexts);
         }
-        // A row's units are drawn layer after layer from a stream of its own, where Burn's own
-        // dropout would draw from its global generator.
+        // Each row has its own stream for all layers; Burn's dropout would draw from a global
+        // generator.
         let rows = contexts.dims()[0] as u64;
         let stream = |row| self.seed.stream(Purpose::Dropout, step, row);
         let mut streams: Vec<Stream> = (0..rows).map(stream).collect();
@@ -146,7 +145,7 @@ impl ResidualMlp {
     }
 }
 
-/// Of all numbers of `contexts`; 1 where they are all 0.
+/// The root mean square of all numbers of `contexts`; 1 where they are all 0.
 fn root_mean_square(contexts: &Matrix) -> f32 {
     let squares: f64 = contexts.iter_rows().map(|context| f64::from(dot(context, context))).sum();
     let mean = squares / contexts.as_slice().len().max(1) as f64;

@@ -72,7 +72,10 @@ impl Budget {
     fn interval(&self, clock: Clock) -> u64 {
         match self.steps {
             // In integers: a share in floating point may fall short of a whole interval.
-            Some(steps) => clock.step.min(steps) * self.evaluations / steps,
+            Some(steps) => {
+                let product = u128::from(clock.step.min(steps)) * u128::from(self.evaluations);
+                u64::try_from(product / u128::from(steps)).unwrap_or(self.evaluations)
+            }
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=count")]
             None => (self.spent(clock) * self.evaluations as f64) as u64,
         }
@@ -105,9 +108,11 @@ mod tests {
 
     #[test]
     fn more_evaluations_than_steps_means_one_a_step() {
-        let budget = budget(BudgetUnit::Steps, 3, 10);
-        let clock = |step| Clock { step, seconds: 0.0 };
-        assert!((1..=3).all(|step| budget.evaluation_due(clock(step - 1), clock(step))));
+        for evaluations in [10, u64::MAX] {
+            let budget = budget(BudgetUnit::Steps, 3, evaluations);
+            let clock = |step| Clock { step, seconds: 0.0 };
+            assert!((1..=3).all(|step| budget.evaluation_due(clock(step - 1), clock(step))));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::metrics::Row;
-use super::trainer::{Observer, Progress};
+use super::observer::{Observer, Progress};
 
 /// Prints a run's progress to stderr.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::learner::{Batch, Learner};
 use crate::dataset::Split;
 use crate::error::{Error, Result};
-use crate::problem::Problem;
 use crate::seed::Purpose;
 use crate::settings::Settings;
+use crate::task::Task;
 
 /// Variance and signal of a batch's gradient, averaged over batches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,13 +39,13 @@ const BATCHES: usize = 4;
 
 /// The batches on which a run reports its gradient: a fixed sample of its training contexts.
 #[must_use]
-pub fn batches(problem: &Problem, settings: &Settings) -> Vec<Batch> {
-    let mut contexts = problem.sessions.contexts(Split::Train);
+pub fn batches(task: &Task, settings: &Settings) -> Vec<Batch> {
+    let mut contexts = task.sessions.contexts(Split::Train);
     settings.seed.stream(Purpose::Report, 1, 0).shuffle(&mut contexts);
     let batches = contexts.chunks_exact(settings.optimizer.batch_size.min(contexts.len()).max(1));
     let batch = |contexts: &[u32]| Batch {
         step: 0,
-        inputs: problem.contexts.select(contexts),
+        inputs: task.contexts.select(contexts),
         contexts: contexts.to_vec(),
     };
     batches.take(BATCHES).map(batch).collect()

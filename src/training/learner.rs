@@ -29,7 +29,7 @@ pub struct Batch {
 
 impl Batch {
     fn rows<'a>(&'a self, h: &'a Matrix, sigma_factor: f32) -> BatchRows<'a> {
-        BatchRows { step: self.step, first: 0, contexts: &self.contexts, h, sigma_factor }
+        BatchRows { step: self.step, contexts: &self.contexts, h, sigma_factor }
     }
 }
 
@@ -108,15 +108,13 @@ impl Learner {
         let h = self.model.forward_in_training(to_device(&batch.inputs, &device), batch.step); // [B, L]
         let latent = to_host(h.clone().inner())?; // waits for the device
         drop(forward);
-        let samples = estimator.sample(batch.rows(&latent, self.model.sigma_factor()?))?;
-        let reward = samples.mean_reward();
-        let g = estimator.finish(samples);
+        let g = estimator.gradient(batch.rows(&latent, self.model.sigma_factor()?))?;
         let mut surrogate =
             (h * to_device(&g.h, &device)).sum().neg().div_scalar(batch.contexts.len() as f32);
         if let (Some(sigma), Some(log_sigma)) = (&self.model.sigma, g.log_sigma) {
             surrogate = surrogate - sigma.forward().log() * log_sigma;
         }
-        Ok((surrogate, reward))
+        Ok((surrogate, mean(&g.rewards)))
     }
 
     /// The same for β: the surrogate is `−⟨β, ∂R̂/∂β⟩`.
@@ -126,7 +124,7 @@ impl Learner {
         batch: &Batch,
     ) -> Result<(Tensor<1>, f32)> {
         let Some(beta) = &self.model.actions else {
-            return Err(Error::setting("embedding.learn", "this model does not learn β"));
+            return Err(Error::setting("method.learn_actions", "this model does not learn β"));
         };
         let host = to_host(beta.val().inner())?; // waits for the device
         let found = estimator.gradient(&host, batch.rows(&batch.inputs, 1.0))?;
@@ -149,7 +147,7 @@ impl Learner {
         let latent = self.model.latent(&batch.inputs)?;
         let rows = batch.rows(&latent, self.model.sigma_factor()?);
         match &self.estimator {
-            AnyEstimator::Queries(estimator) => Ok(estimator.sample(rows)?.mean_reward()),
+            AnyEstimator::Queries(estimator) => Ok(mean(&estimator.gradient(rows)?.rewards)),
             AnyEstimator::Actions(_) => Ok(self.gradient(batch)?.1),
         }
     }

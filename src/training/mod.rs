@@ -7,7 +7,9 @@ mod console;
 mod diagnostics;
 mod learner;
 mod metrics;
+mod observer;
 mod optimizer;
+mod record;
 mod trainer;
 
 pub use batches::Batches;
@@ -15,5 +17,6 @@ pub use console::Console;
 pub use diagnostics::{GradientStatistics, batches as diagnostic_batches, gradient_statistics};
 pub use learner::{Batch, Learner, StepOutput};
 pub use metrics::{Row, read as read_metrics};
+pub use observer::{Observer, Progress};
 pub use optimizer::adam;
-pub use trainer::{Ending, Observer, Outcome, Progress, Trainer};
+pub use trainer::{Ending, Outcome, Trainer};

@@ -1,5 +1,6 @@
-//! Adam as a run's settings have it: with what decay of which parameters, on gradients of which
-//! length.
+//! Optimiser settings in, Adam out: its decay, the longest gradient, and its file in a checkpoint.
+
+use std::path::Path;
 
 use burn::module::{Module, ModuleVisitor, Param, ParamGroup};
 use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer};
@@ -8,8 +9,8 @@ use burn::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::settings::OptimizerSettings;
 
-/// Adam as the settings have it, at its first step. Only towers decay: the factor of a learned σ
-/// has a floor of its own, and a learned β means nothing near 0.
+/// Adam with these settings, at its first step. Only towers decay: the factor of a learned σ has a
+/// floor of its own, and a learned β means nothing near 0.
 #[must_use]
 pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
     let adam = AdamConfig::new()
@@ -28,6 +29,27 @@ pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
         .init()
         .with_group(ParamGroup::from_predicate("actions"), adam.build(), None)
         .with_group(ParamGroup::from_predicate("sigma.rho"), adam.build(), None)
+}
+
+/// The optimiser's file in a checkpoint.
+const ADAM: &str = "adam.bpk";
+
+/// Writes the optimiser's state into a checkpoint's folder.
+///
+/// # Errors
+/// [`Error::Library`] naming the file.
+pub(super) fn save_adam(adam: &ModuleOptimizer, folder: &Path) -> Result<()> {
+    let path = folder.join(ADAM);
+    adam.save(&path).map_err(|error| Error::library(path.display().to_string(), error))
+}
+
+/// `adam` with the state that a checkpoint's folder holds.
+///
+/// # Errors
+/// [`Error::Library`] naming the file.
+pub(super) fn load_adam(adam: ModuleOptimizer, folder: &Path) -> Result<ModuleOptimizer> {
+    let path = folder.join(ADAM);
+    adam.load(&path).map_err(|error| Error::library(path.display().to_string(), error))
 }
 
 /// Shortens the gradient of all parameters of `module` taken together to the length `longest`, if it

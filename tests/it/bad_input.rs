@@ -1,7 +1,9 @@
 //! What cannot be done is said in one line that names the file, row or setting at fault and what to
 //! do, with exit code 2; and nothing half done is left behind.
 
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use assert_cmd::Command;
 use fast_slate::device;
@@ -210,6 +212,62 @@ fn imported_embeddings_are_checked() {
     stdout(&mut train(&data, &run));
 }
 
+/// What a hostile file may take.
+const SOON: Duration = Duration::from_mins(1);
+
+#[test]
+fn an_impossible_shape_is_refused() {
+    let input = Input::new();
+    for (rows, cols) in [(1 << 32, 1 << 32), (1 << 62, 4), (41, 4)] {
+        npy(&input.path("beta.npy"), rows, cols, &[0.5; 40 * 4]);
+        let error = refused(input.import("beta.npy").timeout(SOON));
+        assert_says(&error, &["beta.npy: is no .npy file", "too few for the shape"]);
+    }
+    assert!(!input.path("data").exists());
+}
+
+#[test]
+fn files_that_unpack_to_far_more_than_they_are_are_refused() {
+    let input = Input::new();
+    let zeros = || std::io::repeat(b'0').take(100 << 20);
+    let ratings = "userId,movieId,rating\n1,2,3\n";
+    let mut archive = zip::ZipWriter::new(fs_err::File::create(input.path("ml.zip")).unwrap());
+    for name in ["ml/ratings.csv", "ml/movies.csv"] {
+        archive.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        archive.write_all(ratings.as_bytes()).unwrap();
+    }
+    std::io::copy(&mut zeros(), &mut archive).unwrap();
+    archive.finish().unwrap();
+    let file = fs_err::File::create(input.path("log.csv.gz")).unwrap();
+    let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    packed.write_all(b"who,what\n").unwrap();
+    let lines = b"u1,i1\n".repeat(1 << 20);
+    (0..20).for_each(|_| packed.write_all(&lines).unwrap());
+    packed.finish().unwrap();
+
+    let mut prepare = slate();
+    prepare.arg("prepare").arg(input.path("ml.zip")).arg("--out").arg(input.path("data"));
+    prepare.args(["--min-user-interactions", "1"]);
+    let advice = "unpacks to more than 64 MiB and more than 100 times its size";
+    let error = refused(prepare.timeout(SOON));
+    assert_says(&error, &["ml.zip/ml/movies.csv", advice, "unpack it yourself"]);
+    let error = refused(input.prepare("log.csv.gz").args(ITEMS).timeout(SOON));
+    assert_says(&error, &["log.csv.gz: cannot be read beyond row ", advice]);
+    assert!(!input.path("data").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn links_in_circles_end() {
+    let input = Input::new();
+    fs_err::create_dir(input.path("log")).unwrap();
+    for name in ["one", "two"] {
+        std::os::unix::fs::symlink(".", input.path("log").join(name)).unwrap();
+    }
+    let error = refused(input.prepare("log").args(ITEMS).timeout(SOON));
+    assert_says(&error, &["log: holds no .parquet files"]);
+}
+
 #[test]
 fn flags_of_other_embeddings_are_refused() {
     let input = Input::new();
@@ -252,9 +310,9 @@ fn settings_that_cannot_be_are_refused_before_anything_is_written() {
     let other = run.with_file_name("other");
     for (args, parts) in [
         (&["--slate-size", "100000"][..], &["a slate of 100000 actions", "--slate-size"][..]),
-        (&["--set", "policy.sample=3"], &["no setting `policy.sample`", "policy.samples"]),
-        (&["--set", "policy.samples"], &["`policy.samples`", "expected key=value"]),
-        (&["--set", "policy.samples=0"], &["`policy.samples`"]),
+        (&["--set", "method.sample=3"], &["no setting `method.sample`", "method.samples"]),
+        (&["--set", "method.samples"], &["`method.samples`", "expected key=value"]),
+        (&["--set", "method.samples=0"], &["`method.samples`"]),
         (&["--steps", "0"], &["`budget.amount`", "more than 0"]),
         (&["--device", "abacus"], &["device `abacus`", "ndarray, flex, wgpu, cuda"]),
     ] {
@@ -269,7 +327,7 @@ fn settings_that_cannot_be_are_refused_before_anything_is_written() {
     fs_err::write(&config, "[policy]\nsamples = \n").unwrap();
     assert_says(&refused(train(&data, &other).arg("--config").arg(&config)), &["config.toml"]);
     fs_err::write(&config, "[policy]\nsample = 3\n").unwrap();
-    assert_says(&refused(train(&data, &other).arg("--config").arg(&config)), &["policy.samples"]);
+    assert_says(&refused(train(&data, &other).arg("--config").arg(&config)), &["method.samples"]);
     assert!(!other.exists());
 }
 
@@ -338,6 +396,54 @@ fn edited_data_is_refused() {
 }
 
 #[test]
+fn data_that_leads_elsewhere_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    small(&data);
+    let manifest = data.join("prepare.toml");
+    let whole = fs_err::read_to_string(&manifest).unwrap();
+    for name in ["/dev/zero", "..", "../data/actions.parquet", "."] {
+        let named = format!("\"{name}\"");
+        fs_err::write(&manifest, whole.replacen("\"actions.parquet\"", &named, 1)).unwrap();
+        for command in [slate().arg("info").arg(&data), &mut train(&data, &data.join("run"))] {
+            let error = refused(command.timeout(SOON));
+            let expected = format!("expected names of files in this folder, found `{name}`");
+            assert_says(&error, &["prepare.toml: ", &expected]);
+        }
+    }
+    fs_err::write(&manifest, whole).unwrap();
+    #[cfg(unix)]
+    for name in ["embeddings.safetensors", "prepare.toml"] {
+        fs_err::remove_file(data.join(name)).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", data.join(name)).unwrap();
+        let error = refused(slate().arg("info").arg(&data).timeout(SOON));
+        assert_says(&error, &[name, "expected a regular file"]);
+    }
+}
+
+#[test]
+fn damaged_weights_of_an_encoder_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, run) = (folder.path().join("data"), folder.path().join("run"));
+    small(&data);
+    stdout(train(&data, &run).args(["--set", "context.encoders=[\"ridge\"]"]));
+    let kept = data.join("encoders").join(&names(&data.join("encoders"))[0]);
+    let weights = kept.join("weights.safetensors");
+    let whole = fs_err::read(&weights).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() - 9] ^= 1;
+    for damaged in [&flipped[..], &whole[..whole.len() / 2]] {
+        fs_err::write(&weights, damaged).unwrap();
+        let error = refused(slate().arg("evaluate").arg(&run));
+        assert_says(&error, &["weights.safetensors: is damaged; delete its folder"]);
+    }
+    // The advice holds.
+    fs_err::remove_dir_all(&kept).unwrap();
+    stdout(slate().arg("evaluate").arg(&run));
+    assert_eq!(fs_err::read(&weights).unwrap(), whole);
+}
+
+#[test]
 fn unknown_ids_and_folders_are_named() {
     let (folder, data, run) = trained();
     let error = refused(slate().arg("recommend").arg(&run).args(["--user", "nobody"]));
@@ -400,7 +506,7 @@ fn a_full_disk_leaves_no_half_checkpoint() {
     small_of(&data, 32);
     let with = |run: &Path| {
         let mut command = train(&data, run);
-        command.args(["--set", "retrieval.kind=exact", "--set", "tower.kind=sigmoid-mlp"]);
+        command.args(["--set", "method.kind=lgp", "--set", "tower.kind=sigmoid-mlp"]);
         command.args(["--set", "evaluation.count=2"]);
         command
     };

@@ -7,13 +7,13 @@ use faer::Mat;
 use faer::linalg::solvers::DenseSolveCore as _;
 use fast_slate::baseline::{Asked, Baseline, Fitter};
 use fast_slate::dataset::{ActionSets, Sessions, Split};
-use fast_slate::embedding::{Interactions, implicit_als, training_matrix};
+use fast_slate::embedding::{SessionPart, implicit_als, training_matrix};
 use fast_slate::evaluation::Evaluation;
 use fast_slate::experiment::TunedBaseline;
-use fast_slate::problem::Problem;
 use fast_slate::retrieval::Slates;
 use fast_slate::seed::{Purpose, Seed};
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
 
 use crate::common::small;
 
@@ -81,7 +81,7 @@ fn dense(sets: &ActionSets, actions: usize) -> Mat<f64> {
 }
 
 fn of_training(sessions: &Sessions) -> Mat<f64> {
-    dense(&training_matrix(sessions, Interactions::All), sessions.num_actions)
+    dense(&training_matrix(sessions, SessionPart::All), sessions.num_actions)
 }
 
 /// With fewer training contexts than actions, as many, and more.
@@ -147,7 +147,7 @@ fn pure_svd_scores_with_the_right_singular_vectors_of_a_itself() {
 fn als_scores_with_the_weighted_ridge_regression_of_a_user() {
     let sessions = sessions(60, 30);
     let options = fast_slate::embedding::AlsOptions { latent_dim: 4, ..Default::default() };
-    let training = training_matrix(&sessions, Interactions::All);
+    let training = training_matrix(&sessions, SessionPart::All);
     let beta = implicit_als(&training, 30, options, Seed(1)).unwrap().v;
     let beta = Mat::from_fn(30, 4, |i, j| f64::from(beta.row(i)[j]));
     let mut expected = Mat::zeros(60, 30);
@@ -251,11 +251,11 @@ fn impossible_hyperparameters_are_refused() {
 fn tuning_keeps_what_earns_most_and_without_time_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let prepared = small(&folder.path().join("data"));
-    let problem = Problem::load(&prepared, &Preset::Default.settings()).unwrap();
-    let validation = problem.sessions.contexts(Split::Validation);
+    let task = Task::load(&prepared, &Preset::Default.settings()).unwrap();
+    let validation = task.sessions.contexts(Split::Validation);
     // Between two of the values worth trying, and too much.
     let first = Baseline::Ease { ridge: 4321.0 };
-    let tuned = |budget| TunedBaseline::new(&problem, first, budget, Seed(0)).unwrap();
+    let tuned = |budget| TunedBaseline::new(&task, first, budget, Seed(0)).unwrap();
     let none = tuned(Duration::ZERO);
     assert_eq!((none.baseline, none.tried.len()), (first, 0));
 
@@ -266,8 +266,8 @@ fn tuning_keeps_what_earns_most_and_without_time_the_first() {
     assert_eq!(long.tried.len(), 10, "each value once, and the first");
     assert_eq!(long.tried[0].settings, first);
     let best = long.tried.iter().filter_map(|trial| trial.reward).fold(0.0, f64::max);
-    let slates = |block: &[u32]| long.fitted.slates(Asked::of(&problem, block));
-    let evaluation = Evaluation::by(&problem, &validation, slates).unwrap();
+    let slates = |block: &[u32]| long.fitted.slates(Asked::of(&task, block));
+    let evaluation = Evaluation::by(&task, &validation, slates).unwrap();
     assert!((evaluation.mean() - best).abs() < 1e-12);
     assert!(best > long.tried[0].reward.unwrap(), "the test needs something to find");
 }

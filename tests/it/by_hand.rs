@@ -3,9 +3,9 @@
 
 use fast_slate::dataset::Split;
 use fast_slate::prepared::Prepared;
-use fast_slate::problem::Problem;
 use fast_slate::seed::Purpose;
 use fast_slate::settings::{Preset, Settings, SettingsBuilder};
+use fast_slate::task::Task;
 use fast_slate::training::Batches;
 
 use crate::common::{parameters, slate, small, stdout};
@@ -15,30 +15,30 @@ const STEPS: u64 = 15;
 /// What both are given; ε of Adam is large so that it does not blow up what rounding leaves of a
 /// gradient that is zero.
 const SETTINGS: [&str; 10] = [
-    "policy.samples=4",
-    "policy.slate_size=4",
+    "method.samples=4",
+    "slate_size=4",
     "optimizer.batch_size=16",
     "optimizer.epsilon=0.001",
     "optimizer.learning_rate=0.01",
     "evaluation.count=1",
-    "retrieval.kind=exact",
+    "method.kind=lgp",
     "tower.kind=linear",
     "optimizer.weight_decay=0",
-    "policy.sigma=relative(0.3)",
+    "method.sigma=relative(0.3)",
 ];
 
 /// θ `[L, L]` after [`STEPS`] steps.
 fn by_hand(prepared: &Prepared, settings: &Settings) -> Vec<f64> {
-    let problem = Problem::load(prepared, settings).unwrap();
-    let (samples, slate_size) = (settings.policy.samples, settings.policy.slate_size);
-    let (beta, sessions) = (problem.actions.beta(), &problem.sessions);
+    let task = Task::load(prepared, settings).unwrap();
+    let (samples, slate_size) = (settings.method.recipe().num_samples(), settings.slate_size);
+    let (beta, sessions) = (task.actions.beta(), &task.sessions);
     let l = beta.cols();
     let trained_on = sessions.contexts(Split::Train);
     let mut batches = Batches::new(trained_on, settings.optimizer.batch_size, settings.seed);
     let mut theta: Vec<f64> = (0..l * l).map(|at| f64::from(u8::from(at % (l + 1) == 0))).collect();
     let (mut first, mut second) = (vec![0.0; l * l], vec![0.0; l * l]);
     for step in 0..STEPS {
-        let batch = batches.at(step, &problem.contexts);
+        let batch = batches.at(step, &task.contexts);
         let mut gradient = vec![0.0; l * l];
         for (row, &context) in batch.contexts.iter().enumerate() {
             let x: Vec<f64> = batch.inputs.row(row).iter().map(|x| f64::from(*x)).collect();
@@ -117,8 +117,8 @@ fn a_run_is_the_algorithm_whatever_finds_its_slates() {
         parameters(&prepared, &out)
     };
     // One search for each sample, and one for all of a query among all 300 actions.
-    let searched = trained("searched", &["retrieval.candidates=0"]);
-    let shared = trained("shared", &["retrieval.candidates=300"]);
+    let searched = trained("searched", &["method.candidates=0"]);
+    let shared = trained("shared", &["method.candidates=300"]);
     assert!(searched == shared, "the same slates make the same parameters, bit for bit");
 
     let builder = SettingsBuilder::new(&Preset::Default.settings()).unwrap();

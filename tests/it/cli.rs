@@ -160,7 +160,7 @@ fn baselines_have_a_row_each() {
     let text = stdout(&mut against(&format!("{all},{}", run.display()), &[]));
     let table: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
     assert_eq!(table.len(), 2 + 2 + 7, "{text}");
-    assert_says(table[1], &["reward", "nDCG", "recall", "hits", "coverage", "95 % interval"]);
+    assert_says(table[1], &["reward", "nDCG", "recall", "hits", "catalogue", "95 % interval"]);
     assert!(table[2].starts_with("policy, step"), "{text}");
     assert!(table[3].starts_with("its step 0"), "{text}");
     for (line, name) in table[4..].iter().zip(all.split(',')) {
@@ -176,7 +176,7 @@ fn baselines_have_a_row_each() {
         let number = |of: &Value, name: &str| of[name].as_f64().unwrap();
         let difference = number(&report, "reward") - number(row, "reward");
         assert!((number(&row["difference"], "mean") - difference).abs() < 1e-6, "{row}");
-        for metric in ["ndcg", "recall", "hit_rate", "coverage"] {
+        for metric in ["ndcg", "recall", "hit_rate", "catalogue_coverage"] {
             assert!((0.0..=1.0).contains(&number(row, metric)), "{row}");
         }
         let tried = row["tried"].as_array().unwrap();
@@ -223,6 +223,93 @@ fn slates_show_nothing_that_is_known() {
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!((rows.len(), rows[0].len()), (5, 3));
     assert_eq!((rows[0][0], rows[0][1], rows[0][2]), ("1", popular[0].unwrap(), "0.0000"));
+}
+
+/// What is said of a checkpoint on the users that chose it.
+const CHOSEN: &str = "this checkpoint was chosen on these users";
+
+#[test]
+fn a_run_is_judged_on_test_users_unless_told_otherwise() {
+    let (_folder, _, run) = trained();
+    let evaluate = |args: &[&str]| {
+        let mut evaluate = slate();
+        evaluate.arg("evaluate").arg(&run).args(args);
+        evaluate
+    };
+    let text = stdout(&mut evaluate(&[]));
+    assert_says(&text, &["6 test users"]);
+    assert!(!text.contains(CHOSEN), "{text}");
+    assert!(json(&mut evaluate(&[]))["note"].is_null());
+
+    let on_validation = ["--split", "validation"];
+    let text = stdout(&mut evaluate(&on_validation));
+    assert_says(&text, &["6 validation users", &format!("policy: {CHOSEN}")]);
+    assert_eq!(json(&mut evaluate(&on_validation))["note"], CHOSEN);
+    // The validation users did not choose the last checkpoint.
+    let last = [&on_validation[..], &["--checkpoint", "last"]].concat();
+    assert!(json(&mut evaluate(&last))["note"].is_null());
+    assert!(!stdout(&mut evaluate(&last)).contains(CHOSEN));
+
+    // Another run was chosen on them as well.
+    let against = [&on_validation[..], &["--against", run.to_str().unwrap()]].concat();
+    assert_eq!(stdout(&mut evaluate(&against)).matches(CHOSEN).count(), 2);
+    assert_eq!(json(&mut evaluate(&against))["against"][0]["note"], CHOSEN);
+}
+
+#[test]
+fn a_tuned_baseline_says_on_whom_it_was_tuned() {
+    let (_folder, _, run) = trained();
+    let evaluate = |split: &str, args: &[&str]| {
+        let mut evaluate = slate();
+        evaluate.arg("evaluate").arg(&run).args(["--against", "ease,popularity"]);
+        evaluate.args(["--split", split]).args(args);
+        evaluate
+    };
+    let chosen = "these settings were chosen on these users";
+    let tuned = &["--tune", "1"];
+    let text = stdout(&mut evaluate("validation", tuned));
+    let line = text.lines().find(|line| line.starts_with("ease: ")).unwrap();
+    assert_says(line, &["validation reward", "tried in", chosen]);
+    let report = json(&mut evaluate("validation", tuned));
+    assert_eq!(report["against"][0]["note"], chosen);
+    // Popularity has no settings, test users chose nothing, and without --tune nobody chose.
+    assert!(report["against"][1]["note"].is_null());
+    assert!(json(&mut evaluate("test", tuned))["against"][0]["note"].is_null());
+    assert!(!stdout(&mut evaluate("test", tuned)).contains(chosen));
+    assert!(!stdout(&mut evaluate("validation", &[])).contains(chosen));
+}
+
+#[test]
+fn a_training_says_on_whom_its_checkpoint_was_chosen() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    log_csv(&at("log.csv"));
+    let prepare = |name: &str, share: &str| {
+        let mut prepare = slate();
+        prepare.arg("prepare").arg(at("log.csv")).arg("--out").arg(at(name));
+        prepare.args(["--user-column", "who", "--item-column", "what", "--latent-dim", "8"]);
+        stdout(prepare.args(["--test-share", "0", "--validation-share", share]));
+    };
+    let train = |data: &str, out: &str| {
+        let mut train = slate();
+        train.args(["train", "--steps", "4", "--set", "evaluation.count=2", "--samples", "4"]);
+        train.arg("--data").arg(at(data)).arg("--out").arg(at(out));
+        train
+    };
+    prepare("data", "0.2");
+    let text = stdout(&mut train("data", "one"));
+    let line = text.lines().find(|line| line.starts_with("best ")).unwrap();
+    assert_says(line, &["at step", CHOSEN]);
+    assert_eq!(json(&mut train("data", "two"))["note"], CHOSEN);
+    // Without test users the validation users are judged on, and the report says so.
+    let mut evaluate = slate();
+    let report = json(evaluate.arg("evaluate").arg(at("one")));
+    assert_eq!((&report["split"], &report["note"]), (&"validation".into(), &CHOSEN.into()));
+
+    // Without validation users nobody chose.
+    prepare("nobody", "0");
+    let report = json(&mut train("nobody", "three"));
+    assert!(report["best"].is_null() && report["note"].is_null(), "{report}");
 }
 
 fn table(path: &Path) -> DataFrame {
@@ -413,7 +500,7 @@ fn the_width_found_for_a_recall_has_it_in_training() {
     assert!(audited["recall"].as_f64().unwrap() >= 0.9, "{audited}");
 
     let mut bench = slate();
-    bench.args(["bench", "recall", "--recall", "0.9", "--set", "retrieval.kind=exact"]).arg(&data);
+    bench.args(["bench", "recall", "--recall", "0.9", "--set", "method.kind=lgp"]).arg(&data);
     assert_says(&refused(&mut bench), &["retrieval.hnsw.ef_search", "does not search the graph"]);
 }
 
@@ -425,10 +512,7 @@ fn a_benchmark_divides_a_step_into_its_parts() {
             &[][..],
             &["forward", "noise", "retrieval", "reward", "estimator", "backward", "optimiser"][..],
         ),
-        (
-            &["--policy", "plackett-luce", "--estimator", "pl-rank"],
-            &["forward", "sampling", "backward", "optimiser"],
-        ),
+        (&["--method", "pl-rank"], &["forward", "sampling", "backward", "optimiser"]),
     ] {
         let mut bench = slate();
         bench.args(["bench", "step", "--steps", "5"]).arg(&data).args(method);

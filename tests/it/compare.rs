@@ -146,7 +146,7 @@ fn wait_for(child: &mut Child, out: &Path, part: &str, count: usize) {
 fn equal_iterations_are_those_of_the_slowest() {
     let folder = Folder::new();
     let text = GRID.replace("20 steps", "1 s").replace("[0, 1]", "[0]");
-    let slow = "[[row]]\nname = \"many samples\"\nmethod = \"lgp\"\nset.policy.samples = 400\n";
+    let slow = "[[row]]\nname = \"many samples\"\nmethod = \"lgp\"\nset.method.samples = 400\n";
     let report = json(&mut compare(&folder.grid(&format!("{text}{slow}")), &folder.at("out")));
     let cells = report["cells"].as_array().unwrap();
     let steps: Vec<&Value> = cells.iter().map(|cell| &cell["outcome"]["steps"]).collect();
@@ -268,7 +268,7 @@ fn a_grid_that_cannot_be_says_why() {
             &["data `odd`", "slate synth --userz=3", "--userz"],
         ),
         (format!("{GRID}[scale.small]\nseeds = [1]\n"), &["no scale `quick`", "small"]),
-        (format!("{GRID}set = [\"policy.samples=3\"]\n"), &["grid.toml", "expected a map"]),
+        (format!("{GRID}set = [\"method.samples=3\"]\n"), &["grid.toml", "expected a map"]),
         (
             format!("{GRID}[[row]]\nname = \"own\"\nset.evaluation.search = \"index\"\n"),
             &["evaluation.search", "row `own`", "judged alike"],

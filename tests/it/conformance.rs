@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::estimator::{
-    Baseline, Covariance, CovarianceForm, Estimator, Fopo, Likelihood, PlRank, ScoreFunction,
+    ControlVariate, Covariance, CovarianceForm, Estimator, Fopo, Gradient, Likelihood, PlRank,
+    ScoreFunction,
 };
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{
@@ -156,7 +157,7 @@ impl Setup {
         let reward: Arc<dyn SlateReward> = Arc::clone(recorder) as _;
         let mut estimators: Vec<(String, Box<dyn Estimator>)> = Vec::new();
         for (name, policy) in self.policies(seed) {
-            for baseline in [Baseline::None, Baseline::LeaveOneOut] {
+            for baseline in [ControlVariate::None, ControlVariate::LeaveOneOut] {
                 let made = ScoreFunction::new(Arc::clone(&policy), Arc::clone(&reward), baseline);
                 let Ok(estimator) = made else { continue };
                 estimators.push((format!("{name} {baseline:?}"), Box::new(estimator)));
@@ -233,24 +234,11 @@ fn assert_valid(setup: &Setup, context: u32, slate: &[u32], who: &str) {
     assert!(slate.iter().all(allowed), "{name}: {who} shows {slate:?}, observed {observed:?}");
 }
 
-/// Rows `start..end` of the setup.
-fn part(setup: &Setup, start: usize, end: usize) -> (Vec<u32>, Matrix) {
-    let contexts = setup.contexts()[start..end].to_vec();
-    let h = setup.h.select(&contexts);
-    (contexts, h)
-}
-
 #[test]
 fn every_policy_draws_valid_slates_and_draws_them_again() {
     for setup in Setup::all() {
         let contexts = setup.contexts();
-        let rows = |step| BatchRows {
-            step,
-            first: 0,
-            contexts: &contexts,
-            h: &setup.h,
-            sigma_factor: 1.0,
-        };
+        let rows = |step| BatchRows { step, contexts: &contexts, h: &setup.h, sigma_factor: 1.0 };
         for ((who, policy), (_, other)) in setup.policies(7).into_iter().zip(setup.policies(8)) {
             let drawn = policy.sample(rows(3)).unwrap();
             assert_eq!(drawn.slates.len(), contexts.len() * setup.num_samples);
@@ -279,36 +267,21 @@ fn every_policy_draws_valid_slates_and_draws_them_again() {
 }
 
 #[test]
-fn every_estimator_is_finite_repeats_itself_and_may_be_split() {
+fn every_estimator_is_finite_and_repeats_itself() {
     for setup in Setup::all() {
-        let seen = Seen::new(&setup);
+        let (seen, contexts) = (Seen::new(&setup), setup.contexts());
+        let rows = BatchRows { step: 3, contexts: &contexts, h: &setup.h, sigma_factor: 1.0 };
         for (who, estimator) in setup.estimators(7, &seen) {
             let name = format!("{}: {who}", setup.name);
-            let sample = |start, end| {
-                let (contexts, h) = part(&setup, start, end);
-                let rows = BatchRows {
-                    step: 3,
-                    first: start,
-                    contexts: &contexts,
-                    h: &h,
-                    sigma_factor: 1.0,
-                };
-                estimator.sample(rows).unwrap()
-            };
             let users = setup.h.rows();
-            let whole = sample(0, users);
-            assert_eq!(whole.rewards.len(), users * setup.num_samples, "{name}");
-            assert_eq!(sample(0, users), whole, "{name} does not repeat itself");
-            if users > 1 {
-                let joined = sample(0, 2).join(sample(2, users)).unwrap();
-                assert_eq!(joined, whole, "{name} depends on how a batch is split");
-            }
-            let mean = whole.mean_reward();
-            let g = estimator.finish(whole).h;
+            let found = estimator.gradient(rows).unwrap();
+            assert_eq!(estimator.gradient(rows).unwrap(), found, "{name} does not repeat itself");
+            let Gradient { h: g, rewards, .. } = found;
+            assert_eq!(rewards.len(), users * setup.num_samples, "{name}");
             assert_eq!((g.rows(), g.cols()), (users, L), "{name}");
             assert!(g.as_slice().iter().all(|g| g.is_finite()), "{name}: {g:?}");
             if !setup.rewarded {
-                assert!(mean.abs() < f32::EPSILON, "{name}");
+                assert!(rewards.iter().all(|reward| *reward == 0.0), "{name}");
                 assert!(g.as_slice().iter().all(|g| *g == 0.0), "{name}: {g:?}");
             }
             if setup.name == "ordinary" {
@@ -328,12 +301,12 @@ fn every_policy_says_what_is_wrong_with_a_query() {
     for (who, policy) in setup.policies(7) {
         let mut h = setup.h.clone();
         h.row_mut(2)[1] = f32::NAN;
-        let rows = BatchRows { step: 0, first: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+        let rows = BatchRows { step: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
         let error = policy.sample(rows).unwrap_err().to_string();
         assert!(error.contains("query"), "{who}: {error}");
     }
     let large = Setup { slate_size: 11, ..Setup::of("too large", 12, 5) };
-    let rows = BatchRows { step: 0, first: 0, contexts: &contexts, h: &large.h, sigma_factor: 1.0 };
+    let rows = BatchRows { step: 0, contexts: &contexts, h: &large.h, sigma_factor: 1.0 };
     for (who, policy) in large.policies(7) {
         let error = policy.sample(rows).unwrap_err().to_string();
         assert!(error.contains("only 10 can be chosen"), "{who}: {error}");

@@ -8,9 +8,9 @@ use assert_cmd::Command;
 use fast_slate::dataset::Split;
 use fast_slate::embedding::{FoldIn, FoldInOptions};
 use fast_slate::encoder::{ContextSettings, EncoderKind, Known};
+use fast_slate::facade::Policy;
 use fast_slate::matrix::Matrix;
 use fast_slate::prepared::Prepared;
-use fast_slate::recommend::{Recommender, TrainedPolicy};
 use fast_slate::retrieval::Queries;
 use fast_slate::run::Which;
 use fast_slate::settings::Preset;
@@ -83,8 +83,8 @@ const BOTH: [&str; 6] = [
 ];
 
 /// u7's slate, by `recommend`.
-fn recommended(policy: &TrainedPolicy, user: &str) -> Vec<String> {
-    let slate = Recommender::new(policy).unwrap().for_user(user).unwrap();
+fn recommended(policy: &Policy, user: &str) -> Vec<String> {
+    let slate = policy.recommend(user).unwrap();
     slate.into_iter().map(|item| item.item_id).collect()
 }
 
@@ -93,9 +93,9 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let place = Place::new();
     let prepared = place.prepared();
     stdout(&mut place.train("run", &BOTH));
-    let policy = TrainedPolicy::open(&place.path("run"), Which::Last, None).unwrap();
-    let problem = &policy.problem;
-    assert_eq!(problem.contexts.cols(), 8 + 3);
+    let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
+    let task = &policy.task;
+    assert_eq!(task.contexts.cols(), 8 + 3);
 
     // What the tables on disk say of u7.
     let ids = fast_slate::dataset::Catalogue::read(prepared.folder()).unwrap();
@@ -111,7 +111,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let features = prepared.features().unwrap().unwrap();
     let encode = |known| {
         let mut encoded = Matrix::zeros(1, 11);
-        problem.encoder.encode(known, encoded.row_mut(0));
+        task.encoder.encode(known, encoded.row_mut(0));
         encoded
     };
     let all = Known {
@@ -123,7 +123,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
         let latent = policy.model.latent(&encode(known)).unwrap();
         let excluded = Some(&[actions.as_slice()][..]);
         let slates =
-            problem.exact.search(Queries { latent: &latent, slate_size: 5, excluded }).unwrap();
+            task.exact.search(Queries { latent: &latent, slate_size: 5, excluded }).unwrap();
         slates.slate(0).iter().map(|&action| ids.item_id(action).to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(recommended(&policy, "u7"), decide(all));
@@ -137,18 +137,18 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
 
     // Somebody new has items only.
     let item_ids: Vec<String> = actions.iter().map(|&a| ids.item_id(a).to_owned()).collect();
-    let new = Recommender::new(&policy).unwrap().for_items(&item_ids).unwrap();
+    let new = policy.recommend_after(&item_ids).unwrap();
     let new: Vec<_> = new.into_iter().map(|item| item.item_id).collect();
     assert_eq!(new, decide(Known { actions: &actions, ..Known::default() }));
 
     // A context of the problem is what was observed of it, with its times.
-    let (sessions, times) = (&problem.sessions, prepared.times().unwrap().unwrap());
+    let (sessions, times) = (&task.sessions, prepared.times().unwrap().unwrap());
     let observed = Known {
         actions: sessions.observed.of(context),
         times: Some(sessions.observed.values_of(context, &times.observed)),
         features: all.features,
     };
-    assert_eq!(problem.contexts.row(context as usize), encode(observed).row(0));
+    assert_eq!(task.contexts.row(context as usize), encode(observed).row(0));
 }
 
 #[test]
@@ -157,10 +157,10 @@ fn features_do_not_move_the_first_decision() {
     place.prepared();
     let decisions = |run: &str, args: &[&str]| {
         stdout(&mut place.train(run, args));
-        let policy = TrainedPolicy::open(&place.path(run), Which::Last, None).unwrap();
-        let contexts = policy.problem.sessions.contexts(Split::Train);
+        let policy = Policy::open(&place.path(run), Which::Last, None).unwrap();
+        let contexts = policy.task.sessions.contexts(Split::Train);
         let slates =
-            |model| policy.problem.decide(model, &contexts, policy.problem.exact.as_ref()).unwrap();
+            |model| policy.task.decide(model, &contexts, policy.task.exact.as_ref()).unwrap();
         let slates = [slates(&policy.initial), slates(&policy.model)];
         slates.map(|slates| (0..contexts.len()).flat_map(|i| slates.slate(i).to_vec()).collect())
     };
@@ -212,13 +212,13 @@ fn als_brings_its_own_users() {
     assert_eq!(context(Preset::Paper).encoders, [EncoderKind::Mean]);
 
     stdout(&mut place.train("run", &[]));
-    let policy = TrainedPolicy::open(&place.path("run"), Which::Last, None).unwrap();
-    let problem = &policy.problem;
+    let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
+    let task = &policy.task;
     let options = FoldInOptions { confidence: 3.0, regularization: 0.5 };
-    let fold_in = FoldIn::new(Arc::clone(&problem.actions), options).unwrap();
+    let fold_in = FoldIn::new(Arc::clone(&task.actions), options).unwrap();
     let mut user = [0.0; 8];
-    fold_in.encode(problem.sessions.observed.of(7), &mut user);
-    assert_eq!(problem.contexts.row(7), user);
+    fold_in.encode(task.sessions.observed.of(7), &mut user);
+    assert_eq!(task.contexts.row(7), user);
     // Other embeddings can have it too.
     stdout(&mut place.prepare(&[]));
     let fold_in = ["--set", "context.encoders=[\"fold-in\"]"];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::ActionEmbeddings;
-use fast_slate::estimator::{Baseline, Estimator, PlRank, ScoreFunction};
+use fast_slate::estimator::{ControlVariate, Estimator, PlRank, ScoreFunction};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
 use fast_slate::reward::{AnyHit, LinearReward, SlateReward};
@@ -33,7 +33,7 @@ fn sessions(hidden: &[u32]) -> Arc<Sessions> {
     })
 }
 
-struct Problem {
+struct Task {
     beta: Matrix,
     h: Vec<f32>,
     slate_size: usize,
@@ -41,7 +41,7 @@ struct Problem {
     excluded: Option<Arc<Sessions>>,
 }
 
-impl Problem {
+impl Task {
     fn policy(&self, num_samples: usize, draws: SlateDraws) -> PlackettLuce {
         let actions = Arc::new(ActionEmbeddings::new(self.beta.clone()).unwrap());
         let (slate_size, excluded) = (self.slate_size, self.excluded.clone());
@@ -63,7 +63,7 @@ impl Problem {
     }
 }
 
-fn problems() -> Vec<Problem> {
+fn problems() -> Vec<Task> {
     // Of every length, actions that a slate shows about as often as not: a gradient needs both.
     [(1, &[0, 2][..], false), (3, &[3, 4], false), (4, &[1, 3], true)]
         .into_iter()
@@ -71,7 +71,7 @@ fn problems() -> Vec<Problem> {
             let sessions = sessions(hidden);
             let excluded = excludes.then(|| Arc::clone(&sessions));
             let (beta, h) = (normals(0, P, L), vec![0.45, -0.3, 0.2]);
-            Problem { beta, h, slate_size, sessions, excluded }
+            Task { beta, h, slate_size, sessions, excluded }
         })
         .collect()
 }
@@ -84,9 +84,9 @@ fn the_score_function_of_plackett_luce_has_the_gradient_of_enumeration() {
             Arc::new(LinearReward::discounted(slate_size, Arc::clone(sessions)));
         let any_hit: Arc<dyn SlateReward> = Arc::new(AnyHit::new(Arc::clone(sessions)));
         for (reward, num_samples, draws, baseline) in [
-            (&any_hit, 16, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
-            (&linear, 16, SlateDraws::Gumbel, Baseline::None),
-            (&linear, 1, SlateDraws::PrefixSums, Baseline::LeaveOneOut),
+            (&any_hit, 16, SlateDraws::PrefixSums, ControlVariate::LeaveOneOut),
+            (&linear, 16, SlateDraws::Gumbel, ControlVariate::None),
+            (&linear, 1, SlateDraws::PrefixSums, ControlVariate::LeaveOneOut),
         ] {
             let policy = Arc::new(problem.policy(num_samples, draws));
             let estimator = ScoreFunction::new(policy, Arc::clone(reward), baseline).unwrap();

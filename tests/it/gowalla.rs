@@ -3,8 +3,8 @@
 use fast_slate::dataset::{Filters, Source, Split};
 use fast_slate::device;
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
 use fast_slate::settings::Preset;
+use fast_slate::task::{Audits, Task};
 use fast_slate::tower::TowerKind;
 
 use crate::common::real_data;
@@ -25,15 +25,16 @@ fn the_default_index_recalls_and_the_mlp_starts_where_the_linear_tower_does() {
 
     let mut settings = prepared.preset(Preset::Default);
     let device = device::choose(None).unwrap().device;
-    let problem = Problem::load(&prepared, &settings).unwrap();
-    let linear = problem.initial_model(&settings, &device).unwrap();
-    let audit = problem.audit(&settings, &linear).unwrap().unwrap();
+    let task = Task::load(&prepared, &settings).unwrap();
+    let linear = task.initial_model(&settings, &device).unwrap();
+    let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
+    let audit = audits.recall(&linear).unwrap().unwrap();
     assert!(audit.recall >= 0.98, "recall {}", audit.recall);
 
     settings.tower.kind = TowerKind::SigmoidMlp;
-    let mlp = problem.initial_model(&settings, &device).unwrap();
-    let contexts = problem.sessions.contexts(Split::Validation);
-    let decide = |tower| problem.decide(tower, &contexts, problem.exact.as_ref()).unwrap();
+    let mlp = task.initial_model(&settings, &device).unwrap();
+    let contexts = task.sessions.contexts(Split::Validation);
+    let decide = |tower| task.decide(tower, &contexts, task.exact.as_ref()).unwrap();
     let (theirs, ours) = (decide(&linear), decide(&mlp));
     let shared: usize = (0..contexts.len())
         .map(|i| ours.slate(i).iter().filter(|action| theirs.slate(i).contains(action)).count())

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::error::Result;
-use fast_slate::estimator::{Baseline, BatchRows, Estimator, Gradient, Samples, ScoreFunction};
+use fast_slate::estimator::{BatchRows, ControlVariate, Estimator, Gradient, ScoreFunction};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::noise::{Gaussian, Gumbel};
 use fast_slate::policy::{
@@ -148,11 +148,11 @@ fn length<const N: usize>(v: [f64; N]) -> f64 {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     num_samples: usize,
-    baseline: Baseline,
+    baseline: ControlVariate,
     coupling: Coupling,
 }
 
-fn way(num_samples: usize, baseline: Baseline, coupling: Coupling) -> Way {
+fn way(num_samples: usize, baseline: ControlVariate, coupling: Coupling) -> Way {
     Way { num_samples, baseline, coupling }
 }
 
@@ -180,23 +180,23 @@ fn mean_g(gradient: &Gradient) -> [f64; 2] {
     [0, 1].map(|i| gradient.h.iter_rows().map(|g| f64::from(g[i])).sum::<f64>() / rows)
 }
 
-/// The samples of `rows` contexts, all at h.
-fn batch(estimator: &ScoreFunction, step: u64, rows: usize) -> Samples {
+/// The estimate from a batch of `rows` contexts, all at h.
+fn batch(estimator: &ScoreFunction, step: u64, rows: usize) -> Gradient {
     let h = Matrix::new(H.repeat(rows), 2).unwrap();
     let contexts = vec![0; rows];
-    let rows = BatchRows { step, first: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
-    estimator.sample(rows).unwrap()
+    let rows = BatchRows { step, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+    estimator.gradient(rows).unwrap()
 }
 
-/// Averages what `finish` makes of a batch until 4 standard errors are at most 2 % of the truth.
+/// Averages what `of_batch` takes from a batch's estimate until 4 standard errors are at most 2 % of the truth.
 fn estimate<const N: usize>(
     estimator: &ScoreFunction,
     truth: [f64; N],
-    finish: impl Fn(Samples) -> [f64; N],
+    of_batch: impl Fn(&Gradient) -> [f64; N],
 ) -> Estimate<N> {
     let (mut count, mut sums, mut squares) = (0.0, [0.0; N], [0.0; N]);
     for step in 0..3000 {
-        let found = finish(batch(estimator, step, 1000));
+        let found = of_batch(&batch(estimator, step, 1000));
         for i in 0..N {
             sums[i] += found[i];
             squares[i] += found[i] * found[i];
@@ -213,7 +213,7 @@ fn estimate<const N: usize>(
 
 /// Estimates g and fails unless it agrees with `truth`.
 fn check(estimator: &ScoreFunction, truth: [f64; 2]) {
-    let found = estimate(estimator, truth, |samples| mean_g(&estimator.finish(samples)));
+    let found = estimate(estimator, truth, mean_g);
     assert!(found.agrees_with(truth), "{estimator:?}: {found:?}, quadrature {truth:?}");
 }
 
@@ -230,11 +230,11 @@ fn every_baseline_and_sigma_rule_has_the_gradient_of_quadrature() {
         (Sigma::Relative(0.6), Radial::Project, of(&relative)),
     ] {
         for way in [
-            way(8, Baseline::None, Coupling::Independent),
-            way(8, Baseline::LeaveOneOut, Coupling::Independent),
-            way(8, Baseline::None, Coupling::Antithetic),
-            way(1, Baseline::None, Coupling::Independent),
-            way(1, Baseline::LeaveOneOut, Coupling::Independent),
+            way(8, ControlVariate::None, Coupling::Independent),
+            way(8, ControlVariate::LeaveOneOut, Coupling::Independent),
+            way(8, ControlVariate::None, Coupling::Antithetic),
+            way(1, ControlVariate::None, Coupling::Independent),
+            way(1, ControlVariate::LeaveOneOut, Coupling::Independent),
         ] {
             check(&estimator(sigma, radial, Arc::new(Gaussian), way), truth);
         }
@@ -249,11 +249,11 @@ fn every_noise_has_the_gradient_of_quadrature() {
         let check = |baseline, coupling| {
             check(&fixed_sigma(Arc::clone(&noise), way(8, baseline, coupling)), truth);
         };
-        check(Baseline::None, Coupling::Independent);
-        check(Baseline::LeaveOneOut, Coupling::Independent);
-        check(Baseline::None, Coupling::QuasiRandom);
+        check(ControlVariate::None, Coupling::Independent);
+        check(ControlVariate::LeaveOneOut, Coupling::Independent);
+        check(ControlVariate::None, Coupling::QuasiRandom);
         if noise.is_symmetric() {
-            check(Baseline::None, Coupling::Antithetic);
+            check(ControlVariate::None, Coupling::Antithetic);
         }
     }
 }
@@ -262,12 +262,12 @@ fn every_noise_has_the_gradient_of_quadrature() {
 fn orthogonal_and_quasi_random_gaussians_have_the_gradient_of_quadrature() {
     let truth = QUADRATURE.gradient(&Gaussian, |_| SIGMA);
     for way in [
-        way(8, Baseline::None, Coupling::Orthogonal),
-        way(8, Baseline::LeaveOneOut, Coupling::Orthogonal),
+        way(8, ControlVariate::None, Coupling::Orthogonal),
+        way(8, ControlVariate::LeaveOneOut, Coupling::Orthogonal),
         // Two blocks, one of them not full.
-        way(3, Baseline::LeaveOneOut, Coupling::Orthogonal),
-        way(8, Baseline::None, Coupling::QuasiRandom),
-        way(1, Baseline::LeaveOneOut, Coupling::QuasiRandom),
+        way(3, ControlVariate::LeaveOneOut, Coupling::Orthogonal),
+        way(8, ControlVariate::None, Coupling::QuasiRandom),
+        way(1, ControlVariate::LeaveOneOut, Coupling::QuasiRandom),
     ] {
         check(&fixed_sigma(Arc::new(Gaussian), way), truth);
     }
@@ -277,14 +277,36 @@ fn orthogonal_and_quasi_random_gaussians_have_the_gradient_of_quadrature() {
 fn the_gradient_in_log_sigma_is_that_of_quadrature() {
     for noise in [Arc::new(Gaussian) as Arc<dyn Noise>, Arc::new(Gumbel)] {
         let truth = [QUADRATURE.log_sigma(noise.as_ref(), SIGMA)];
-        for baseline in [Baseline::None, Baseline::LeaveOneOut] {
-            let way = way(8, baseline, Coupling::Independent);
+        let baselines = [ControlVariate::None, ControlVariate::LeaveOneOut];
+        for (s, baseline) in
+            [8, 1].into_iter().flat_map(|s| baselines.map(|baseline| (s, baseline)))
+        {
+            let way = way(s, baseline, Coupling::Independent);
             let estimator = fixed_sigma(Arc::clone(&noise), way);
-            let found = estimate(&estimator, truth, |samples| {
-                [f64::from(estimator.finish(samples).log_sigma.unwrap())]
-            });
+            let found = estimate(&estimator, truth, |found| [f64::from(found.log_sigma.unwrap())]);
             assert!(found.agrees_with(truth), "{noise:?} {way:?}: {found:?}, {truth:?}");
         }
+    }
+}
+
+/// The baseline of a context's only sample is the mean reward of the batch's other contexts, which its
+/// score does not depend on; it is 0 where there is no other context.
+#[test]
+fn a_single_sample_leaves_its_own_reward_out_of_the_gradient_in_log_sigma() {
+    let way = way(1, ControlVariate::LeaveOneOut, Coupling::Independent);
+    let policy = policy(Sigma::InverseDim, Radial::Keep, Arc::new(Gaussian), way);
+    let estimator = fixed_sigma(Arc::new(Gaussian), way);
+    for rows in [1, 2, 5] {
+        let h = Matrix::new(H.repeat(rows), 2).unwrap();
+        let contexts = vec![0; rows];
+        let batch = BatchRows { step: 3, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+        let Gradient { log_sigma, rewards, .. } = estimator.gradient(batch).unwrap();
+        let scores = policy.perturbed(batch).sigma_scores;
+        let (total, others) = (rewards.iter().sum::<f32>(), (rows - 1).max(1) as f32);
+        let terms = rewards.iter().zip(scores).map(|(r, score)| (r - (total - r) / others) * score);
+        let expected = terms.sum::<f32>() / rows as f32;
+        let found = log_sigma.unwrap();
+        assert!((found - expected).abs() < 1e-5, "B = {rows}: {found}, {expected}");
     }
 }
 
@@ -316,31 +338,31 @@ impl SlatePolicy for Unchecked {
 
 /// Leave-one-out over all samples, where it is refused.
 fn forced_leave_one_out(coupling: Coupling) -> ScoreFunction {
-    let way = way(8, Baseline::None, coupling);
+    let way = way(8, ControlVariate::None, coupling);
     let policy = policy(Sigma::InverseDim, Radial::Keep, Arc::new(Gaussian), way);
     let policy = Arc::new(Unchecked(policy));
-    ScoreFunction::new(policy, Arc::new(Odd), Baseline::LeaveOneOut).unwrap()
+    ScoreFunction::new(policy, Arc::new(Odd), ControlVariate::LeaveOneOut).unwrap()
 }
 
 #[test]
 fn a_wrong_sign_a_missing_sigma_and_a_biased_baseline_are_told_apart() {
     let truth = QUADRATURE.gradient(&Gaussian, |_| SIGMA);
-    let way = way(8, Baseline::None, Coupling::Independent);
+    let way = way(8, ControlVariate::None, Coupling::Independent);
     let plain = fixed_sigma(Arc::new(Gaussian), way);
-    let right = estimate(&plain, truth, |samples| mean_g(&plain.finish(samples)));
+    let right = estimate(&plain, truth, mean_g);
     assert!(right.agrees_with(truth));
     assert!(!right.scaled(-1.0).agrees_with(truth), "a flipped sign passes");
     assert!(!right.scaled(0.5).agrees_with(truth), "a missing σ passes");
 
     // Leave-one-out over all S although sample s + S/2 mirrors sample s.
     let pairs = forced_leave_one_out(Coupling::Antithetic);
-    let biased = estimate(&pairs, truth, |samples| mean_g(&pairs.finish(samples)));
+    let biased = estimate(&pairs, truth, mean_g);
     assert!(!biased.agrees_with(truth), "leave-one-out across antithetic pairs passes");
     assert!(biased.scaled(7.0 / 8.0).agrees_with(truth), "the bias is S/(S − 1)");
 
     // The scores of points that cover the plane nearly cancel: those of seven tell the eighth.
     let points = forced_leave_one_out(Coupling::QuasiRandom);
-    let biased = estimate(&points, truth, |samples| mean_g(&points.finish(samples)));
+    let biased = estimate(&points, truth, mean_g);
     assert!(!biased.agrees_with(truth), "leave-one-out over quasi-random points passes");
     assert!(length(biased.mean) > length(truth), "the bias is towards S/(S − 1)");
 }
@@ -349,40 +371,15 @@ fn a_wrong_sign_a_missing_sigma_and_a_biased_baseline_are_told_apart() {
 fn baseline_and_couplings_lower_the_variance() {
     let variance = |baseline, coupling| {
         let estimator = fixed_sigma(Arc::new(Gaussian), way(8, baseline, coupling));
-        let g = estimator.finish(batch(&estimator, 0, 20_000)).h;
-        let mean = mean_g(&Gradient { h: g.clone(), log_sigma: None });
+        let found = batch(&estimator, 0, 20_000);
+        let (mean, g) = (mean_g(&found), found.h);
         let off = |g: &[f32]| [0, 1].map(|i| f64::from(g[i]) - mean[i]);
         g.iter_rows().map(|g| length(off(g)).powi(2)).sum::<f64>() / g.rows() as f64
     };
-    let plain = variance(Baseline::None, Coupling::Independent);
-    assert!(variance(Baseline::None, Coupling::Antithetic) < 0.7 * plain);
-    let leave_one_out = variance(Baseline::LeaveOneOut, Coupling::Independent);
+    let plain = variance(ControlVariate::None, Coupling::Independent);
+    assert!(variance(ControlVariate::None, Coupling::Antithetic) < 0.7 * plain);
+    let leave_one_out = variance(ControlVariate::LeaveOneOut, Coupling::Independent);
     assert!(leave_one_out < 0.7 * plain);
-    assert!(variance(Baseline::LeaveOneOut, Coupling::Orthogonal) < 0.9 * leave_one_out);
-    assert!(variance(Baseline::None, Coupling::QuasiRandom) < 0.6 * leave_one_out);
-}
-
-#[test]
-fn a_batch_split_by_rows_is_the_same_bit_for_bit() {
-    for way in [
-        way(4, Baseline::LeaveOneOut, Coupling::Independent),
-        way(1, Baseline::LeaveOneOut, Coupling::Independent),
-        way(4, Baseline::LeaveOneOut, Coupling::Orthogonal),
-        way(4, Baseline::None, Coupling::QuasiRandom),
-    ] {
-        let estimator = estimator(Sigma::Relative(0.5), Radial::Project, Arc::new(Gaussian), way);
-        let latent: Vec<f32> = (0..64).map(|i| ((i * 37 % 41) as f32 - 20.0) / 10.0).collect();
-        let h = Matrix::new(latent, 2).unwrap();
-        let contexts: Vec<u32> = (0..32).collect();
-        let sample = |first: usize, end: usize| {
-            let contexts = &contexts[first..end];
-            let h = &h.select(contexts);
-            let rows = BatchRows { step: 5, first, contexts, h, sigma_factor: 1.0 };
-            estimator.sample(rows).unwrap()
-        };
-        let whole = sample(0, 32);
-        let joined = sample(0, 16).join(sample(16, 32)).unwrap();
-        assert_eq!(joined, whole);
-        assert_eq!(estimator.finish(joined), estimator.finish(whole));
-    }
+    assert!(variance(ControlVariate::LeaveOneOut, Coupling::Orthogonal) < 0.9 * leave_one_out);
+    assert!(variance(ControlVariate::None, Coupling::QuasiRandom) < 0.6 * leave_one_out);
 }

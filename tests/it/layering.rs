@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 27] = [
     "error",
     "files",
     "seed",
     "matrix",
+    "estimate",
     "device",
     "dataset",
     "embedding",
@@ -18,16 +19,17 @@ const ORDER: [&str; 25] = [
     "model",
     "policy",
     "estimator",
+    "method",
     "settings",
     "prepared",
     "run",
-    "problem",
+    "task",
     "evaluation",
     "baseline",
-    "recommend",
     "training",
     "chart",
     "experiment",
+    "facade",
     "cli",
 ];
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::ActionEmbeddings;
-use fast_slate::estimator::{ActionsEstimator, Baseline, LearnedActions, PlRank};
+use fast_slate::estimator::{ActionsEstimator, ControlVariate, LearnedActions, PlRank};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{BatchRows, PlackettLuce, Sampling, ScoreGradient, SlateDraws};
 use fast_slate::reward::{LinearReward, SlateReward};
@@ -60,7 +60,7 @@ impl Setup {
         }
     }
 
-    fn score_function(&self, baseline: Baseline) -> LearnedActions {
+    fn score_function(&self, baseline: ControlVariate) -> LearnedActions {
         let (policy, reward) = (self.policy.clone(), Arc::clone(&self.reward) as _);
         LearnedActions::ScoreFunction { policy, reward, baseline }
     }
@@ -71,7 +71,7 @@ impl Setup {
     }
 
     fn rows<'a>(&'a self, contexts: &'a [u32], step: u64) -> BatchRows<'a> {
-        BatchRows { step, first: 0, contexts, h: &self.h, sigma_factor: 1.0 }
+        BatchRows { step, contexts, h: &self.h, sigma_factor: 1.0 }
     }
 
     /// `1/B Σ_b w_b h_bᵀ` `[P · L]`.
@@ -114,7 +114,7 @@ fn panels_add_up_to_the_sum_of_outer_products() {
         Ok(w)
     });
     let expected = setup.outer(&weighed.unwrap());
-    let estimator = setup.score_function(Baseline::LeaveOneOut);
+    let estimator = setup.score_function(ControlVariate::LeaveOneOut);
     let found = estimator.gradient(&setup.beta, rows).unwrap();
     assert!(found.rewards.iter().any(|reward| *reward > 0.0));
     assert!(relative(found.beta.as_slice(), &expected) < 1e-5);
@@ -135,8 +135,8 @@ fn the_gradient_in_beta_is_that_of_enumeration() {
         .collect();
     let expected = setup.outer(&exact);
     let estimators = [
-        setup.score_function(Baseline::None),
-        setup.score_function(Baseline::LeaveOneOut),
+        setup.score_function(ControlVariate::None),
+        setup.score_function(ControlVariate::LeaveOneOut),
         setup.pl_rank(),
     ];
     for estimator in estimators {

@@ -18,6 +18,7 @@ mod contexts;
 mod covariance;
 mod early_stopping;
 mod estimators;
+mod facade;
 mod gowalla;
 mod gradient;
 mod layering;

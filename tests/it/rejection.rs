@@ -47,7 +47,7 @@ fn draw(
     draws: usize,
 ) -> (Vec<Vec<u32>>, Rejections) {
     let h = Matrix::new(h.to_vec(), h.len()).unwrap();
-    let rows = BatchRows { step: 0, first: 0, contexts: &[0], h: &h, sigma_factor: 1.0 };
+    let rows = BatchRows { step: 0, contexts: &[0], h: &h, sigma_factor: 1.0 };
     let slate_size = sampler.sampling().slate_size;
     let visited = sampler.visit(rows, |row, envelope| {
         let mut stream: Stream = rows.stream(sampler.sampling().seed, Purpose::Slates, row);
@@ -202,5 +202,5 @@ fn a_head_smaller_than_the_slate_is_refused() {
     let actions = identity(6);
     let retriever = Arc::new(Exact::new(actions.clone()));
     let error = RejectionSampler::new(actions, retriever, 2, sampling(3, 6, &[])).unwrap_err();
-    assert!(error.to_string().contains("`estimator.head`: expected at least"), "{error}");
+    assert!(error.to_string().contains("`method.head`: expected at least"), "{error}");
 }

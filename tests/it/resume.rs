@@ -149,8 +149,8 @@ fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
         "tower.dropout=0.3",
         "optimizer.weight_decay=0.1",
         "optimizer.gradient_clipping=0.01",
-        "policy.learn_sigma=true",
-        "policy.radial=keep",
+        "method.learn_sigma=true",
+        "method.radial=keep",
     ];
     let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();
     killed_twice_on_cpus(&[&STEPS[..], &sets].concat());
@@ -159,7 +159,7 @@ fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
 #[test]
 fn a_run_that_began_with_another_ones_model_stands_by_itself() {
     let place = Place::new();
-    let first = place.trained("first", &["--steps", "24", "--estimator", "likelihood"]);
+    let first = place.trained("first", &["--steps", "24", "--method", "likelihood"]);
     let init = ["--init", first.to_str().unwrap()];
     killed_twice_at(&place, &[&STEPS[..], &init].concat());
 
@@ -198,7 +198,7 @@ fn another_model_is_no_beginning() {
     for (set, difference) in [
         ("tower.kind=sigmoid-mlp", "tower.kind: \"residual-mlp\" → \"sigmoid-mlp\""),
         ("embedding.power=1", "embedding.power: 0.25 → 1"),
-        ("policy.learn_sigma=true", "policy.learn_sigma: false → true"),
+        ("method.learn_sigma=true", "method.learn_sigma: false → true"),
     ] {
         let error = refused(&mut start(&["--set", set]));
         assert_says(&error, &["first: its model is another one", difference]);
@@ -273,7 +273,7 @@ fn other_settings_are_refused_by_name() {
     let run = place.trained("run", &["--steps", "12"]);
     let settings = fs_err::read_to_string(run.join("run.toml")).unwrap();
     for (args, difference) in [
-        (&["--set", "policy.samples=3"][..], "policy.samples: 30 → 3"),
+        (&["--set", "method.samples=3"][..], "method.samples: 30 → 3"),
         (&["--samples", "3", "--seed", "7"], "seed: 0 → 7"),
         (&["--steps", "24"], "budget.amount: 12 → 24"),
         (&["--epochs", "12"], "budget.unit: \"steps\" → \"epochs\""),
@@ -290,7 +290,7 @@ fn other_settings_are_refused_by_name() {
 #[test]
 fn a_constant_learning_rate_can_be_trained_on() {
     let place = Place::new();
-    let constant = ["--set", "optimizer.schedule=constant"];
+    let constant = ["--set", "optimizer.schedule=constant", "--set", "method.candidates=0"];
     // The intervals are those of the budget: 2 steps in both.
     let with = |budget: [&'static str; 2], count: &'static str| {
         [&constant[..], &budget, &["--set", count]].concat()
@@ -304,6 +304,21 @@ fn a_constant_learning_rate_can_be_trained_on() {
     );
     let (settings, _) = RunFolder::new(&run).read_settings().unwrap();
     assert_eq!(settings.budget.amount, 48);
+}
+
+#[test]
+fn a_longer_budget_is_refused_where_evaluations_decide_something() {
+    let place = Place::new();
+    for (name, decides) in
+        [("shared", "method.candidates=100"), ("patient", "evaluation.patience=3")]
+    {
+        let sets = ["method.candidates=0", "optimizer.schedule=constant", decides];
+        let sets = sets.iter().flat_map(|set| ["--set", *set]);
+        let run =
+            place.trained(name, &["--steps", "6"].into_iter().chain(sets).collect::<Vec<_>>());
+        let error = refused(resume(&run).args(["--steps", "12"]));
+        assert_says(&error, &["resuming", "budget.amount: 6 → 12"]);
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ impl Runs {
         let out = self.folder.path().join(name);
         let mut train = slate();
         train.args(["train", "--steps", "20", "--slate-size", "4", "--device", "ndarray"]);
-        train.args(["--set", "evaluation.count=4", "--set", "retrieval.kind=exact"]);
+        train.args(["--set", "evaluation.count=4", "--set", "method.kind=lgp"]);
         train.arg("--data").arg(self.prepared.folder()).arg("--out").arg(&out);
         for set in sets {
             train.args(["--set", set]);
@@ -37,20 +37,20 @@ fn while_candidates_cover_too_little_every_sample_is_searched_for() {
     let runs = Runs { folder, prepared };
 
     // The default: noise is small beside h, and every evaluation finds enough.
-    let (covered, _) = runs.train("small-noise", &["retrieval.candidates=60"]);
+    let (covered, _) = runs.train("small-noise", &["method.candidates=60"]);
     assert_eq!(covered.len(), 5, "one at the start and one at each evaluation");
     assert!(covered.iter().all(|(coverage, shared)| *coverage >= 0.98 && *shared), "{covered:?}");
 
     // Noise far larger than h: the pool of the query says little about its samples.
-    let noisy = "policy.sigma=relative(10)";
-    let (covered, fallen_back) = runs.train("noisy", &[noisy, "retrieval.candidates=10"]);
+    let noisy = "method.sigma=relative(10)";
+    let (covered, fallen_back) = runs.train("noisy", &[noisy, "method.candidates=10"]);
     assert!(covered.iter().all(|(coverage, shared)| *coverage < 0.6 && !shared), "{covered:?}");
-    let (none, searched) = runs.train("searched", &[noisy, "retrieval.candidates=0"]);
+    let (none, searched) = runs.train("searched", &[noisy, "method.candidates=0"]);
     assert!(none.is_empty());
     assert!(fallen_back == searched, "the fall-back is a run without candidates, bit for bit");
 
     // Whoever asks for no coverage keeps sharing.
-    let any = [noisy, "retrieval.candidates=10", "retrieval.coverage=0.0"];
+    let any = [noisy, "method.candidates=10", "method.coverage=0.0"];
     let (covered, kept) = runs.train("kept", &any);
     assert!(covered.iter().all(|(_, shared)| *shared), "{covered:?}");
     assert!(kept != searched);

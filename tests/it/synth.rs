@@ -1,4 +1,4 @@
-//! Logs that are made up, from the command line to a policy.
+//! Synthetic logs, from the command line to a policy and to the baselines.
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -28,18 +28,56 @@ fn a_policy_earns_more_than_popularity_and_less_than_the_ceiling() {
     assert_eq!(statistics["density"], 0.04);
 
     let mut train = slate();
-    train.args(["train", "--steps", "600", "--slate-size", "5", "--set", "retrieval.kind=exact"]);
+    train.args(["train", "--steps", "600", "--slate-size", "5", "--set", "method.kind=lgp"]);
     stdout(train.arg("--data").arg(at("data")).arg("--out").arg(at("run")));
     let policy = json(slate().arg("evaluate").arg(at("run")));
     let number = |of: &Value, key: &str| of[key].as_f64().unwrap();
     let (reward, se) = (number(&policy, "reward"), number(&policy, "reward_se"));
     let bound = |who: &str| {
-        let bound = &made["made"][who]["observed_removed"];
+        let bound = &made["made"][who];
         (number(bound, "mean"), 3.0 * number(bound, "standard_error").hypot(se))
     };
     let ((ceiling, above), (popularity, below)) = (bound("ceiling"), bound("popularity"));
     assert!(reward < ceiling + above, "{reward} is not below {ceiling}");
     assert!(reward > popularity + below, "{reward} is not above {popularity}");
+}
+
+#[test]
+fn no_baseline_earns_more_than_the_ceiling() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // Long sessions on few topics, where what was observed tells nearly all of the taste.
+    let mut synth = slate();
+    synth.args(["synth", "--users", "6000", "--actions", "400", "--density", ".2"]);
+    let made = json(synth.args(["--topics", "8"]).arg("--out").arg(at("log.parquet")));
+    let mut prepare = slate();
+    prepare.arg("prepare").arg(at("log.parquet")).arg("--out").arg(at("data")).arg("--no-index");
+    prepare.args(["--user-column", "user_id", "--item-column", "item_id", "--latent-dim", "32"]);
+    stdout(prepare.args(["--validation-share", "0.4"]));
+
+    let number = |of: &Value, key: &str| of[key].as_f64().unwrap();
+    let ceiling = &made["made"]["ceiling"];
+    let names = "popularity,uniform,svd,als,ease,item-knn";
+    for exclude in [true, false] {
+        let run = at(&format!("run-{exclude}"));
+        let mut train = slate();
+        train.args(["train", "--steps", "1", "--slate-size", "5", "--set"]);
+        train.arg(format!("retrieval.exclude_observed={exclude}"));
+        stdout(train.arg("--data").arg(at("data")).arg("--out").arg(&run));
+        let mut evaluate = slate();
+        evaluate.arg("evaluate").arg(&run).args(["--split", "validation", "--against", names]);
+        let judged = json(&mut evaluate);
+        let rows = judged["against"].as_array().unwrap();
+        assert_eq!(rows.len(), 6);
+        let best = rows.iter().map(|row| number(row, "reward")).fold(0.0, f64::max);
+        for row in rows.iter().chain([&judged]) {
+            let (reward, se) = (number(row, "reward"), number(row, "reward_se"));
+            let noise = 3.0 * number(ceiling, "standard_error").hypot(se);
+            assert!(reward < number(ceiling, "mean") + noise, "{row} {ceiling}");
+        }
+        // It is not far above the best either.
+        assert!(!exclude || best > 0.8 * number(ceiling, "mean"), "{best} {ceiling}");
+    }
 }
 
 #[test]

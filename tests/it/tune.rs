@@ -17,11 +17,11 @@ const SEARCH: [&str; 14] = [
     "--set",
     "evaluation.count=2",
     "--set",
-    "retrieval.kind=exact",
+    "method.kind=lgp",
     "--over",
     "optimizer.learning_rate=1e-4..1e-1",
     "--over",
-    "policy.sigma=relative(0.1..1)",
+    "method.sigma=relative(0.1..1)",
 ];
 
 fn tune(data: &Path, out: &Path) -> assert_cmd::Command {
@@ -86,7 +86,7 @@ fn within_is_wall_clock_time_and_what_was_spent_counts_after_a_kill() {
     let command = |out: &Path| {
         let mut command = process();
         command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(out);
-        command.args(["--within", "12", "--trials", "5", "--over", "policy.samples=2|4|8"]);
+        command.args(["--within", "12", "--trials", "5", "--over", "method.samples=2|4|8"]);
         command
     };
     let began = Instant::now();
@@ -157,8 +157,8 @@ fn a_search_over_what_is_not_there_says_so() {
     small(&at("data"));
     let mut command = slate();
     command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at("tune"));
-    let text = refused(command.args(["--over", "policy.sample=1|2"]));
-    assert_says(&text, &["policy.samples"]);
+    let text = refused(command.args(["--over", "method.sample=1|2"]));
+    assert_says(&text, &["method.samples"]);
     let text = refused(slate().args(["tune", "--resume", "--out"]).arg(at("none")));
     assert_says(&text, &["no search here", "slate tune"]);
 }

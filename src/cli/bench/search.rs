@@ -1,40 +1,59 @@
-//! `slate bench search`: how near exact search comes to the machine's own rate of products, on
-//! standard normal embeddings and queries. It is a product and a selection, so it stays below.
+//! `slate bench search`: sizes in, the speed of exact search out, on standard normal embeddings and
+//! queries. A search is a matrix product and a selection, so a plain product bounds its speed.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use clap::Args;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::cli::Report;
-use crate::cli::args::BenchSearchArgs;
+use crate::cli::report::Report;
 use crate::embedding::ActionEmbeddings;
 use crate::matrix::Matrix;
 use crate::retrieval::{Exact, Queries, Retriever as _};
 use crate::seed::{Purpose, Seed};
 
-/// Rows and columns of the plain product: enough that its rate grows no further.
+#[derive(Debug, Args)]
+pub(crate) struct BenchSearchArgs {
+    /// The values of P, the number of actions, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "41000,750000,2230000")]
+    actions: Vec<NonZeroUsize>,
+    /// L, the length of an embedding.
+    #[arg(long, default_value = "100")]
+    latent_dim: NonZeroUsize,
+    /// The numbers of queries in a search, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "320,3200")]
+    queries: Vec<NonZeroUsize>,
+    /// The values of K, the number of items on a slate, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "5,100")]
+    slate_size: Vec<NonZeroUsize>,
+    /// The number of times to measure everything.
+    #[arg(long, default_value = "3")]
+    repetitions: NonZeroUsize,
+}
+
+/// Rows and columns of the plain product. Larger products are not faster per operation.
 const PRODUCT: usize = 4096;
 
-/// A search is repeated for so long: the first of small ones finds the caches as the product left
-/// them.
+/// A search is repeated for at least this long, because small searches begin with cold caches.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// What was measured.
+/// The result of the benchmark.
 #[derive(Debug, Serialize)]
 struct Measured {
     threads: usize,
     latent_dim: usize,
-    /// Of the plain product, at its best.
+    /// Speed of the plain product, the best repetition.
     product_gflops: f64,
     searches: Vec<Search>,
 }
 
-/// A search, at the median of its repetitions.
+/// The median repetition of a search.
 #[derive(Debug, Serialize)]
 struct Search {
     actions: usize,
@@ -42,7 +61,7 @@ struct Search {
     slate_size: usize,
     milliseconds: f64,
     gflops: f64,
-    /// Of the plain product's rate.
+    /// Speed as a share of the plain product's.
     share: f64,
 }
 
@@ -51,14 +70,14 @@ pub(super) fn run(args: &BenchSearchArgs) -> Result<Report> {
     if let Some(fewest) = args.actions.iter().min().filter(|fewest| most > Some(fewest)) {
         bail!("--slate-size: at most the {fewest} of --actions");
     }
-    let (seed, latent_dim) = (Seed(args.seed), args.latent_dim.get());
+    let latent_dim = args.latent_dim.get();
     let catalogues = args.actions.iter().map(|actions| {
-        let beta = normals(seed, 0, actions.get(), latent_dim);
+        let beta = normals(0, actions.get(), latent_dim);
         Ok(Exact::new(Arc::new(ActionEmbeddings::new(beta)?)))
     });
     let catalogues = catalogues.collect::<Result<Vec<Exact>>>()?;
     let latent: Vec<Matrix> =
-        args.queries.iter().map(|queries| normals(seed, 1, queries.get(), latent_dim)).collect();
+        args.queries.iter().map(|queries| normals(1, queries.get(), latent_dim)).collect();
     let mut cells = Vec::new();
     for exact in &catalogues {
         for latent in &latent {
@@ -69,7 +88,7 @@ pub(super) fn run(args: &BenchSearchArgs) -> Result<Report> {
         }
     }
 
-    // Each repetition goes through all of them: a slow minute of the machine slows all alike.
+    // Each repetition measures all searches, so that a slow minute of the machine slows all alike.
     let mut product = f64::INFINITY;
     for _ in 0..args.repetitions.get() {
         product = product.min(plain_product());
@@ -107,11 +126,11 @@ pub(super) fn run(args: &BenchSearchArgs) -> Result<Report> {
     Report::new(&measured, measured.text())
 }
 
-/// `[rows, cols]`, a stream of `seed` for each row.
-fn normals(seed: Seed, step: u64, rows: usize, cols: usize) -> Matrix {
+/// Standard normals `[rows, cols]`; each row has a stream of its own.
+fn normals(step: u64, rows: usize, cols: usize) -> Matrix {
     let mut matrix = Matrix::zeros(rows, cols);
     matrix.par_rows_mut().enumerate().for_each(|(at, row)| {
-        seed.stream(Purpose::Synthetic, step, at as u64).fill_normals(row);
+        Seed::default().stream(Purpose::Synthetic, step, at as u64).fill_normals(row);
     });
     matrix
 }

@@ -1,11 +1,13 @@
 //! `slate bench step`: where a training step's time goes. The parts are the library's own spans; on
 //! a GPU what is queued counts where it is waited for.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use burn::train::TrainStep as _;
+use clap::{Args, ValueHint};
 use serde::Serialize;
 use tracing::span::Id;
 use tracing::{Subscriber, trace_span};
@@ -13,14 +15,20 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::args::BenchStepArgs;
-use crate::cli::train::resolve;
-use crate::cli::{Report, watched};
+use crate::cli::prologue::{Opened, SettingsArgs};
+use crate::cli::report::Report;
 use crate::dataset::Split;
-use crate::device;
-use crate::prepared::Prepared;
-use crate::problem::Problem;
+use crate::task::Task;
 use crate::training::{Batches, Learner, adam};
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchStepArgs {
+    /// The prepared folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    data: PathBuf,
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
 
 /// Steps that are not counted, at most, and no more than are: the first ones find caches cold.
 const WARM_UP: u64 = 20;
@@ -47,17 +55,13 @@ struct Part {
 }
 
 pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
-    let chosen = device::choose(args.settings.device.device.as_deref())?;
-    tracing::info!("{}", chosen.note);
-    let prepared = watched(Prepared::open(&args.data)?);
-    let preset = prepared.preset(args.settings.preset.unwrap_or_default());
-    let settings = resolve(&preset, &args.settings)?;
-    let problem = Problem::load(&prepared, &settings)?;
-    let contexts = problem.sessions.contexts(Split::Train);
+    let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
+    let task = Task::load(&prepared, &settings)?;
+    let contexts = task.sessions.contexts(Split::Train);
     anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
     let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
-    let model = problem.initial_model(&settings, &chosen.device)?;
-    let mut learner = Learner::new(model, problem.estimator(&settings)?)
+    let model = task.initial_model(&settings, &device.device)?;
+    let mut learner = Learner::new(model, task.estimator(&settings.method, settings.seed)?)
         .with_clipping(settings.optimizer.gradient_clipping);
     let mut adam = adam(&settings.optimizer);
     let rate = settings.optimizer.learning_rate;
@@ -73,7 +77,7 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
                 parts.clear();
                 started = Instant::now();
             }
-            let batch = batches.at(step, &problem.contexts);
+            let batch = batches.at(step, &task.contexts);
             let output = learner.step(batch);
             output.item.reward?;
             let _span = trace_span!("optimiser").entered();

@@ -1,13 +1,18 @@
-//! The bytes of a file, unpacked on the way: as they are, gzipped, or a file of a zip archive.
+//! A file → its bytes, unpacked on the way if it is gzipped or a file of a zip archive.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use fs_err as fs;
 use zip::ZipArchive;
 
 use crate::error::{Error, Result};
+use crate::files::open_regular;
+
+/// No log or table shrinks to less than a hundredth; a file that claims so was made to fill memory.
+const RATIO: u64 = 100;
+/// Bytes that any file may unpack to.
+const ALWAYS: u64 = 64 << 20;
 
 /// A file, perhaps within an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,12 +28,12 @@ impl Packed {
         Self { path: path.into(), member: None }
     }
 
-    /// What messages call it: `ml-25m.zip/ml-25m/ratings.csv` is a file of an archive.
+    /// The path to show in messages: `ml-25m.zip/ml-25m/ratings.csv` is a file of an archive.
     pub(super) fn shown(&self) -> PathBuf {
         self.member.as_ref().map_or_else(|| self.path.clone(), |name| self.path.join(name))
     }
 
-    /// The last part of its name, in lower case and without `.gz`: what it holds, by its extension.
+    /// The last part of its name, in lower case and without `.gz`; the extension names the format.
     pub(super) fn name(&self) -> String {
         let shown = self.shown();
         let name = shown.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -46,28 +51,32 @@ impl Packed {
         Ok(found.then(|| Self { path: self.path.clone(), member: Some(sibling) }))
     }
 
-    /// Hands `read` the unpacked bytes.
+    /// Hands `read` the unpacked bytes. Reading fails beyond [`RATIO`] times the packed file's size.
     ///
     /// # Errors
-    /// A file that cannot be opened or an archive that cannot be read, by name, or what `read`
-    /// returns.
+    /// A file that cannot be opened or an archive that cannot be read, by name, or an error of
+    /// `read`.
     pub(super) fn read<T>(
         &self,
         read: impl FnOnce(&mut (dyn Read + Send)) -> Result<T>,
     ) -> Result<T> {
-        let mut file = fs::File::open(&self.path)?;
+        let mut file = open_regular(&self.path)?;
+        let left = ALWAYS.max(RATIO.saturating_mul(file.metadata()?.len()));
         if let Some(member) = &self.member {
             let mut archive = ZipArchive::new(file).map_err(|error| damaged(&self.path, &error))?;
-            let mut entry = archive.by_name(member).map_err(|error| damaged(&self.path, &error))?;
-            read(&mut entry)
+            let entry = archive.by_name(member).map_err(|error| damaged(&self.path, &error))?;
+            if entry.size() > left {
+                return Err(Error::file(self.shown(), too_large()));
+            }
+            read(&mut Bounded { reader: entry, left })
         } else if self.path.extension().is_some_and(|extension| extension == "gz") {
-            read(&mut MultiGzDecoder::new(file))
+            read(&mut Bounded { reader: MultiGzDecoder::new(file), left })
         } else {
             read(&mut file)
         }
     }
 
-    /// All of the unpacked bytes.
+    /// Reads all of the unpacked bytes.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -82,12 +91,35 @@ impl Packed {
     }
 }
 
+/// A reader that fails when more than `left` bytes come.
+struct Bounded<R> {
+    reader: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.left =
+            self.left.checked_sub(read as u64).ok_or_else(|| io::Error::other(too_large()))?;
+        Ok(read)
+    }
+}
+
+fn too_large() -> String {
+    let mib = ALWAYS >> 20;
+    format!(
+        "unpacks to more than {mib} MiB and more than {RATIO} times its size, as no log does; if it \
+         is right, unpack it yourself"
+    )
+}
+
 /// The names of the files in the zip archive at `path`.
 ///
 /// # Errors
 /// [`Error::File`] when it is no archive.
 pub(super) fn members(path: &Path) -> Result<Vec<String>> {
-    let archive = ZipArchive::new(fs::File::open(path)?).map_err(|error| damaged(path, &error))?;
+    let archive = ZipArchive::new(open_regular(path)?).map_err(|error| damaged(path, &error))?;
     let names = archive.file_names().map(|name| name.map(std::borrow::Cow::into_owned));
     let names = names.collect::<Result<Vec<_>, _>>().map_err(|error| damaged(path, &error))?;
     Ok(names.into_iter().filter(|name| !name.ends_with('/')).collect())

@@ -59,7 +59,7 @@ impl UserTable {
         let is_parquet = file.name().ends_with(".parquet");
         let mut table = if is_parquet { None } else { Some(text::read_table(&file)?) };
         let available = match &table {
-            Some(table) => table.get_column_names().iter().map(ToString::to_string).collect(),
+            Some(table) => text::names_of(table),
             None => column_names(path)?,
         };
         let columns = match columns.as_slice() {

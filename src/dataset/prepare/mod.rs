@@ -1,13 +1,13 @@
-//! What parses, filters and cuts logs of interactions; no run needs it once a data set is on disk.
+//! Logs of interactions → [`Dataset`](super::Dataset): reads, filters and splits them. Training and
+//! serving need none of this once a data set is on disk.
 //!
 //! A log is one file or many ([`source`]). Its bytes, unpacked on the way ([`bytes`]), come in
-//! blocks of whole rows ([`blocks`]), which polars parses ([`text`]; [`parquet`] for Parquet), and
-//! of each batch of rows only pairs of numbers are kept ([`ids`], [`pairs`]): memory is bounded by
-//! what a log says, not by how long it is. polars' own streaming engine does the first half of
-//! that, but its errors name no row, a bad row ends it, and it knows neither archives nor which
-//! rows an error came from.
+//! blocks of whole records ([`records`]). polars parses each block ([`text`]; [`parquet`] for
+//! Parquet), and only the different pairs of a user's and an item's number are kept ([`ids`],
+//! [`pairs`]). So memory grows with the number of different pairs and ids, not with the length of
+//! the log. polars' own streaming engine would bound memory too, but its errors name no row, a bad
+//! row ends it, and it does not read archives.
 
-mod blocks;
 mod bytes;
 mod features;
 mod filter;
@@ -17,6 +17,7 @@ mod movielens;
 mod pairs;
 mod parquet;
 mod read;
+mod records;
 mod rows;
 mod source;
 mod split;
@@ -30,6 +31,6 @@ pub use read::{digest, read};
 pub use source::Source;
 pub use split::{SplitSettings, assemble};
 pub use synthetic::{
-    Estimate, PAPER_SHAPES, Rewards, Shape, Synthesized, SyntheticLog, SyntheticSettings,
-    synthesize, synthetic,
+    Estimate, PAPER_SHAPES, Shape, Synthesized, SyntheticLog, SyntheticSettings, synthesize,
+    synthetic,
 };

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::bytes::Packed;
 use super::text;
+use crate::dataset::parquet::missing_column;
 use crate::error::{Error, Result};
 
 /// The column of items in every release; only tables that have it have movies.
@@ -19,9 +20,16 @@ pub(super) const TITLES: [&str; 2] = ["movies.csv", "movies.dat"];
 /// An I/O error, or [`Error`] naming the file and what is wrong with it.
 pub(super) fn titles(ratings: &Packed) -> Result<Option<HashMap<String, String>>> {
     if let Some(movies) = ratings.sibling(TITLES[0])? {
-        let [ids, titles] = text::read_whole(&movies, [ITEM, "title"])?;
-        let wrap = |error| Error::library(format!("reading {}", movies.shown().display()), error);
-        let pairs = ids.str().map_err(wrap)?.iter().zip(titles.str().map_err(wrap)?.iter());
+        let (path, table) = (movies.shown(), text::read_table(&movies)?);
+        let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+        let texts = |name: &str| {
+            let column = table.column(name);
+            column
+                .map_err(|_| missing_column(&path, name, &text::names_of(&table)))?
+                .str()
+                .map_err(wrap)
+        };
+        let pairs = texts(ITEM)?.iter().zip(texts("title")?.iter());
         let pairs = pairs.filter_map(|(id, title)| Some((id?.to_owned(), title?.to_owned())));
         return Ok(Some(pairs.collect()));
     }

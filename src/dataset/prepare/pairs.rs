@@ -17,20 +17,20 @@ use crate::error::{Error, Result};
 /// before there are so many: 2²⁶ are 512 MiB.
 const FIRST_SWEEP: usize = 1 << 26;
 
-/// What is kept of a log while it is read: 8 bytes for each different pair, and 8 more for its time
-/// where times are asked for.
+/// The interactions of a log while it is read: 8 bytes for each different pair, and 8 more for its
+/// time where times are asked for.
 pub(super) struct Pairs<'a> {
     filters: &'a Filters,
     users: Ids,
     items: Ids,
     /// A user's number above an item's.
     seen: Vec<u64>,
-    /// When each of them happened; empty where no time is asked for.
+    /// When each pair of `seen` happened; empty where no time is asked for.
     times: Vec<i64>,
     sweep_at: usize,
     rows: u64,
     kept_rows: u64,
-    /// Rows that cannot be read.
+    /// The rows that cannot be read.
     pub(super) bad: BadRows,
 }
 
@@ -45,15 +45,14 @@ impl<'a> Pairs<'a> {
             sweep_at: FIRST_SWEEP,
             rows: 0,
             kept_rows: 0,
-            bad: BadRows::new(filters.skip_bad_rows),
+            bad: BadRows { allowed: filters.skip_bad_rows, ..BadRows::default() },
         }
     }
 
     /// Takes the rows in `batch` of the file at `path`.
     ///
     /// # Errors
-    /// [`Error::Cell`] or [`Error::Row`] for the first row that cannot be read and must not be
-    /// skipped.
+    /// [`Error::Cell`] for the first cell that cannot be read, unless its row may be skipped.
     pub(super) fn add(&mut self, path: &Path, columns: &Columns, batch: &Batch) -> Result<()> {
         let (keep, times) = self.keep(path, columns, batch)?;
         let (users, items) = rayon::join(
@@ -64,7 +63,7 @@ impl<'a> Pairs<'a> {
         self.seen.extend(pairs.map(|(user, item)| u64::from(user) << 32 | u64::from(item)));
         let kept = times.into_iter().zip(&keep).filter(|(_, keep)| **keep);
         self.times.extend(kept.map(|(time, _)| time));
-        self.rows += batch.height() as u64;
+        self.rows += keep.len() as u64;
         self.kept_rows += keep.iter().filter(|keep| **keep).count() as u64;
         if self.seen.len() >= self.sweep_at {
             self.sweep();
@@ -73,7 +72,7 @@ impl<'a> Pairs<'a> {
         Ok(())
     }
 
-    /// Which rows are readable interactions and, if that is asked for, when each row happened.
+    /// Which rows are readable interactions and, if times are asked for, when each row happened.
     fn keep(
         &mut self,
         path: &Path,
@@ -81,24 +80,26 @@ impl<'a> Pairs<'a> {
         batch: &Batch,
     ) -> Result<(Vec<bool>, Vec<i64>)> {
         let wrap = |error| Error::library(format!("reading {}", path.display()), error);
-        let mut keep = vec![true; batch.height()];
-        let mut bad = Vec::new();
+        let mut keep = vec![true; batch.columns[0].len()];
+        // Row, column and what the cell should hold.
+        let mut bad: Vec<(usize, usize, &str)> = Vec::new();
         for (at, column) in batch.columns[..2].iter().enumerate() {
-            let is_bad: Vec<usize> = match column.str() {
-                Ok(ids) => positions(ids.iter().map(|id| id.is_none_or(str::is_empty))),
-                Err(_) if column.null_count() == 0 => Vec::new(),
-                Err(_) => positions(column.is_null().iter().map(|null| null == Some(true))),
-            };
-            bad.extend(is_bad.into_iter().map(|row| (row, Bad::Cell(at, "an id"))));
+            if let Ok(ids) = column.str() {
+                let rows = ids.iter().enumerate().filter(|(_, id)| id.is_none_or(str::is_empty));
+                bad.extend(rows.map(|(row, _)| (row, at, "an id")));
+            } else if column.null_count() > 0 {
+                let nulls = column.is_null();
+                let rows = nulls.iter().enumerate().filter(|(_, null)| *null == Some(true));
+                bad.extend(rows.map(|(row, _)| (row, at, "an id")));
+            }
         }
-        // The columns are users, items, then ratings, times and what rows are chosen by, if asked for.
         if let Some(least) = self.filters.min_rating {
             let ratings = batch.columns[2].cast(&DataType::Float64).map_err(wrap)?;
             let ratings = ratings.f64().map_err(wrap)?;
             for ((row, keep), rating) in keep.iter_mut().enumerate().zip(ratings.iter()) {
                 match rating.filter(|rating| rating.is_finite()) {
                     Some(rating) => *keep = rating >= least,
-                    None => bad.push((row, Bad::Cell(2, "a finite number"))),
+                    None => bad.push((row, 2, "a finite number")),
                 }
             }
         }
@@ -107,7 +108,7 @@ impl<'a> Pairs<'a> {
             let at = 2 + usize::from(columns.rating.is_some());
             for (row, time) in seconds(&batch.columns[at]).map_err(wrap)?.into_iter().enumerate() {
                 if time.is_none() {
-                    bad.push((row, Bad::Cell(at, "a time, as a number of seconds since 1970")));
+                    bad.push((row, at, "a time, as a number of seconds since 1970"));
                 }
                 times.push(time.unwrap_or_default());
             }
@@ -118,22 +119,17 @@ impl<'a> Pairs<'a> {
                 *keep &= cell == Some(value);
             }
         }
-        // What is wrong with a row as a whole says more than what its cells then lack.
-        let rows = batch.short.iter().map(|(row, problem)| (*row, Bad::Row(problem)));
-        let mut bad: Vec<_> = rows.chain(bad).collect();
-        bad.sort_by_key(|(row, _)| *row);
-        bad.dedup_by_key(|(row, _)| *row);
-        for (at, bad) in bad {
+        bad.sort_by_key(|(row, ..)| *row);
+        bad.dedup_by_key(|(row, ..)| *row);
+        for (at, column, expected) in bad {
             keep[at] = false;
-            let (path, row) = (path.to_owned(), batch.row(at));
-            self.bad.skip(match bad {
-                Bad::Row(problem) => Error::Row { path, row, problem: problem.clone() },
-                Bad::Cell(column, expected) => {
-                    let name = columns.names().nth(column).unwrap_or_default().to_owned();
-                    let found = batch.columns[column].get(at).ok().filter(|cell| !cell.is_null());
-                    let found = found.map_or_else(String::new, |cell| cell.str_value().to_string());
-                    Error::Cell { path, row, column: name, expected, found }
-                }
+            let found = batch.columns[column].get(at).ok().filter(|cell| !cell.is_null());
+            self.bad.skip(Error::Cell {
+                path: path.to_owned(),
+                row: batch.row(at),
+                column: columns.names().nth(column).unwrap_or_default().to_owned(),
+                expected,
+                found: found.map_or_else(String::new, |cell| cell.str_value().to_string()),
             })?;
         }
         Ok((keep, times))
@@ -196,7 +192,7 @@ impl<'a> Pairs<'a> {
             (format!("at least {least} users per item"), "--min-item-interactions")
         })?;
 
-        // What is left of each user, and of each item.
+        // Counts again what is left of each user, and of each item.
         for counts in [&mut user_counts, &mut item_counts] {
             counts.fill(0);
         }
@@ -230,15 +226,7 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// What is wrong with a row.
-enum Bad<'a> {
-    /// All of it.
-    Row(&'a String),
-    /// A cell: which column, and what it should hold.
-    Cell(usize, &'static str),
-}
-
-/// How much each step leaves.
+/// How many interactions the last step left.
 struct Left {
     path: PathBuf,
     before: u64,
@@ -291,8 +279,4 @@ fn in_seconds(number: f64) -> Option<i64> {
     let seconds = [1.0, 1e3, 1e6, 1e9].map(|unit| number / unit);
     let seconds = seconds.into_iter().find(|seconds| seconds.abs() < 1e11)?;
     Some(seconds.floor() as i64)
-}
-
-fn positions(bad: impl Iterator<Item = bool>) -> Vec<usize> {
-    bad.enumerate().filter(|(_, bad)| *bad).map(|(at, _)| at).collect()
 }

@@ -54,7 +54,7 @@ pub(super) fn for_each_batch(
             *id = as_ids(path, id)?;
         }
         let num_rows = table.height() as u64;
-        each(&columns, &Batch { first_row, left_out: vec![], columns: cells, short: vec![] })?;
+        each(&columns, &Batch { first_row, numbers: Vec::new(), columns: cells })?;
         first_row += num_rows;
     }
     Ok(columns)

@@ -1,4 +1,5 @@
-//! Rows of a log on their way in: a batch of them as columns, and what becomes of the bad ones.
+//! What the readers of text and of Parquet share: a batch of rows as columns, the columns to look
+//! for, and the count of bad rows.
 
 use std::path::Path;
 
@@ -14,30 +15,16 @@ use crate::error::{Error, Result};
 pub(super) struct Batch {
     /// Number of the first row, from 1.
     pub(super) first_row: u64,
-    /// Indices of rows that were left out before, had they stayed; ascending.
-    pub(super) left_out: Vec<u64>,
+    /// The number of each row where rows were left out before; empty where none was.
+    pub(super) numbers: Vec<u64>,
     /// The columns that [`Columns::names`] names, in that order; ids are `i64` or text.
     pub(super) columns: Vec<Series>,
-    /// Indices of rows that are none, ascending, and why.
-    pub(super) short: Vec<(usize, String)>,
 }
 
 impl Batch {
-    /// Number of rows.
-    pub(super) fn height(&self) -> usize {
-        self.columns[0].len()
-    }
-
     /// The number of the row at `index`, from 1.
     pub(super) fn row(&self, index: usize) -> u64 {
-        let mut at = index as u64;
-        for &left_out in &self.left_out {
-            if left_out > at {
-                break;
-            }
-            at += 1;
-        }
-        self.first_row + at
+        self.numbers.get(index).copied().unwrap_or(self.first_row + index as u64)
     }
 }
 
@@ -53,10 +40,10 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Those that `source` names, or that a known data set among `available` has.
+    /// Finds the columns that `source` names, or else those of a known data set, in `available`.
     ///
     /// # Errors
-    /// [`Error::MissingColumn`], or [`Error::File`] for one that has to be named.
+    /// [`Error::MissingColumn`], or [`Error::File`] for a column that has to be named.
     pub(super) fn find(
         source: &Source,
         filters: &Filters,
@@ -70,14 +57,14 @@ impl Columns {
             (Some(column), _) if available.contains(column) => Ok(column.clone()),
             (Some(column), _) => Err(missing_column(path, column, available)),
             (None, Some(column)) => Ok(column.to_owned()),
-            (None, None) => Err(Error::file(
-                path,
-                format!(
-                    "which column holds the {what}? Say it with --{kind}-column; \
-                         the columns are {}",
-                    available.join(", ")
-                ),
-            )),
+            (None, None) => {
+                let columns = available.join(", ");
+                let problem = format!(
+                    "which column holds the {what}? Say it with --{kind}-column; the columns are \
+                     {columns}"
+                );
+                Err(Error::file(path, problem))
+            }
         };
         let user = find(&source.user_column, known.map(|known| known.user), "user", "users")?;
         let item = find(&source.item_column, known.map(|known| known.item), "item", "items")?;
@@ -100,7 +87,8 @@ impl Columns {
         Ok(Self { user, item, rating, time, only })
     }
 
-    /// Users, items, and what else there is.
+    /// Users and items first, then ratings, times and the column that rows are chosen by, if asked
+    /// for.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         let only = self.only.as_ref().map(|(column, _)| column);
         let Self { user, item, rating, time, .. } = self;
@@ -108,27 +96,24 @@ impl Columns {
     }
 }
 
-/// Rows that cannot be read: how many may be skipped, and how many were.
+/// Rows that cannot be read. None may be skipped by default.
 #[derive(Debug, Default)]
 pub(super) struct BadRows {
-    allowed: u64,
-    /// How many were met.
+    /// The most rows that may be skipped.
+    pub(super) allowed: u64,
+    /// The number of rows that were skipped.
     pub(super) skipped: u64,
     /// What was wrong with the first.
     pub(super) first: Option<String>,
 }
 
 impl BadRows {
-    pub(super) fn new(allowed: u64) -> Self {
-        Self { allowed, ..Self::default() }
-    }
-
-    /// Whether any may be skipped.
+    /// True if any may be skipped.
     pub(super) fn may_skip(&self) -> bool {
         self.allowed > 0
     }
 
-    /// Skips a row.
+    /// Skips a row, which has this `problem`.
     ///
     /// # Errors
     /// `problem`, unless it may be skipped.

@@ -1,5 +1,6 @@
-//! Where interactions are.
+//! A path or pattern → the files that hold the interactions.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -24,8 +25,8 @@ pub struct Source {
     pub item_column: Option<String>,
     /// The column of ratings.
     pub rating_column: Option<String>,
-    /// The column of times, which are kept if it is given: seconds since 1970 (milli-, micro- and
-    /// nanoseconds are told by their size) or, in Parquet, dates and times without a zone.
+    /// The column of times, kept if it is given: seconds since 1970 (milli-, micro- and nanoseconds
+    /// are recognised by their size) or, in Parquet, dates and times without a zone.
     pub time_column: Option<String>,
 }
 
@@ -42,7 +43,7 @@ impl Source {
                 return Ok(vec![Packed::file(file)]);
             }
             let mut files = Vec::new();
-            parquet_files(path, &mut files)?;
+            parquet_files(path, &mut HashSet::new(), &mut files)?;
             files.sort();
             if files.is_empty() {
                 let problem = format!(
@@ -96,16 +97,28 @@ fn matching(pattern: &Path) -> Result<Vec<Packed>> {
     Ok(files)
 }
 
-/// Jobs leave more than data behind: what begins with `_` or `.` is none.
-fn parquet_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
+/// Finds the Parquet files in `folder`, however deep. What begins with `_` or `.` is no data: jobs
+/// leave such files behind. Links are followed, but each folder is read once, so that links to a
+/// folder above end.
+fn parquet_files(
+    folder: &Path,
+    read: &mut HashSet<PathBuf>,
+    files: &mut Vec<PathBuf>,
+) -> Result<()> {
+    if !read.insert(fs::canonicalize(folder)?) {
+        return Ok(());
+    }
+    let entries = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = entries.collect::<std::io::Result<Vec<_>>>()?;
+    // Folders before links to them: a link may have another name in a Hive partition.
+    paths.sort_by_cached_key(|path| (path.is_symlink(), path.clone()));
+    for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with(['_', '.']) {
             continue;
         }
         if path.is_dir() {
-            parquet_files(&path, files)?;
+            parquet_files(&path, read, files)?;
         } else if name.to_lowercase().ends_with(".parquet") {
             files.push(path);
         }

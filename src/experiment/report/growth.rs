@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::experiment::cell::file_name;
 use crate::experiment::grid::{FigureKind, Row};
 use crate::experiment::results::CellResult;
-use crate::settings::Method;
+use crate::method::MethodKind;
 
 /// The quantity that grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,11 +54,12 @@ impl Quantity {
     }
 
     /// The order of growth in the paper's Table 1.
-    fn claim(self, method: Option<Method>) -> &'static str {
+    fn claim(self, method: Option<MethodKind>) -> &'static str {
         match (method, self) {
-            (Some(Method::PlPg | Method::PlRank), _) | (Some(Method::Lgp), Self::Time) => "O(S P)",
-            (Some(Method::LgpMips), Self::Time) => "O(S log P)",
-            (Some(Method::Lgp | Method::LgpMips), Self::Memory) => "O(S L)",
+            (Some(MethodKind::PlPg | MethodKind::PlRank), _)
+            | (Some(MethodKind::Lgp), Self::Time) => "O(S P)",
+            (Some(MethodKind::LgpMips), Self::Time) => "O(S log P)",
+            (Some(MethodKind::Lgp | MethodKind::LgpMips), Self::Memory) => "O(S L)",
             _ => "–",
         }
     }

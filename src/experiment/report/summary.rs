@@ -1,7 +1,7 @@
 //! The results of cells go in; means over seeds with standard errors, and curves of them, come out.
 
 use crate::chart::Point;
-use crate::evaluation::{mean, standard_error};
+use crate::estimate;
 use crate::experiment::grid::Row;
 use crate::experiment::results::{CellOutcome, CellResult, Measurement, Results};
 
@@ -54,9 +54,10 @@ pub enum Up {
 
 impl Estimate {
     fn of(values: &[f64]) -> Option<Self> {
-        let each = || values.iter().copied();
-        let error = (values.len() > 1).then(|| standard_error(each()));
-        (!values.is_empty()).then(|| Self { mean: mean(each()), error })
+        let estimate::Estimate { mean, standard_error } =
+            estimate::Estimate::of(values.iter().copied());
+        let error = (values.len() > 1).then_some(standard_error);
+        (!values.is_empty()).then_some(Self { mean, error })
     }
 
     /// True if the 95 % interval includes 0 (Student's t over seeds); false for a single seed, which

@@ -35,9 +35,9 @@ use crate::dataset::Split;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::write_atomic;
 use crate::prepared::Prepared;
-use crate::problem::Problem;
 use crate::run::{RunFolder, RunOrigin, Which};
 use crate::settings::{BudgetSettings, BudgetUnit, Settings};
+use crate::task::Task;
 use crate::training::{Ending, Trainer};
 
 /// One in this many trials of a rung goes on. A fixed budget grows by this factor per rung.
@@ -164,9 +164,9 @@ impl Tuner<'_> {
         let limit = self.plan.within.map(Duration::from_secs);
         let before = Duration::from_secs_f64(record.seconds);
         let clock = Deadline::new(self.started, limit).after(before);
-        let mut problems = Problems { prepared: self.prepared, loaded: HashMap::new() };
+        let mut tasks = Tasks { prepared: self.prepared, loaded: HashMap::new() };
         // The first trial's time is not for an index that has to be built.
-        problems.of(&self.plan.settings)?;
+        tasks.of(&self.plan.settings)?;
         let mut others: Vec<u64> = (1..self.plan.trials).collect();
         for rung in 0.. {
             if record.rungs.len() == rung {
@@ -185,7 +185,7 @@ impl Tuner<'_> {
                     if let Some(tried) = record.find(rung, trial) {
                         return Ok(Judged::Reward(tried.best.reward));
                     }
-                    let tried = self.train(&mut problems, &mut record, rung, trial, clock)?;
+                    let tried = self.train(&mut tasks, &mut record, rung, trial, clock)?;
                     let Some(tried) = tried else { return Ok(Judged::Stopped) };
                     let reward = tried.best.reward;
                     record.rungs[rung].trials.push(tried.clone());
@@ -231,7 +231,7 @@ impl Tuner<'_> {
     /// Trains a trial in a rung, or goes on with it; returns none if it was interrupted.
     fn train(
         &self,
-        problems: &mut Problems<'_>,
+        tasks: &mut Tasks<'_>,
         record: &mut Record,
         rung: usize,
         trial: u64,
@@ -248,10 +248,9 @@ impl Tuner<'_> {
         } else {
             run.begin(&settings, &self.plan.origin)?;
         }
-        let problem = problems.of(&settings)?;
+        let task = tasks.of(&settings)?;
         let stop = self.stop;
-        let trainer =
-            Trainer { problem, settings: &settings, run: &run, device: self.device, stop };
+        let trainer = Trainer { task, settings: &settings, run: &run, device: self.device, stop };
         let outcome = trainer.train(&mut Spent::new(record, self.folder, clock))?;
         if outcome.ending == Ending::Interrupted || stop.load(Ordering::Relaxed) {
             record.save(self.folder, clock)?;
@@ -265,17 +264,17 @@ impl Tuner<'_> {
     }
 }
 
-/// The problems of the trials, each loaded once: β, contexts and indexes are the same for most.
-struct Problems<'a> {
+/// The tasks of the trials, each loaded once: β, contexts and indexes are the same for most.
+struct Tasks<'a> {
     prepared: &'a Prepared,
-    loaded: HashMap<String, Problem>,
+    loaded: HashMap<String, Task>,
 }
 
-impl Problems<'_> {
-    fn of(&mut self, settings: &Settings) -> Result<&Problem> {
-        let key = Problem::depends_on(settings);
+impl Tasks<'_> {
+    fn of(&mut self, settings: &Settings) -> Result<&Task> {
+        let key = Task::depends_on(settings);
         if !self.loaded.contains_key(&key) {
-            self.loaded.insert(key.clone(), Problem::load(self.prepared, settings)?);
+            self.loaded.insert(key.clone(), Task::load(self.prepared, settings)?);
         }
         Ok(&self.loaded[&key])
     }

@@ -212,14 +212,14 @@ mod tests {
     fn dimensions_are_lists_and_ranges() {
         let list = dimension("tower.kind=linear|sigmoid-mlp");
         assert_eq!((list.at(0.0), list.at(0.99)), ("linear".into(), "sigmoid-mlp".into()));
-        let range = dimension("policy.sigma=relative(0.1..1)");
+        let range = dimension("method.sigma=relative(0.1..1)");
         assert_eq!(
             (range.at(0.0), range.at(0.5)),
             ("relative(0.1)".into(), "relative(0.32)".into())
         );
         let rate = dimension("optimizer.learning_rate=1e-4..1e-2");
         assert_eq!(rate.at(0.5), "0.001");
-        let whole = dimension("policy.samples=10..1000");
+        let whole = dimension("method.samples=10..1000");
         assert_eq!(whole.at(0.5), "100");
         for text in [&list, &range, &rate, &whole] {
             assert_eq!(dimension(&text.to_string()), *text);
@@ -234,8 +234,8 @@ mod tests {
         }
         let settings = Preset::Default.settings();
         for (text, says) in [
-            ("policy.sample=1|2", "policy.samples"),
-            ("policy.samples=1|many", "policy.samples"),
+            ("policy.sample=1|2", "method.samples"),
+            ("method.samples=1|many", "method.samples"),
             ("tower.kind=linear|deep", "tower.kind"),
         ] {
             let error = Space::new(vec![dimension(text)], &settings).unwrap_err().to_string();
@@ -247,7 +247,7 @@ mod tests {
     fn the_trials_of_a_search_are_spread_over_each_range() {
         let settings = Preset::Default.settings();
         let space =
-            [dimension("optimizer.learning_rate=1e-4..1e-2"), dimension("policy.samples=2|3")];
+            [dimension("optimizer.learning_rate=1e-4..1e-2"), dimension("method.samples=2|3")];
         let space = Space::new(space.to_vec(), &settings).unwrap();
         let mut rates = Vec::new();
         let mut twos = 0;
@@ -255,7 +255,7 @@ mod tests {
             let (drawn, assignments) = space.draw(&settings, trial, 10).unwrap();
             assert_eq!(assignments.len(), 2);
             rates.push(drawn.optimizer.learning_rate);
-            twos += usize::from(drawn.policy.samples == 2);
+            twos += usize::from(drawn.method.recipe().num_samples() == 2);
         }
         rates.sort_by(f64::total_cmp);
         for (part, rate) in rates.iter().enumerate() {
@@ -269,12 +269,12 @@ mod tests {
     fn an_impossible_draw_is_drawn_again() {
         let settings = Preset::Default.settings();
         // Leave-one-out with antithetic pairs of two samples has nothing to leave out.
-        let dimensions = ["policy.coupling=antithetic|independent", "policy.samples=2|4"];
+        let dimensions = ["method.coupling=antithetic|independent", "method.samples=2|4"];
         let space = Space::new(dimensions.map(dimension).to_vec(), &settings).unwrap();
         for trial in 0..20 {
             assert!(space.draw(&settings, trial, 20).is_ok());
         }
-        let never = [dimension("policy.noise=laplace|logistic")];
+        let never = [dimension("method.noise=laplace|logistic")];
         let error = Space::new(never.to_vec(), &settings).unwrap().draw(&settings, 1, 3);
         assert!(error.unwrap_err().to_string().contains("lrp"));
     }

@@ -46,7 +46,7 @@ impl Noise for Gaussian {
     }
 }
 
-/// `q(ε) = exp(−√2|ε|)/√2`: the score is a sign, however far a sample falls.
+/// `q(ε) = exp(−√2|ε|)/√2`; the score has the same size everywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Laplace;
 
@@ -103,17 +103,15 @@ impl Noise for Logistic {
 pub struct StudentT(f64);
 
 impl StudentT {
-    /// Where it is a Gaussian for every purpose; special functions lose their digits far beyond.
+    /// The largest ν. Above it t is a Gaussian in practice, and special functions lose digits.
     const MOST: f64 = 1e4;
 
-    /// With ν = `freedom`.
-    ///
     /// # Errors
     /// [`Error::Setting`] unless 2 < ν ≤ 10⁴.
     pub fn new(freedom: f64) -> Result<Self> {
         let refuse = |reason: &str| {
             let problem = format!("student-t needs ν > 2, found {freedom}: {reason}");
-            Err(Error::setting("policy.noise", problem))
+            Err(Error::setting("method.noise", problem))
         };
         match freedom {
             _ if freedom > Self::MOST => refuse("that large it is \"gaussian\""),
@@ -151,9 +149,9 @@ impl Noise for StudentT {
         true
     }
 
-    /// By the polar formula `√(ν(U^(−2/ν) − 1)) cos 2πV` (Bailey, "Polar generation of random
+    /// Uses the polar formula `√(ν(U^(−2/ν) − 1)) cos 2πV` (Bailey, "Polar generation of random
     /// variates with the t-distribution", Mathematics of Computation 1994): two uniforms a draw.
-    /// The sine is not independent of the cosine, so nothing is kept for the next.
+    /// The sine depends on the cosine, so it cannot serve as the next draw.
     #[allow(clippy::cast_possible_truncation, reason = "queries are f32")]
     fn fill(&self, stream: &mut Stream, out: &mut [f32]) {
         out.fill_with(|| {
@@ -165,7 +163,7 @@ impl Noise for StudentT {
 }
 
 /// Gumbel's density, centred: `q(ε) = exp(−z − e^(−z))/s` with z = ε/s + γ, s = √6/π and γ Euler's
-/// constant. Its right tail is long, its left one short.
+/// constant. The right tail is long, the left one short.
 #[derive(Clone, Copy, Debug)]
 pub struct Gumbel;
 
@@ -190,7 +188,7 @@ impl Noise for Gumbel {
     }
 }
 
-/// `q(ε) = cos²(πε/2s)/s` on (−s, s), with `1/s² = 1/3 − 2/π²`: bounded, and smooth enough at its
+/// `q(ε) = cos²(πε/2s)/s` on (−s, s), with `1/s² = 1/3 − 2/π²`: bounded, and smooth enough at the
 /// ends for a score of finite variance.
 #[derive(Clone, Copy, Debug)]
 pub struct RaisedCosine;
@@ -215,10 +213,9 @@ impl Noise for RaisedCosine {
         -PI / Self::REACH * (PI * value / (2.0 * Self::REACH)).tan()
     }
 
-    /// With z = π(1 + ε/s) the distribution function is `(z − sin z)/2π`: Kepler's equation of
-    /// eccentricity 1. On (0, π] its left side is convex, so that Newton's steps from anywhere
-    /// overshoot at most once and then fall to the root; from the root of `z³/6`, which is at most
-    /// a sixth too small, five of them exhaust an f64.
+    /// Solves Kepler's equation of eccentricity 1: with z = π(1 + ε/s) the distribution function is
+    /// `(z − sin z)/2π`. It is convex on (0, π], so Newton's steps overshoot at most once. From the
+    /// root of `z³/6`, at most a sixth too small, five steps reach the precision of f64.
     fn quantile(&self, probability: f64) -> f64 {
         let mean_anomaly = TAU * probability.min(1.0 - probability); // in (0, π]
         let mut z = (6.0 * mean_anomaly).cbrt();

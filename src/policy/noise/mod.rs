@@ -1,8 +1,7 @@
-//! The noise of a latent perturbation: independent components of one density with mean 0 and
-//! variance 1, so that σ means the same for all of them. Gaussian noise makes LGP (section 3), any
-//! other LRP (appendix "LRP"). What a gradient needs of a density is its score, `(log q)'`: it must
-//! exist almost everywhere, and q must fall to zero wherever it ends, or the estimate misses what
-//! crosses the edge.
+//! Noise turns a random stream into ε `[L]`, independent components of a density with mean 0 and
+//! variance 1. Gaussian noise makes LGP (section 3), any other LRP (appendix "LRP"). The gradient needs
+//! the score `(log q)'`: it must exist almost everywhere, and q must fall to zero wherever it ends, or
+//! the estimate misses what crosses the edge.
 
 mod families;
 
@@ -19,29 +18,28 @@ pub use families::{Gaussian, Gumbel, Laplace, Logistic, RaisedCosine, StudentT};
 
 /// A continuous density q on the line with mean 0, variance 1 and a score of finite variance.
 pub trait Noise: Send + Sync + Debug {
-    /// log q(ε); −∞ where ε cannot fall.
+    /// log q(ε); −∞ outside the support.
     fn log_density(&self, value: f64) -> f64;
 
     /// (log q)'(ε).
     fn score(&self, value: f64) -> f64;
 
-    /// The value below which ε falls with this probability, which is in (0, 1).
+    /// The value below which ε falls with probability `probability`, in (0, 1).
     fn quantile(&self, probability: f64) -> f64;
 
-    /// Whether −ε has the distribution of ε.
+    /// True if −ε has the distribution of ε.
     fn is_symmetric(&self) -> bool {
         false
     }
 
-    /// Whether L independent components have a density that depends on their length alone; only
-    /// the Gaussian has.
+    /// True if the density of L independent components depends on their length alone; only the
+    /// Gaussian's does.
     fn is_spherical(&self) -> bool {
         false
     }
 
-    /// Turns draws ε into their scores with respect to what is added to them, `−(log q)'(ε)`, and
-    /// returns their score with respect to the logarithm of what they are multiplied with,
-    /// `−Σ_i (1 + ε_i (log q)'(ε_i))`.
+    /// Replaces draws ε by their scores with respect to h, `−(log q)'(ε)` (without the 1/σ), and
+    /// returns the score with respect to log σ, `−Σ_i (1 + ε_i (log q)'(ε_i))`.
     #[allow(clippy::cast_possible_truncation, reason = "a score is as precise as its ε")]
     fn scores(&self, draws: &mut [f32]) -> f32 {
         let mut sum = 0.0;
@@ -60,7 +58,7 @@ pub trait Noise: Send + Sync + Debug {
     }
 }
 
-/// The built-in noises, as a run's settings name them.
+/// The built-in noises by their names in the settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum NoiseKind {
@@ -135,7 +133,7 @@ impl FromStr for NoiseKind {
                  \"gumbel\" or \"raised-cosine\", found \"{text}\""
             ),
         };
-        Err(Error::setting("policy.noise", problem))
+        Err(Error::setting("method.noise", problem))
     }
 }
 
@@ -185,7 +183,7 @@ mod tests {
             ("normal", "\"gaussian\""),
         ] {
             let error = text.parse::<NoiseKind>().unwrap_err().to_string();
-            assert!(error.starts_with("setting `policy.noise`"), "{error}");
+            assert!(error.starts_with("setting `method.noise`"), "{error}");
             assert!(error.contains(reason), "{text}: {error}");
         }
     }

@@ -1,7 +1,6 @@
-//! The two passes over all of β, for a few contexts at once: their scores, and sums of embeddings
-//! by weights. β goes through in panels that stay in cache while the contexts meet them, panels in
-//! parallel. Products always have [`GROUP`] rows, whatever the number of contexts: the path that a
-//! product takes through its kernels, and with it the rounding, depends on its shape.
+//! The two passes over all of β, for a group of contexts: queries → scores, and weights → weighted sums
+//! of embeddings. β is read in panels that stay in cache, panels in parallel. A product always has
+//! [`GROUP`] rows, because its rounding depends on its shape.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
@@ -9,11 +8,11 @@ use rayon::prelude::*;
 
 use crate::matrix::Matrix;
 
-/// Contexts at once.
+/// Contexts in a group.
 pub(super) const GROUP: usize = 8;
 /// Numbers of β in a panel: 256 KB stay in a core's second-level cache.
 const PANEL_NUMBERS: usize = 1 << 16;
-/// The most actions in a panel: f32 adds up no more of them.
+/// The most actions in a panel, so that an f32 sum has no more terms.
 const PANEL_ACTIONS: usize = 4096;
 
 fn panel_size(beta: &Matrix) -> usize {

@@ -1,18 +1,18 @@
-//! The Plackett–Luce distribution of one context (equation 5): actions are drawn one after the
-//! other, each with probability `e^{f_a} / Z_k` among those that are left. The best few actions,
-//! the *head*, are handled one by one; of all others, the *tail*, the running sums of their weights
-//! are kept, relative to the tail's own maximum. The head is at least K long, so some of it is
-//! unplaced at every rank and outweighs each tail action: `Z_k` is a sum of positive terms of which
-//! none cancels, overflows or, if it matters, underflows, whatever the scores.
+//! The Plackett–Luce distribution of one context (equation 5) takes scores and draws slates: one action
+//! after the other, each with probability `e^{f_a} / Z_k` among the remaining ones. The best few
+//! actions, the *head*, are handled one by one. For all others, the *tail*, it keeps the running sums
+//! of weights relative to the tail's maximum. The head has at least K actions, so at every rank an
+//! unplaced one outweighs each tail action: `Z_k` is a sum of positive terms that neither cancel nor
+//! overflow, whatever the scores.
 
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
 /// Length of the head where K is less.
 const HEAD: usize = 16;
-/// The share of the tail's mass below which what is left of it is no longer drawn by rejection.
+/// Below this share of the tail's mass, the remaining tail is no longer drawn by rejection.
 const SPARSE: f64 = 0.1;
-/// The weight of the best unplaced action below which weights get a new reference.
+/// Below this weight of the best unplaced action, weights get a new reference.
 const SMALL: f64 = 1e-200;
 
 /// The Plackett–Luce distribution of one context over P actions, for slates of at most K.
@@ -22,7 +22,7 @@ pub struct Distribution {
     scores: Vec<f64>,
     /// The best actions, best first; equal scores go to the lower action.
     head: Vec<u32>,
-    /// The score of the best action beyond the head, and its number: no action's when there is none.
+    /// The score and number of the best tail action; `u32::MAX` without a tail.
     tail_first: (f64, u32),
     /// Running sums of the tail's weights, `[P]`.
     tail_sums: Vec<f64>,
@@ -69,7 +69,7 @@ impl Distribution {
         let mut best = best.entries;
         let tail_first = match best.get(head_size) {
             Some(&first) => first,
-            // A finite reference all the same: what is relative to it is multiplied with nothing.
+            // Without a tail any finite reference will do.
             None => (best[best.len() - 1].0, u32::MAX),
         };
         best.truncate(head_size);
@@ -101,14 +101,13 @@ impl Distribution {
         self.scores[action as usize]
     }
 
-    /// The actions that are handled one by one, best first: at least K, and none of lower score
-    /// than any other that can be drawn.
+    /// The best actions, at least K, best first.
     #[must_use]
     pub fn head(&self) -> &[u32] {
         &self.head
     }
 
-    /// m, the largest score beyond the head, which weights of the tail are relative to; finite.
+    /// m, the largest score of the tail, the reference of its weights; finite.
     #[must_use]
     pub fn tail_reference(&self) -> f64 {
         self.tail_first.0
@@ -142,8 +141,8 @@ impl Distribution {
         slate.iter().map(log_prob).sum()
     }
 
-    /// Draws the actions that `slate` lacks to be `slate_size` ≤ K long, given those it begins
-    /// with: O(K (T + log P)), T being the length of the head.
+    /// Extends `slate` to `slate_size` ≤ K actions, given the ones it has: O(K (T + log P)) for a
+    /// head of T actions.
     ///
     /// # Panics
     /// On a `slate_size` above K, which is a programming error.
@@ -155,7 +154,7 @@ impl Distribution {
         }
         while slate.len() < slate_size {
             if walk.tail_left < SPARSE * self.tail_mass() {
-                // Given what is placed, this draws the same distribution; to start over would not.
+                // Continuing from the placed actions keeps the distribution; starting over would not.
                 return self.complete_gumbel(slate, slate_size, stream);
             }
             let action = walk.draw(slate, stream);
@@ -164,8 +163,8 @@ impl Distribution {
         }
     }
 
-    /// The same by the Gumbel trick, the best of `f_a + γ_a` over what is unplaced (section 2):
-    /// O(P log K).
+    /// Extends `slate` like [`complete`](Self::complete) by the Gumbel trick, the best of
+    /// `f_a + γ_a` over the unplaced actions (section 2): O(P log K).
     ///
     /// # Panics
     /// On a `slate_size` above K, which is a programming error.
@@ -199,9 +198,9 @@ impl Distribution {
         }
     }
 
-    /// An action of the tail, by its weight; the tail must not be empty.
+    /// Draws an action of the tail by its weight; the tail must not be empty.
     fn draw_tail(&self, stream: &mut Stream) -> u32 {
-        // Below the last sum, which every action from there on has: an index, and a weight above 0.
+        // The target is below the last sum, so the index is valid and its weight above 0.
         let target = stream.uniform() * self.tail_mass();
         let action = self.tail_sums.partition_point(|sum| *sum <= target);
         #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
@@ -210,17 +209,17 @@ impl Distribution {
     }
 }
 
-/// What is left to be drawn from while a slate is placed action by action.
+/// The unplaced actions while a slate is placed action by action.
 pub(super) struct Walk<'a> {
     distribution: &'a Distribution,
-    /// Places in the head of what is unplaced there, best first.
+    /// Indices into the head of its unplaced actions, best first.
     pub(super) unplaced: Vec<usize>,
-    /// `e^{f − reference}` of the head; what has been placed there may hold anything.
+    /// `e^{f − reference}` of the head; the values of placed actions are not used.
     pub(super) weights: Vec<f64>,
     reference: f64,
-    /// The mass of what is unplaced in the tail, in the tail's weights,
+    /// The mass of the unplaced tail, in the tail's own weights.
     tail_left: f64,
-    /// and what those are multiplied with to be relative to `reference`.
+    /// The factor from the tail's own weights to weights relative to `reference`.
     pub(super) tail_scale: f64,
 }
 
@@ -259,8 +258,8 @@ impl<'a> Walk<'a> {
         self.head_mass() + self.tail_left * self.tail_scale
     }
 
-    /// `log π(a_k = action | what is placed)`. Scores may be large and close to each other: what is
-    /// subtracted first is exact.
+    /// `log π(a_k = action | placed actions)`. The difference of scores comes first: for large scores
+    /// that are close to each other it is exact.
     fn log_prob(&self, action: u32) -> f64 {
         (self.distribution.score(action) - self.reference) - self.mass().ln()
     }
@@ -269,7 +268,7 @@ impl<'a> Walk<'a> {
         self.unplaced.iter().map(|&at| self.weights[at]).sum()
     }
 
-    /// An unplaced action, by its weight; `placed` are all that are not.
+    /// Draws an unplaced action by its weight; `placed` are all others.
     fn draw(&self, placed: &[u32], stream: &mut Stream) -> u32 {
         let target = stream.uniform() * self.mass();
         let mut sum = 0.0;
@@ -299,7 +298,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The best of what is offered in ascending order of actions, best first.
+/// Takes actions in ascending order and keeps the best, best first.
 struct Best {
     entries: Vec<(f64, u32)>,
     size: usize,
@@ -311,7 +310,7 @@ impl Best {
         Self { entries: Vec::with_capacity(size), size }
     }
 
-    /// Whether a score would be kept. An equal one belongs to a lower action and stays.
+    /// True if `score` would be kept. Among equal scores the earlier, lower action stays.
     fn admits(&self, score: f64) -> bool {
         self.entries.len() < self.size || score > self.entries[self.size - 1].0
     }

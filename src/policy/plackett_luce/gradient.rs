@@ -1,34 +1,33 @@
-//! Gradients of Plackett–Luce in the scores. Whatever weighs the ranks of a slate a_1 … a_K, an
-//! action d has the coefficient
+//! Takes slates with weights for their ranks and returns a gradient in the scores. For a slate
+//! a_1 … a_K an action d has the coefficient
 //!
 //! `Σ_{k ≤ rank(d)} e^{f_d} / Z_k (ρ_d gain_k − cost_k) + bonus_{rank(d)}`,
 //!
-//! where rank(d) is K, and the bonus 0, for an action that is not on the slate. So all of the tail
-//! shares two sums over the ranks, and what is different for single actions is sparse: the
-//! gradients of S slates take O(S (T + K)) numbers, not O(S P), and the exponentials of the
-//! distribution serve them all.
+//! where rank(d) is K, and the bonus 0, for an action that is not on the slate. So all tail actions
+//! share two sums over the ranks, and the rest is sparse: the gradients of S slates take O(S (T + K))
+//! numbers, not O(S P), and share the exponentials of the distribution.
 
 use super::distribution::{Distribution, Walk};
 use crate::matrix::Matrix;
 
-/// What the ranks of a slate weigh, `[K]` each.
+/// The weights of the ranks of a slate, `[K]` each.
 #[derive(Clone, Copy, Debug)]
 pub struct RankTerms<'a> {
-    /// Of the action placed at a rank.
+    /// Weight of the action placed at a rank.
     pub bonus: &'a [f64],
-    /// Of every action that is unplaced at a rank, by its probability there.
+    /// Weight of the probability of every action that is unplaced at a rank.
     pub cost: &'a [f64],
-    /// The same of the relevant actions only; empty for none.
+    /// Weight of the probability of every unplaced relevant action; empty for 0.
     pub gain: &'a [f64],
 }
 
-/// A gradient with respect to the scores, factored: `c_d − B e^{f_d − m}`, the second term for the
-/// tail only, with m its [reference](Distribution::tail_reference).
+/// A gradient with respect to the scores in factors: `c_d − B e^{f_d − m}`. The second term is for the
+/// tail only; m is its [reference](Distribution::tail_reference).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreGradient {
     /// B.
     pub tail: f64,
-    /// The parts of c: first the head's, in its order; an action may have several.
+    /// The terms of c: first one for each action of the head, in its order, then further ones.
     pub sparse: Vec<(u32, f64)>,
 }
 
@@ -54,8 +53,8 @@ impl ScoreGradient {
         dense
     }
 
-    /// The gradient with respect to the query, `Σ_d c_d β_d − B Σ_tail e^{f_d − m} β_d` `[L]`, of
-    /// which `tail_sum` `[L]` is the last sum.
+    /// Writes the gradient with respect to the query, `Σ_d c_d β_d − B Σ_tail e^{f_d − m} β_d` `[L]`,
+    /// into `out`; `tail_sum` `[L]` is the last sum.
     pub fn to_latent(&self, beta: &Matrix, tail_sum: &[f64], out: &mut [f32]) {
         let mut latent: Vec<f64> = tail_sum.iter().map(|sum| -self.tail * sum).collect();
         for &(action, coefficient) in &self.sparse {
@@ -76,7 +75,7 @@ impl ScoreGradient {
 pub struct GradientSum<'a> {
     distribution: &'a Distribution,
     relevant: &'a [u32],
-    /// Whether each action of the head is relevant.
+    /// For each action of the head, true if it is relevant.
     head_relevant: Vec<bool>,
     /// A: a relevant action of the tail has `A e^{f_d − m}`.
     gain: f64,
@@ -84,7 +83,7 @@ pub struct GradientSum<'a> {
 }
 
 impl<'a> GradientSum<'a> {
-    /// A sum of nothing; `relevant` are the actions with ρ = 1, ascending.
+    /// The empty sum; `relevant` are the actions with ρ = 1, ascending.
     #[must_use]
     pub fn new(distribution: &'a Distribution, relevant: &'a [u32]) -> Self {
         let head = distribution.head();
@@ -102,7 +101,7 @@ impl<'a> GradientSum<'a> {
     /// Adds `weight` times the gradient of a slate of at most K actions.
     pub fn add(&mut self, slate: &[u32], terms: RankTerms<'_>, weight: f64) {
         let mut walk = Walk::new(self.distribution);
-        // Of each rank, cost and gain of a tail action of weight 1.
+        // Cost and gain, at each rank, of a tail action of weight 1.
         let mut tail = Vec::with_capacity(slate.len());
         for (k, &action) in slate.iter().enumerate() {
             let cost = weight * terms.cost[k];
@@ -117,8 +116,8 @@ impl<'a> GradientSum<'a> {
             walk.place(action);
         }
 
-        // A placed action has no part in the ranks after its own: the sums that the tail shares
-        // are corrected for it, from the last rank on, so that the corrections do not cancel.
+        // A placed action has no probability at later ranks, so the sums that the tail shares are
+        // corrected for it. From the last rank backwards the corrections do not cancel.
         let (mut costs, mut gains) = (0.0, 0.0);
         for (k, &action) in slate.iter().enumerate().rev() {
             let bonus = weight * terms.bonus[k];
@@ -139,8 +138,8 @@ impl<'a> GradientSum<'a> {
 
     /// Adds `weight` times PL-Rank-3's gradient of a slate under the reward `Σ_k w_k ρ_{a_k}`, for
     /// `rank_weights` w `[K]` (Oosterhuis, *Learning-to-Rank at the Speed of Sampling*, SIGIR
-    /// 2022): the placed action is credited with the reward of the ranks after its own, every
-    /// unplaced one with what it would have added here, less the reward that was to come.
+    /// 2022). The placed action gets the reward of the later ranks; every unplaced action gets the
+    /// reward it would have earned here less the reward from this rank on, times its probability.
     pub fn add_pl_rank(&mut self, slate: &[u32], rank_weights: &[f64], weight: f64) {
         let mut to_come = vec![0.0; slate.len() + 1];
         for (k, action) in slate.iter().enumerate().rev() {

@@ -1,7 +1,7 @@
-//! Plackett–Luce: `π_θ(A_K | x) = Π_k e^{f(a_k)} / Z_k` with `f(a) = hᵀβ_a` (equation 5), exactly:
-//! every action is scored, O(P L) a context, and the S slates of a context share that pass.
-//! [`Distribution`] draws slates and says their probability, [`gradient`] says how it changes with
-//! the scores, and a second pass over β takes that to the query.
+//! Plackett–Luce takes queries and returns slates drawn from `π_θ(A_K | x) = Π_k e^{f(a_k)} / Z_k` with
+//! `f(a) = hᵀβ_a` (equation 5), and their score functions. It scores every action, O(P L) a context;
+//! the S slates of a context share that pass. [`Distribution`] draws slates, [`gradient`]
+//! differentiates by the scores, and a second pass over β leads from the scores to the query.
 
 mod dense;
 pub mod distribution;
@@ -23,12 +23,11 @@ use crate::seed::Purpose;
 pub use distribution::Distribution;
 pub use gradient::{GradientSum, RankTerms, ScoreGradient};
 
-/// How slates are drawn. All are exact; the last needs the best actions only, and no score of most
-/// of the others.
+/// The way slates are drawn. All are exact; rejection scores the best actions and few others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlateDraws {
-    /// A search in the running sums of weights: [`Distribution::complete`].
+    /// Binary search in the running sums of weights: [`Distribution::complete`].
     #[default]
     PrefixSums,
     /// The Gumbel trick (section 2): [`Distribution::complete_gumbel`].
@@ -46,6 +45,21 @@ pub struct PlackettLuce {
 }
 
 impl PlackettLuce {
+    /// Refuses draws by rejection.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the reason.
+    pub fn check_draws(draws: SlateDraws) -> Result<()> {
+        if draws == SlateDraws::Rejection {
+            return Err(Error::setting(
+                "method.draws",
+                "the score of a slate needs the weight of every action, which \"rejection\" spares \
+                 itself; use it with method.kind = \"covariance\"",
+            ));
+        }
+        Ok(())
+    }
+
     /// A policy over `actions`.
     ///
     /// # Errors
@@ -56,13 +70,7 @@ impl PlackettLuce {
         sampling: Sampling,
     ) -> Result<Self> {
         sampling.validate()?;
-        if draws == SlateDraws::Rejection {
-            return Err(Error::setting(
-                "policy.draws",
-                "the score of a slate needs the weight of every action, which \"rejection\" spares \
-                 itself; use it with estimator.kind = \"covariance\"",
-            ));
-        }
+        Self::check_draws(draws)?;
         Ok(Self { actions, draws, sampling })
     }
 
@@ -72,7 +80,7 @@ impl PlackettLuce {
         &self.actions
     }
 
-    /// S slates of a row, `[S · K]`, from the row's own stream.
+    /// Draws the S slates of one row, `[S · K]`.
     #[must_use]
     pub fn draw(&self, distribution: &Distribution, rows: BatchRows<'_>, row: usize) -> Vec<u32> {
         let Sampling { num_samples, slate_size, seed, .. } = self.sampling;
@@ -91,12 +99,12 @@ impl PlackettLuce {
         slates
     }
 
-    /// Calls `visit` with each row, counted from the first of these, and its distribution under
-    /// `beta` `[P, L]`; what it returns, in the order of the rows.
+    /// Calls `visit` with each row's number and its distribution under `beta` `[P, L]`, and returns
+    /// the results in the order of the rows.
     ///
     /// # Errors
     /// [`Error::NotFinite`] for a query or a score that is not finite, [`Error::Shape`] for queries
-    /// of another dimension, [`Error::SlateTooLarge`], and those of `visit`.
+    /// of another dimension, [`Error::SlateTooLarge`]; fails if `visit` fails.
     pub fn visit<T: Send>(
         &self,
         beta: &Matrix,
@@ -112,11 +120,11 @@ impl PlackettLuce {
         Ok(visited)
     }
 
-    /// The same for a visitor that returns gradients, as many (n) for every row: those with respect
-    /// to the queries, `[rows · n, L]`, and what else it returns.
+    /// Calls `visit` like [`visit`](Self::visit); it returns n gradients in the scores, n being the
+    /// same for every row. Returns the gradients in the queries, `[B · n, L]`, and the other results.
     ///
     /// # Errors
-    /// Those of [`visit`](Self::visit).
+    /// Fails as [`visit`](Self::visit) does.
     pub fn latent_gradients<T: Send>(
         &self,
         beta: &Matrix,
@@ -127,7 +135,7 @@ impl PlackettLuce {
         let mut buffer = self.buffer(beta, rows)?;
         let (mut latent, mut others) = (Vec::new(), Vec::with_capacity(rows.h.rows()));
         for start in (0..rows.h.rows()).step_by(dense::GROUP) {
-            // The scores of a row make way for the weights of its tail.
+            // The weights of a row's tail replace its scores.
             let visit = |row, distribution: &Distribution, buffer: &mut [f32]| {
                 distribution.tail_weights(buffer);
                 visit(row, distribution)
@@ -149,8 +157,8 @@ impl PlackettLuce {
         Ok((Matrix::new(latent, latent_dim)?, others))
     }
 
-    /// Visits up to [`dense::GROUP`] rows from `start` on. Each visitor also gets the row of
-    /// `scores` `[GROUP, P]` that its distribution was made of, to leave there what it likes.
+    /// Visits up to [`dense::GROUP`] rows from `start` on. Each visitor may overwrite its row of
+    /// `scores` `[GROUP, P]`.
     fn visit_group<T: Send>(
         &self,
         beta: &Matrix,
@@ -172,7 +180,7 @@ impl PlackettLuce {
         visited.into_iter().collect()
     }
 
-    /// Room for the scores of a group of rows, once these fit `beta`.
+    /// Checks that `rows` fit `beta`, and returns a buffer for the scores of a group, `[GROUP, P]`.
     fn buffer(&self, beta: &Matrix, rows: BatchRows<'_>) -> Result<Matrix> {
         if rows.h.cols() != beta.cols() {
             return Err(Error::Shape {

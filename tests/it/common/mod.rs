@@ -13,10 +13,10 @@ use burn::module::{Module as _, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use fast_slate::dataset::SyntheticSettings;
 use fast_slate::device;
-use fast_slate::embedding::{Interactions, SvdOptions};
+use fast_slate::embedding::{SessionPart, SvdOptions};
 use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
-use fast_slate::problem::Problem;
 use fast_slate::run::{RunFolder, Which};
+use fast_slate::task::Task;
 use fast_slate::training::{Row, read_metrics};
 
 /// The binary, quiet about the device, with no colours and no inherited settings.
@@ -41,7 +41,7 @@ pub(crate) fn small_of(folder: &Path, latent_dim: usize) -> Prepared {
     let synthetic =
         SyntheticSettings { users: 400, actions: 300, topics: 12, ..SyntheticSettings::default() };
     let embedding = EmbeddingSource::Svd {
-        interactions: Interactions::All,
+        interactions: SessionPart::All,
         options: SvdOptions { latent_dim, ..SvdOptions::default() },
     };
     let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
@@ -121,8 +121,8 @@ pub(crate) fn parameters(prepared: &Prepared, run: &Path) -> Vec<Vec<u32>> {
     let run = RunFolder::new(run);
     let (settings, origin) = run.read_settings().unwrap();
     let device = device::choose(Some(&origin.device)).unwrap().device;
-    let problem = Problem::load(prepared, &settings).unwrap();
-    let initial = problem.initial_model(&settings, &device).unwrap();
+    let task = Task::load(prepared, &settings).unwrap();
+    let initial = task.initial_model(&settings, &device).unwrap();
     let model = run.checkpoint(Which::Last).unwrap().load_model(initial).unwrap();
     let mut bits = Bits(Vec::new());
     model.visit(&mut bits);
@@ -198,16 +198,50 @@ impl Drop for Training {
     }
 }
 
-/// A file of the shared data, or nothing, saying so: tests on it are skipped then.
-pub(crate) fn real_data(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("FAST_SLATE_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
-        PathBuf::from,
-    );
-    let path = folder.join(name);
-    if path.exists() {
-        return Some(path);
+/// Says why a test, or a part of it, checks nothing; fails where FAST_SLATE_REQUIRE_DATA=1 asks for
+/// every test to check something.
+#[track_caller]
+pub(crate) fn skipped(why: impl std::fmt::Display) {
+    let required = std::env::var_os("FAST_SLATE_REQUIRE_DATA").is_some_and(|value| value == "1");
+    assert!(!required, "FAST_SLATE_REQUIRE_DATA=1, but skipped: {why}");
+    eprintln!("skipped: {why}");
+}
+
+/// A file of the folder that the environment `variable` names; none, by [`skipped`], without it.
+#[track_caller]
+fn shared_file(variable: &str, name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(|folder| Path::new(&folder).join(name));
+    let found = path.filter(|path| path.exists());
+    if found.is_none() {
+        skipped(format!("no {name} in ${variable}"));
     }
-    eprintln!("skipped: {} is not there (set FAST_SLATE_DATA)", path.display());
-    None
+    found
+}
+
+/// A file of the real data.
+#[track_caller]
+pub(crate) fn real_data(name: &str) -> Option<PathBuf> {
+    shared_file("FAST_SLATE_DATA", name)
+}
+
+/// The cases of a file of numbers that another implementation made; none without the file.
+#[track_caller]
+pub(crate) fn gold<T: serde::de::DeserializeOwned>(name: &str) -> Vec<T> {
+    #[derive(serde::Deserialize)]
+    struct Gold<T> {
+        cases: Vec<T>,
+    }
+    let Some(path) = shared_file("FAST_SLATE_GOLD", name) else { return Vec::new() };
+    let text = fs_err::read_to_string(path).unwrap();
+    let Gold { cases } = serde_json::from_str(&text).unwrap();
+    assert!(!cases.is_empty(), "{name} has no case");
+    cases
+}
+
+/// The backends that are compiled in and can be used here.
+pub(crate) fn devices() -> impl Iterator<Item = &'static str> {
+    device::compiled().into_iter().filter(|name| {
+        let chosen = device::choose(Some(name));
+        chosen.map_err(|error| skipped(format!("{name}: {error}"))).is_ok()
+    })
 }

@@ -312,6 +312,12 @@ fn folders_and_patterns_of_files_are_one_log() {
     write(&folder.join("_temporary/part-9.parquet"), &[9], &["z"]);
     let source = named(Source { path: folder.to_owned(), ..source });
     assert_eq!(pairs(&read(&source, &all()).unwrap()), ["1 a", "1 c", "2 b", "3 a"]);
+    // Links are followed, but not in circles.
+    #[cfg(unix)]
+    for name in ["again", "and-again"] {
+        std::os::unix::fs::symlink(".", folder.join(name)).unwrap();
+    }
+    assert_eq!(source.files().unwrap().len(), 2);
     let by_country = Filters { rows: "country=se".parse().unwrap(), ..all() };
     assert_eq!(pairs(&read(&source, &by_country).unwrap()), ["1 a", "2 b"]);
 

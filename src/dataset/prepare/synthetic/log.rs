@@ -1,10 +1,10 @@
-//! Logs of any size, written as they are made.
+//! A shape → a synthetic log, one session at a time, so that it never is in memory as a whole.
 //!
-//! A first pass decides how long each session is: a log-normal number beyond the shortest, at a
-//! scale at which the lengths, rounded and cut, add up to the density asked for. Every action is
-//! then dealt to some user before anything is drawn, so that none is missing: shuffled, and dealt
-//! in proportion to the lengths, which is P of the interactions, a few in a hundred in logs like the
-//! paper's. What remains of each session is drawn from its user's taste.
+//! A first pass decides how long each session is: the shortest length plus a log-normal number, at
+//! a scale at which the lengths, rounded and cut, add up to the density asked for. Every action is
+//! then dealt to some user, so that none is missing: the actions are shuffled and dealt in
+//! proportion to the lengths. This takes P of the interactions, a few percent in logs like the
+//! paper's. The rest of each session is drawn from its user's taste.
 
 use std::path::Path;
 
@@ -12,20 +12,17 @@ use polars::prelude::*;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::model::{Model, Taken, Taste};
-use super::oracle::{self, Rewards};
-use super::{session_length, spread};
+use super::model::{Model, Taken, Taste, session_length, spread};
 use crate::error::{Error, Result};
-use crate::files::write_atomic;
 use crate::seed::{Purpose, Seed};
 
-/// What `slate prepare` keeps by default.
+/// The shortest session that `slate prepare` keeps by default.
 const SHORTEST: u32 = 20;
-/// Topics, where nothing else is asked for: twice the length that the paper's embeddings have. At
-/// the shape of MovieLens 25M, rank 100 tells nearly all of 100 topics apart and next to nothing of
-/// 400; of 200 it tells much, and leaves much.
+/// Topics by default: twice the length of the paper's embeddings. At the shape of MovieLens 25M,
+/// embeddings of rank 100 tell nearly all of 100 topics apart and almost none of 400; with 200
+/// topics they tell some apart and leave something to learn.
 const TOPICS: u32 = 200;
-/// Interactions in a group of rows: what is in memory at once.
+/// Interactions in a group of rows, the most that is in memory at once.
 const BLOCK: usize = 1 << 20;
 
 /// The size of a log.
@@ -46,77 +43,39 @@ pub const PAPER_SHAPES: [(&str, Shape); 3] = [
     ("goodreads", Shape { users: 400_000, actions: 2_230_000, density: 0.0001 }),
 ];
 
-/// Which log to make up.
+/// The synthetic log to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SyntheticLog {
-    /// How large.
+    /// Users, actions and density.
     #[serde(flatten)]
     pub shape: Shape,
     /// Number of topics.
     pub topics: u32,
-    /// Over how many users the rewards are averaged; all, if there are no more.
+    /// Users over whom the rewards of [`Synthesized`](super::Synthesized) are averaged; all users
+    /// where there are fewer.
     pub ceiling_users: u32,
-    /// Of everything.
+    /// Seed of every draw.
     pub seed: Seed,
 }
 
 impl SyntheticLog {
-    /// A log of this shape.
+    /// A log of this shape, with defaults for the rest.
     #[must_use]
     pub fn new(shape: Shape) -> Self {
         Self { shape, topics: shape.actions.min(TOPICS), ceiling_users: 10_000, seed: Seed(0) }
     }
 }
 
-/// What was made up.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Synthesized {
-    /// U.
-    pub users: u32,
-    /// P; each occurs.
-    pub actions: u32,
-    /// Rows of the file.
-    pub interactions: usize,
-    /// Their share of U · P.
-    pub density: f64,
-    /// What an oracle earns that knows each user's topics: no policy earns more.
-    pub ceiling: Rewards,
-    /// What showing the same popular actions to everybody earns.
-    pub popularity: Rewards,
-}
-
-/// Makes a log up and writes it to `path`, a `.parquet` or `.csv`: one row for each interaction, of
-/// `user_id` and `item_id`, integers from 1, users ascending. With `replace`, a file that is there
-/// is replaced. The same log gives the same file, however many threads there are.
-///
-/// Takes O(interactions) time and O(U + P) memory.
-///
-/// # Errors
-/// [`Error::Setting`] for a log that cannot be, [`Error::File`] for a `path` that is there already
-/// or ends in something else, or what writing it says; nothing is left under its name then.
-pub fn synthesize(log: &SyntheticLog, path: &Path, replace: bool) -> Result<Synthesized> {
-    let format = Format::of(path)?;
-    if path.exists() && !replace {
-        let problem = "is there already; give another --out, or replace it with --force";
-        return Err(Error::file(path, problem));
-    }
-    let made = Log::new(log)?;
-    write_atomic(path, |file| made.write(file, format, path))?;
-    let Shape { users, actions, .. } = log.shape;
-    let interactions = made.interactions();
-    let (ceiling, popularity) = oracle::rewards(&made, users.min(log.ceiling_users));
-    let density = interactions as f64 / (f64::from(users) * f64::from(actions));
-    Ok(Synthesized { users, actions, interactions, density, ceiling, popularity })
-}
-
+/// A file format that logs are written in.
 #[derive(Clone, Copy, Debug)]
-enum Format {
+pub(super) enum Format {
     Parquet,
     Csv,
 }
 
 impl Format {
-    fn of(path: &Path) -> Result<Self> {
+    /// The format that a file's extension names.
+    pub(super) fn of(path: &Path) -> Result<Self> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("parquet") => Ok(Self::Parquet),
             Some("csv") => Ok(Self::Csv),
@@ -125,7 +84,7 @@ impl Format {
     }
 }
 
-/// A log whose sessions are made when asked for.
+/// A log whose sessions are generated when asked for.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) model: Model,
@@ -137,7 +96,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    fn new(log: &SyntheticLog) -> Result<Self> {
+    pub(super) fn new(log: &SyntheticLog) -> Result<Self> {
         let &SyntheticLog { shape: Shape { users, actions, density }, topics, seed, .. } = log;
         if users == 0 {
             return Err(Error::setting("users", "expected at least 1"));
@@ -169,7 +128,7 @@ impl Log {
         Ok(Self { model, seed, offsets, deck })
     }
 
-    fn interactions(&self) -> usize {
+    pub(super) fn interactions(&self) -> usize {
         self.offsets[self.offsets.len() - 1]
     }
 
@@ -177,7 +136,7 @@ impl Log {
         self.offsets[user as usize + 1] - self.offsets[user as usize]
     }
 
-    /// Fills the session of a user, and says what they like.
+    /// Fills `session` with a user's actions and returns the user's taste.
     pub(super) fn fill(&self, user: u32, session: &mut [u32], taken: &mut Taken) -> Taste {
         let mut stream = self.seed.stream(Purpose::Synthetic, 0, user.into());
         let taste = self.model.taste(&mut stream);
@@ -188,14 +147,20 @@ impl Log {
         taste
     }
 
-    /// How many actions are dealt among so many interactions. They are no more than there are, so a
-    /// session is never dealt more than it holds.
+    /// How many actions are dealt to the first so many interactions: never more than there are
+    /// interactions, so a session is never dealt more than it holds.
     #[allow(clippy::cast_possible_truncation, reason = "at most the size of the deck")]
     fn num_dealt(&self, interactions: usize) -> usize {
         (interactions as u128 * self.deck.len() as u128 / self.interactions() as u128) as usize
     }
 
-    fn write(&self, file: impl std::io::Write, format: Format, path: &Path) -> Result<()> {
+    /// Writes the log into `file`, whose name is `path`.
+    pub(super) fn write(
+        &self,
+        file: impl std::io::Write,
+        format: Format,
+        path: &Path,
+    ) -> Result<()> {
         let wrap = |error| Error::library(format!("writing {}", path.display()), error);
         let schema = Schema::from_iter([
             Field::new("user_id".into(), DataType::UInt32),
@@ -296,63 +261,6 @@ fn offsets(seed: Seed, users: u32, mean: f64, longest: u32) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::{Dataset, Filters, Source, SplitSettings, assemble, read};
-
-    fn small() -> SyntheticLog {
-        let shape = Shape { users: 700, actions: 900, density: 0.05 };
-        SyntheticLog { topics: 30, ..SyntheticLog::new(shape) }
-    }
-
-    /// The log in a file of this name, and as `slate prepare` would have it.
-    fn made(log: &SyntheticLog, name: &str) -> (Synthesized, Vec<u8>, Dataset) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(name);
-        let made = synthesize(log, &path, false).unwrap();
-        let bytes = fs_err::read(&path).unwrap();
-        let source = Source {
-            path,
-            user_column: Some("user_id".into()),
-            item_column: Some("item_id".into()),
-            ..Source::default()
-        };
-        let interactions = read(&source, &Filters::default()).unwrap();
-        (made, bytes, assemble(interactions, &SplitSettings::default()).unwrap())
-    }
-
-    #[test]
-    fn a_prepared_log_has_the_shape_asked_for() {
-        // The last has as many interactions as actions, so all of them are dealt.
-        for (users, actions, density) in
-            [(700, 900, 0.05), (300, 5000, 0.04), (50, 400, 0.05), (40, 1200, 0.025)]
-        {
-            let log =
-                SyntheticLog { topics: 30, ..SyntheticLog::new(Shape { users, actions, density }) };
-            let (made, _, dataset) = made(&log, "log.parquet");
-            let statistics = &dataset.statistics;
-            assert_eq!((statistics.users, statistics.actions), (users as usize, actions as usize));
-            assert_eq!(statistics.interactions, made.interactions);
-            assert!((statistics.density / density - 1.0).abs() < 0.005, "{statistics}");
-        }
-    }
-
-    #[test]
-    fn both_formats_hold_the_same_whatever_the_number_of_threads() {
-        let threads = |count: usize, name: &str| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build().unwrap();
-            pool.install(|| made(&small(), name))
-        };
-        let ((one, parquet, dataset), (two, again, _)) =
-            (threads(1, "log.parquet"), threads(2, "log.parquet"));
-        assert_eq!(one, two);
-        assert!(parquet == again, "other bytes");
-        let (_, csv, of_csv) = made(&small(), "log.csv");
-        assert_eq!(dataset.sessions, of_csv.sessions);
-        let (csv, rows) = (String::from_utf8(csv).unwrap(), one.interactions);
-        assert!(csv.starts_with("user_id,item_id\n1,"), "{}", &csv[..40]);
-        assert_eq!(csv.lines().count(), 1 + rows);
-        let (_, _, other) = made(&SyntheticLog { seed: Seed(1), ..small() }, "log.parquet");
-        assert_ne!(dataset.sessions, other.sessions);
-    }
 
     #[test]
     fn blocks_follow_each_other_and_hold_whole_sessions() {
@@ -371,15 +279,5 @@ mod tests {
             })
             .collect();
         assert!(ends.windows(2).all(|pair| pair[0][1] + 1 == pair[1][0]), "{ends:?}");
-    }
-
-    #[test]
-    fn taste_earns_more_than_popularity() {
-        let (made, ..) = made(&small(), "log.parquet");
-        let Synthesized { ceiling, popularity, .. } = made;
-        assert!(ceiling.observed_removed.mean > 1.3 * popularity.observed_removed.mean, "{made:?}");
-        assert!(ceiling.observed_allowed.mean > 1.3 * popularity.observed_allowed.mean, "{made:?}");
-        // One of two actions of a session is observed, and earns nothing where it is shown.
-        assert!(ceiling.observed_removed.mean > ceiling.observed_allowed.mean, "{made:?}");
     }
 }

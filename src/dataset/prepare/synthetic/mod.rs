@@ -1,196 +1,139 @@
-//! Sessions of users whose taste is known, for when there is no log at hand.
+//! Settings → sessions of users whose taste is known, for when there is no log at hand.
 //!
 //! Actions belong to topics, and neighbouring topics to a neighbourhood. A user likes two or three
-//! topics of one neighbourhood; most of their actions come from these, the rest from everywhere,
-//! and within either popularity falls as 1/rank. So what a user hides can be told from what is
-//! observed, far better than by popularity, and the matrix of interactions has a low rank.
-//! Time is proportional to the interactions.
+//! topics of one neighbourhood; most of their actions come from these topics, the rest from
+//! everywhere, and within either popularity falls as 1/rank. So a user's hidden actions can be
+//! told from the observed ones, far better than by popularity, and the matrix of interactions has
+//! a low rank. Time is proportional to the interactions.
 //!
-//! [`synthetic()`] makes sessions in memory. [`synthesize`] writes logs of any size as they are
-//! made, every action in them at least once, and says how much the best decision earns (`oracle`).
+//! [`synthetic()`] generates sessions in memory. [`synthesize`] writes logs of any size, with every
+//! action at least once, and says how much the best decision earns (`oracle`).
 
 mod log;
+mod memory;
 mod model;
 mod oracle;
 
-use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
+use std::path::Path;
 
-use super::interactions::Interactions;
-use crate::dataset::ActionSets;
+use serde::Serialize;
+
 use crate::error::{Error, Result};
-use crate::seed::{Purpose, Seed, Stream};
-use model::{Model, Taken};
+use crate::files::write_atomic;
+use log::{Format, Log};
 
-pub use log::{PAPER_SHAPES, Shape, Synthesized, SyntheticLog, synthesize};
-pub use oracle::{Estimate, Rewards};
+pub use log::{PAPER_SHAPES, Shape, SyntheticLog};
+pub use memory::{SyntheticSettings, synthetic};
+pub use oracle::Estimate;
 
-/// Standard deviation of the logarithm of what a session has beyond the shortest.
-const LENGTH_SPREAD: f64 = 0.8;
-
-/// What to make up.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SyntheticSettings {
+/// What was generated.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Synthesized {
     /// U.
     pub users: u32,
-    /// P, before actions that nobody took are left out.
+    /// P; each occurs.
     pub actions: u32,
-    /// Number of topics.
-    pub topics: u32,
-    /// Mean number of interactions of a user.
-    pub mean_interactions: u32,
-    /// Least number of interactions of a user.
-    pub min_interactions: u32,
-    /// Of everything.
-    pub seed: Seed,
+    /// Rows of the file.
+    pub interactions: usize,
+    /// `interactions / (U · P)`, a share.
+    pub density: f64,
+    /// The expected reward of the best slate of 5 for somebody who knows each user's topics and
+    /// observed actions, observed actions excluded. No policy earns more in expectation, whether
+    /// or not it may show observed actions: they earn nothing.
+    pub ceiling: Estimate,
+    /// The expected reward of the 5 most popular actions that the user has not observed.
+    pub popularity: Estimate,
 }
 
-impl Default for SyntheticSettings {
-    fn default() -> Self {
-        Self {
-            users: 3000,
-            actions: 2000,
-            topics: 40,
-            mean_interactions: 40,
-            min_interactions: 20,
-            seed: Seed(0),
-        }
-    }
-}
-
-/// Makes up interactions, of which every user has `min_interactions` at least.
+/// Generates a log and writes it to `path`, a `.parquet` or `.csv`: one row for each interaction,
+/// with the columns `user_id` and `item_id`, integers from 1, users ascending. With `replace`, an
+/// existing file is replaced. The same settings give the same file on any number of threads.
+///
+/// Takes O(interactions) time and O(U + P) memory.
 ///
 /// # Errors
-/// [`Error::Setting`] for settings that contradict each other.
-pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
-    let &SyntheticSettings { users, actions, topics, mean_interactions, min_interactions, .. } =
-        settings;
-    if users == 0 {
-        return Err(Error::setting("users", "expected at least 1"));
+/// [`Error::Setting`] for a log that cannot exist, [`Error::File`] for a `path` that exists already
+/// or has another extension, or an error of writing the file; nothing is left under its name then.
+pub fn synthesize(log: &SyntheticLog, path: &Path, replace: bool) -> Result<Synthesized> {
+    let format = Format::of(path)?;
+    if path.exists() && !replace {
+        let problem = "is there already; give another --out, or replace it with --force";
+        return Err(Error::file(path, problem));
     }
-    let model = Model::new(actions, topics)?;
-    if mean_interactions < min_interactions || min_interactions == 0 {
-        let problem = format!("expected 1 to {mean_interactions} (`mean_interactions`)");
-        return Err(Error::setting("min_interactions", problem));
-    }
-    let longest = model.longest_session();
-    if mean_interactions > longest {
-        let problem = format!("expected at most a quarter of the {actions} `actions`");
-        return Err(Error::setting("mean_interactions", problem));
-    }
-
-    let sessions: Vec<Vec<u32>> = (0..users)
-        .into_par_iter()
-        .map_init(
-            || Taken::none(actions),
-            |taken, user| session(settings, model, user, longest, taken),
-        )
-        .collect();
-    let mut taken = vec![false; actions as usize];
-    sessions.iter().flatten().for_each(|&action| taken[action as usize] = true);
-    let items: Vec<u32> = (0..actions).filter(|&action| taken[action as usize]).collect();
-    let mut rows = vec![0; actions as usize];
-    (0..).zip(&items).for_each(|(row, &action)| rows[action as usize] = row);
-    let sizes: Vec<usize> = sessions.iter().map(Vec::len).collect();
-    let items_of = ActionSets::filled(&sizes, |user, items| {
-        let session = &sessions[user as usize];
-        items.iter_mut().zip(session).for_each(|(to, &action)| *to = rows[action as usize]);
-    });
-    let title = |&action: &u32| {
-        let (topic, rank) = (action % topics, action / topics);
-        Some(format!("Topic {:02} · item {:04}", topic + 1, rank + 1))
-    };
-    let ids = |numbers: &[u32]| numbers.iter().map(|&number| i64::from(number) + 1).collect();
-    Ok(Interactions {
-        users: ids(&(0..users).collect::<Vec<_>>()),
-        titles: Some(items.iter().map(title).collect()),
-        items: ids(&items),
-        items_of,
-        times: None,
-    })
-}
-
-/// Different items of one user.
-fn session(
-    settings: &SyntheticSettings,
-    model: Model,
-    user: u32,
-    longest: u32,
-    taken: &mut Taken,
-) -> Vec<u32> {
-    let mut stream = settings.seed.stream(Purpose::Synthetic, 0, user.into());
-    let beyond = f64::from(settings.mean_interactions - settings.min_interactions);
-    let length = session_length(settings.min_interactions, beyond * spread(&mut stream), longest);
-    let taste = model.taste(&mut stream);
-    let mut session = vec![0; length as usize];
-    model.complete(&taste, &mut session, 0, taken, &mut stream);
-    session
-}
-
-/// A log-normal number of mean 1.
-fn spread(stream: &mut Stream) -> f64 {
-    let mut normal = [0.0_f32];
-    stream.fill_normals(&mut normal);
-    (LENGTH_SPREAD * f64::from(normal[0]) - LENGTH_SPREAD * LENGTH_SPREAD / 2.0).exp()
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
-fn session_length(shortest: u32, beyond: f64, longest: u32) -> u32 {
-    (f64::from(shortest) + beyond).round().clamp(1.0, f64::from(longest)) as u32
+    let generated = Log::new(log)?;
+    write_atomic(path, |file| generated.write(file, format, path))?;
+    let Shape { users, actions, .. } = log.shape;
+    let interactions = generated.interactions();
+    let [ceiling, popularity] = oracle::rewards(&generated, users.min(log.ceiling_users));
+    let density = interactions as f64 / (f64::from(users) * f64::from(actions));
+    Ok(Synthesized { users, actions, interactions, density, ceiling, popularity })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::{Dataset, Filters, Source, SplitSettings, assemble, read};
+    use crate::seed::Seed;
 
-    fn small() -> SyntheticSettings {
-        SyntheticSettings { users: 400, ..Default::default() }
+    fn small() -> SyntheticLog {
+        let shape = Shape { users: 700, actions: 900, density: 0.05 };
+        SyntheticLog { topics: 30, ..SyntheticLog::new(shape) }
+    }
+
+    /// The log in a file of this name, and as `slate prepare` would have it.
+    fn made(log: &SyntheticLog, name: &str) -> (Synthesized, Vec<u8>, Dataset) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        let made = synthesize(log, &path, false).unwrap();
+        let bytes = fs_err::read(&path).unwrap();
+        let source = Source {
+            path,
+            user_column: Some("user_id".into()),
+            item_column: Some("item_id".into()),
+            ..Source::default()
+        };
+        let interactions = read(&source, &Filters::default()).unwrap();
+        (made, bytes, assemble(interactions, &SplitSettings::default()).unwrap())
     }
 
     #[test]
-    fn sessions_are_long_enough_and_of_the_mean_asked_for() {
-        let made = synthetic(&small()).unwrap();
-        let sets = made.items_of;
-        let lengths: Vec<_> = sets.contexts().map(|user| sets.of(user).len()).collect();
-        assert_eq!(lengths.len(), 400);
-        assert!(lengths.iter().all(|&length| length >= 20));
-        let mean = lengths.iter().sum::<usize>() as f64 / 400.0;
-        assert!((36.0..44.0).contains(&mean), "{mean}");
-        assert_eq!(made.titles.unwrap()[41].as_deref(), Some("Topic 02 · item 0002"));
-    }
-
-    #[test]
-    fn items_of_one_user_tell_of_each_other() {
-        let made = synthetic(&small()).unwrap();
-        let ids: Vec<i64> = made.items.i64().unwrap().into_no_null_iter().collect();
-        let (mut together, mut chance) = (0, 0);
-        let topic = |item: &u32| (ids[*item as usize] - 1) % 40;
-        let sets = made.items_of;
-        let sessions: Vec<_> = sets.contexts().map(|user| sets.of(user)).collect();
-        for (session, other) in sessions.iter().zip(&sessions[1..]) {
-            together += usize::from(topic(&session[3]) == topic(&session[10]));
-            chance += usize::from(topic(&session[3]) == topic(&other[10]));
+    fn a_prepared_log_has_the_shape_asked_for() {
+        // The last has as many interactions as actions, so all of them are dealt.
+        for (users, actions, density) in
+            [(700, 900, 0.05), (300, 5000, 0.04), (50, 400, 0.05), (40, 1200, 0.025)]
+        {
+            let log =
+                SyntheticLog { topics: 30, ..SyntheticLog::new(Shape { users, actions, density }) };
+            let (made, _, dataset) = made(&log, "log.parquet");
+            let statistics = &dataset.statistics;
+            assert_eq!((statistics.users, statistics.actions), (users as usize, actions as usize));
+            assert_eq!(statistics.interactions, made.interactions);
+            assert!((statistics.density / density - 1.0).abs() < 0.005, "{statistics}");
         }
-        assert!(together > 5 * chance.max(1), "{together} {chance}");
     }
 
     #[test]
-    fn the_seed_decides() {
-        let pairs =
-            |seed| synthetic(&SyntheticSettings { seed: Seed(seed), ..small() }).unwrap().items_of;
-        assert_eq!(pairs(1), pairs(1));
-        assert_ne!(pairs(1), pairs(2));
+    fn both_formats_hold_the_same_whatever_the_number_of_threads() {
+        let threads = |count: usize, name: &str| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(count).build().unwrap();
+            pool.install(|| made(&small(), name))
+        };
+        let ((one, parquet, dataset), (two, again, _)) =
+            (threads(1, "log.parquet"), threads(2, "log.parquet"));
+        assert_eq!(one, two);
+        assert!(parquet == again, "other bytes");
+        let (_, csv, of_csv) = made(&small(), "log.csv");
+        assert_eq!(dataset.sessions, of_csv.sessions);
+        let (csv, rows) = (String::from_utf8(csv).unwrap(), one.interactions);
+        assert!(csv.starts_with("user_id,item_id\n1,"), "{}", &csv[..40]);
+        assert_eq!(csv.lines().count(), 1 + rows);
+        let (_, _, other) = made(&SyntheticLog { seed: Seed(1), ..small() }, "log.parquet");
+        assert_ne!(dataset.sessions, other.sessions);
     }
 
     #[test]
-    fn contradictions_are_refused() {
-        let refused = |settings: SyntheticSettings| synthetic(&settings).unwrap_err().to_string();
-        assert!(refused(SyntheticSettings { users: 0, ..small() }).contains("`users`"));
-        assert!(refused(SyntheticSettings { topics: 0, ..small() }).contains("`topics`"));
-        let long = SyntheticSettings { actions: 100, ..small() };
-        assert!(refused(long).contains("`mean_interactions`"));
-        let short = SyntheticSettings { min_interactions: 41, ..small() };
-        assert!(refused(short).contains("`min_interactions`"));
+    fn taste_earns_more_than_popularity() {
+        let (made, ..) = made(&small(), "log.parquet");
+        assert!(made.ceiling.mean > 1.3 * made.popularity.mean, "{made:?}");
     }
 }

@@ -1,8 +1,10 @@
-//! Who takes what.
+//! How users of a synthetic log choose: how many actions, and which, by their taste.
 
 use crate::error::{Error, Result};
 use crate::seed::Stream;
 
+/// Standard deviation of the logarithm of what a session has beyond the shortest.
+const LENGTH_SPREAD: f64 = 0.8;
 /// Topics of a neighbourhood.
 const NEIGHBOURS: u32 = 5;
 /// How often an action comes from the user's topics.
@@ -15,8 +17,8 @@ pub(super) struct Model {
     pub(super) topics: u32,
 }
 
-/// The topics that a user likes, of one neighbourhood; one that is there twice is liked twice as
-/// much.
+/// The topics that a user likes, all of one neighbourhood; a topic that is listed twice is liked
+/// twice as much.
 #[derive(Clone, Debug)]
 pub(super) struct Taste {
     liked: [u32; 3],
@@ -61,7 +63,7 @@ impl Model {
         (self.actions - topic).div_ceil(self.topics)
     }
 
-    /// q(action | taste), the chance that a single draw is this action.
+    /// q(action | taste): the chance that a single draw gives this action.
     pub(super) fn probability(self, taste: &Taste, action: u32) -> f64 {
         let (topic, rank) = (action % self.topics, action / self.topics);
         let times = taste.liked().iter().filter(|liked| **liked == topic).count();
@@ -71,7 +73,7 @@ impl Model {
     }
 
     /// Fills `session`, whose first `num_dealt` actions are there already, with different actions
-    /// drawn one by one from q. `taken` is empty, before and after.
+    /// drawn one by one from q. `taken` is empty before and after the call.
     pub(super) fn complete(
         self,
         taste: &Taste,
@@ -147,7 +149,7 @@ impl Taken {
         self.0[(action / u64::BITS) as usize] & bit(action) != 0
     }
 
-    /// Whether it was not there before.
+    /// Adds an action; true if it was not there before.
     fn insert(&mut self, action: u32) -> bool {
         let word = &mut self.0[(action / u64::BITS) as usize];
         let is_new = *word & bit(action) == 0;
@@ -162,6 +164,19 @@ impl Taken {
 
 fn bit(action: u32) -> u64 {
     1 << (action % u64::BITS)
+}
+
+/// A log-normal number of mean 1.
+pub(super) fn spread(stream: &mut Stream) -> f64 {
+    let mut normal = [0.0_f32];
+    stream.fill_normals(&mut normal);
+    (LENGTH_SPREAD * f64::from(normal[0]) - LENGTH_SPREAD * LENGTH_SPREAD / 2.0).exp()
+}
+
+/// Actions of a session that has `beyond` more than the shortest.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+pub(super) fn session_length(shortest: u32, beyond: f64, longest: u32) -> u32 {
+    (f64::from(shortest) + beyond).round().clamp(1.0, f64::from(longest)) as u32
 }
 
 #[cfg(test)]

@@ -1,20 +1,22 @@
-//! The most that a policy can earn on made-up sessions, and what popularity earns.
+//! A synthetic log → the most that a policy can earn on it, and what popularity earns.
 //!
 //! A session is a set of n different actions, drawn one by one from q(· | taste), of which a random
 //! ⌊n/2⌋ are observed, X, and the rest is hidden, Y. The reward `Σ_k 1[a_k ∈ Y] / 2^(k−1)` is
-//! linear, so the best slate lists actions by P(a ∈ Y | what is known), and the order of q is that
-//! order. For let q(a) > q(b), and replace b by a in a session that holds b alone, wherever it was
-//! drawn. The chance of drawing these actions in this order is `Π_i q(s_i) / (1 − Σ_{j<i} q(s_j))`:
-//! one factor of the numerator grows and no denominator does, so the session with a is the more
-//! probable. As all halves of a session are equally probable, this holds given X, for a and b that
-//! are not in it. Two things about the sessions do not matter to it: the actions that are dealt
-//! first are as likely to be a as b; and only where a session is so long that drawing stops, and
-//! what is popular fills it up, is the argument an approximation.
+//! linear, so the best slate lists actions by P(a ∈ Y | what is known).
 //!
-//! So with observed actions removed the oracle shows the first K of q outside X. It knows more than
-//! any policy, the taste and not only X, and is the ceiling of all of them. With observed actions
-//! allowed it shows the first K of q: the ceiling of what can be told from the taste alone. A
-//! policy that could tell from X what not to show would earn up to the former.
+//! For somebody who knows the taste and X, this is the order of q outside X, so the oracle shows
+//! the first K of q outside X. Proof: let q(a) > q(b), and replace b by a in a session that holds b
+//! alone, wherever it was drawn. The chance of drawing these actions in this order is
+//! `Π_i q(s_i) / (1 − Σ_{j<i} q(s_j))`: one factor of the numerator grows and no denominator does,
+//! so the session with a is the more probable. As all halves of a session are equally probable,
+//! this holds given X, for a and b that are not in it. The actions that are dealt first do not
+//! matter: they are as likely to be a as b. Only where a session is so long that drawing stops and
+//! popular actions fill it up, is the argument an approximation.
+//!
+//! A policy knows X and not the taste, and an action of X earns nothing. So the oracle's reward is
+//! a bound for every policy that judges by a user's own X, whether or not it may show actions of
+//! X. Without X it would be none: the first K of q alone earn less than a policy that learns from X
+//! what not to show.
 //!
 //! The first D of q are among the first D of each liked topic and of everything: below one of
 //! these stand D actions with a lower rank in the same topic, and so with a larger q.
@@ -38,17 +40,9 @@ pub struct Estimate {
     pub standard_error: f64,
 }
 
-/// The mean reward of a decision at K = 5.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Rewards {
-    /// With observed actions removed from slates, as in the preset `default`.
-    pub observed_removed: Estimate,
-    /// With observed actions allowed on slates, as in the preset `paper`.
-    pub observed_allowed: Estimate,
-}
-
-/// The oracle's and popularity's rewards on the first `num_users` users, who are as random as any.
-pub(super) fn rewards(log: &Log, num_users: u32) -> (Rewards, Rewards) {
+/// The mean rewards of the oracle and of popularity on the first `num_users` users, observed actions
+/// excluded. These users are as random as any.
+pub(super) fn rewards(log: &Log, num_users: u32) -> [Estimate; 2] {
     let model = log.model;
     let of_user = |taken: &mut Taken, user: u32| {
         let mut session = vec![0; log.length(user)];
@@ -60,21 +54,12 @@ pub(super) fn rewards(log: &Log, num_users: u32) -> (Rewards, Rewards) {
         observed.sort_unstable();
         hidden.sort_unstable();
         // By expected popularity actions stand in the order of their numbers.
-        let popular = |observed: &[u32]| first(0..model.actions, observed);
-        [
-            reward(&best(model, &taste, observed), hidden),
-            reward(&best(model, &taste, &[]), hidden),
-            reward(&popular(observed), hidden),
-            reward(&popular(&[]), hidden),
-        ]
+        let popular = first(0..model.actions, observed);
+        [best(model, &taste, observed), popular].map(|slate| reward(&slate, hidden))
     };
-    let rewards: Vec<[f64; 4]> =
+    let rewards: Vec<[f64; 2]> =
         (0..num_users).into_par_iter().map_init(|| Taken::none(model.actions), of_user).collect();
-    let estimate = |at: usize| Estimate::of(rewards.iter().map(|rewards| rewards[at]));
-    (
-        Rewards { observed_removed: estimate(0), observed_allowed: estimate(1) },
-        Rewards { observed_removed: estimate(2), observed_allowed: estimate(3) },
-    )
+    [0, 1].map(|at| Estimate::of(rewards.iter().map(|rewards| rewards[at])))
 }
 
 /// The first K of q that are not in `observed`, which is ascending.

@@ -1,20 +1,19 @@
-//! How wide a search of the graph must be for the recall that is asked of it.
+//! A task, a method and a recall in, the least `ef_search` of the graph out.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::Problem;
-use super::audit::{AUDIT_QUERIES, as_audited};
+use super::Audits;
+use super::Task;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::prepared::Prepared;
-use crate::retrieval::{HnswOptions, RetrievalKind};
-use crate::settings::Settings;
+use crate::retrieval::HnswOptions;
 
-/// What a search for the least `ef_search` has come to.
+/// The result of the search for the least `ef_search`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tuning {
+pub struct EfSearch {
     /// The recall asked for, in `[0, 1]`.
     pub target: f64,
     /// The least `ef_search` that reached it; none if none did.
@@ -32,7 +31,7 @@ pub struct Tried {
     pub recall: f64,
 }
 
-impl Tuning {
+impl EfSearch {
     /// The least of what was tried that reaches the target.
     fn new(target: f64, mut tried: Vec<Tried>) -> Self {
         tried.sort_unstable_by_key(|tried| tried.ef_search);
@@ -47,39 +46,34 @@ impl Tuning {
     }
 }
 
-impl Problem {
-    /// The least `retrieval.hnsw.ef_search` with which the index of `settings` has an
-    /// audited recall of at least `target`, on the queries that `model` makes: doubled from K on
-    /// (a narrower search is one of K) until it is enough, then bisected. `prepared` is the folder
-    /// that this problem was loaded from; its index is the same for any `ef_search`.
+impl Audits<'_> {
+    /// The least `retrieval.hnsw.ef_search` with which the index of `options` has an audited recall
+    /// of at least `target` on the queries that `model` makes. It is doubled from K on (a narrower
+    /// search is one of K) until it is enough, then bisected. `prepared` is the folder that the task
+    /// was loaded from; its index is the same for any `ef_search`.
     ///
     /// # Errors
     /// [`Error::Setting`] for a target outside 0 to 1, or where training does not search the graph;
-    /// those of the index and the device.
-    pub fn tune_ef_search(
+    /// fails if the index or the device fails.
+    pub fn least_ef_search(
         &self,
         prepared: &Prepared,
-        settings: &Settings,
+        options: HnswOptions,
         model: &Model,
         target: f64,
-    ) -> Result<Tuning> {
+    ) -> Result<EfSearch> {
         if !(0.0..=1.0).contains(&target) {
             return Err(Error::setting("recall", format!("is {target}, expected 0 to 1")));
         }
-        let settings = &as_audited(settings, 0);
-        let sample = match settings.retrieval.kind {
-            RetrievalKind::Hnsw => self.sample(settings, model, AUDIT_QUERIES)?,
-            RetrievalKind::Exact => None,
-        };
-        let Some(sample) = sample else {
+        let Some(sample) = self.index_sample(model)? else {
             let problem = "is not used: with these settings training does not search the graph";
             return Err(Error::setting("retrieval.hnsw.ef_search", problem));
         };
-        least(sample.top(), HnswOptions::LARGEST, target, |ef_search| {
-            let options = HnswOptions { ef_search, ..settings.retrieval.hnsw };
-            let retriever = Arc::new(prepared.index(&self.actions, &options)?);
-            let problem = Self { retriever, ..self.clone() };
-            Ok(problem.audit_on(settings, &sample)?.recall)
+        least(sample.top, HnswOptions::LARGEST, target, |ef_search| {
+            let options = HnswOptions { ef_search, ..options };
+            let graph = Arc::new(prepared.index(&self.task.actions, &options)?);
+            let task = Task { graph: Some(graph), ..self.task.clone() };
+            Ok(Audits { task: &task, ..*self }.compare(&sample, 0)?.recall)
         })
     }
 }
@@ -90,7 +84,7 @@ fn least(
     last: usize,
     target: f64,
     mut recall: impl FnMut(usize) -> Result<f64>,
-) -> Result<Tuning> {
+) -> Result<EfSearch> {
     let mut tried = Vec::new();
     let mut reaches = |ef_search| {
         let recall = recall(ef_search)?;
@@ -101,7 +95,7 @@ fn least(
     let (mut too_few, mut enough) = (first - 1, first.min(last));
     while !reaches(enough)? {
         if enough == last {
-            return Ok(Tuning::new(target, tried));
+            return Ok(EfSearch::new(target, tried));
         }
         (too_few, enough) = (enough, (2 * enough).min(last));
     }
@@ -113,7 +107,7 @@ fn least(
             too_few = middle;
         }
     }
-    Ok(Tuning::new(target, tried))
+    Ok(EfSearch::new(target, tried))
 }
 
 #[cfg(test)]
@@ -124,17 +118,17 @@ mod tests {
     #[test]
     fn the_least_that_reaches_is_found_in_few_tries() {
         for enough in 5..=200 {
-            let tuning = least(5, 200, 0.9, |ef| Ok(if ef < enough { 0.5 } else { 0.95 })).unwrap();
-            assert_eq!(tuning.ef_search, Some(enough));
-            assert!(tuning.tried.len() <= 14 && tuning.tried.is_sorted_by_key(|t| t.ef_search));
+            let found = least(5, 200, 0.9, |ef| Ok(if ef < enough { 0.5 } else { 0.95 })).unwrap();
+            assert_eq!(found.ef_search, Some(enough));
+            assert!(found.tried.len() <= 14 && found.tried.is_sorted_by_key(|t| t.ef_search));
         }
     }
 
     #[test]
     fn a_target_out_of_reach_leaves_the_best_recall_found() {
-        let tuning = least(5, 100, 0.9, |ef| Ok(ef as f64 / 1000.0)).unwrap();
-        assert_eq!(tuning.ef_search, None);
-        assert_eq!(tuning.tried.last().unwrap().ef_search, 100);
-        assert!((tuning.best_recall() - 0.1).abs() < 1e-12);
+        let found = least(5, 100, 0.9, |ef| Ok(ef as f64 / 1000.0)).unwrap();
+        assert_eq!(found.ef_search, None);
+        assert_eq!(found.tried.last().unwrap().ef_search, 100);
+        assert!((found.best_recall() - 0.1).abs() < 1e-12);
     }
 }

@@ -1,0 +1,141 @@
+//! Shared flags in, an open prepared folder, a device and validated settings out: the beginning of
+//! every verb that trains or measures.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueHint};
+
+use super::flags::DeviceArgs;
+use super::progress::IndexBar;
+use crate::device::{self, Chosen};
+use crate::method::MethodKind;
+use crate::prepared::Prepared;
+use crate::settings::{Preset, Settings, SettingsBuilder};
+
+/// The sources of a run's settings. Each one overlays those before it.
+#[derive(Debug, Default, Args)]
+pub(crate) struct SettingsArgs {
+    /// The named defaults to begin with: paper or default.
+    #[arg(long, value_parser = preset)]
+    pub(crate) preset: Option<Preset>,
+    /// A TOML file with any of the keys of a run.toml.
+    #[arg(long, value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+    /// One setting, such as method.samples=32; may be given several times.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Train for this many optimiser steps.
+    #[arg(long, group = "budget")]
+    pub(crate) steps: Option<u64>,
+    /// Train for this many passes over the training users.
+    #[arg(long, group = "budget")]
+    pub(crate) epochs: Option<u64>,
+    /// Train for this many seconds, without the time of evaluations.
+    #[arg(long, group = "budget")]
+    pub(crate) seconds: Option<u64>,
+    /// The method: lgp, lgp-mips, lrp, lrp-mips, pl-pg, pl-rank, covariance, covariance-as-printed,
+    /// fopo or likelihood.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) method: Option<MethodKind>,
+    /// S, the number of slates sampled for each user and step.
+    #[arg(long)]
+    pub(crate) samples: Option<usize>,
+    /// K, the number of items on a slate.
+    #[arg(long)]
+    pub(crate) slate_size: Option<usize>,
+    /// The seed of every random draw.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
+}
+
+/// A verb's prepared folder, device and settings.
+pub(super) struct Opened {
+    pub(super) prepared: Prepared,
+    pub(super) device: Chosen,
+    pub(super) settings: Settings,
+}
+
+impl DeviceArgs {
+    /// Chooses the device that the flag names, else the `recorded` one, else the best one here.
+    pub(super) fn choose(&self, recorded: Option<&str>) -> Result<Chosen> {
+        Ok(device::choose(self.device.as_deref().or(recorded))?)
+    }
+}
+
+impl SettingsArgs {
+    /// Opens the prepared folder `data`, chooses the device and resolves the settings.
+    pub(super) fn open(&self, data: &Path) -> Result<Opened> {
+        let device = self.device.choose(None)?;
+        let prepared = open(data)?;
+        let settings = self.resolve(&prepared.preset(self.preset.unwrap_or_default()))?;
+        Ok(Opened { prepared, device, settings })
+    }
+
+    /// Overlays `base` with these flags.
+    pub(super) fn resolve(&self, base: &Settings) -> Result<Settings> {
+        let mut builder = SettingsBuilder::new(base)?;
+        if let Some(path) = &self.config {
+            builder = builder.file(path)?;
+        }
+        if let Some(kind) = self.method {
+            builder = builder.set("method.kind", kind.key())?;
+        }
+        for assignment in &self.set {
+            builder = builder.assignment(assignment)?;
+        }
+        let budgets = [("steps", self.steps), ("epochs", self.epochs), ("seconds", self.seconds)];
+        for (unit, amount) in budgets {
+            if let Some(amount) = amount {
+                builder = builder
+                    .set("budget.unit", unit)?
+                    .set("budget.amount", toml_integer(amount)?)?;
+            }
+        }
+        let seed = self.seed.map(toml_integer).transpose()?;
+        let samples = self.samples.map(|n| toml_integer(n as u64)).transpose()?;
+        let slate_size = self.slate_size.map(|n| toml_integer(n as u64)).transpose()?;
+        let numbers = [("seed", seed), ("method.samples", samples), ("slate_size", slate_size)];
+        for (key, value) in numbers {
+            if let Some(value) = value {
+                builder = builder.set(key, value)?;
+            }
+        }
+        Ok(builder.build()?)
+    }
+}
+
+/// Opens a prepared folder that draws a progress bar while it builds an index.
+pub(super) fn open(folder: &Path) -> Result<Prepared> {
+    Ok(watched(Prepared::open(folder)?))
+}
+
+/// Makes a prepared folder draw a progress bar while it builds an index.
+pub(super) fn watched(prepared: Prepared) -> Prepared {
+    prepared.with_observer(Arc::new(IndexBar::default()))
+}
+
+/// Converts to the signed integers of TOML.
+fn toml_integer(number: u64) -> Result<i64> {
+    i64::try_from(number).with_context(|| format!("{number} is too large"))
+}
+
+/// Reads the value of `--preset`.
+pub(super) fn preset(text: &str) -> Result<Preset, String> {
+    match text {
+        "paper" => Ok(Preset::Paper),
+        "default" => Ok(Preset::Default),
+        _ => Err("expected paper or default".into()),
+    }
+}
+
+/// Reads a share such as `--recall`.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("expected a share from 0 to 1".into()),
+    }
+}

@@ -1,0 +1,165 @@
+//! Settings → synthetic interactions in memory, for demonstrations and tests.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::model::{Model, Taken, session_length, spread};
+use crate::dataset::ActionSets;
+use crate::dataset::prepare::interactions::Interactions;
+use crate::error::{Error, Result};
+use crate::seed::{Purpose, Seed};
+
+/// The size of the synthetic sessions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SyntheticSettings {
+    /// U.
+    pub users: u32,
+    /// P, counting the actions that no user takes, which are left out afterwards.
+    pub actions: u32,
+    /// Number of topics.
+    pub topics: u32,
+    /// Mean number of interactions of a user.
+    pub mean_interactions: u32,
+    /// Least number of interactions of a user.
+    pub min_interactions: u32,
+    /// Seed of every draw.
+    pub seed: Seed,
+}
+
+impl Default for SyntheticSettings {
+    fn default() -> Self {
+        Self {
+            users: 3000,
+            actions: 2000,
+            topics: 40,
+            mean_interactions: 40,
+            min_interactions: 20,
+            seed: Seed(0),
+        }
+    }
+}
+
+/// Generates the interactions of users with known tastes, at least `min_interactions` for each.
+///
+/// # Errors
+/// [`Error::Setting`] for settings that contradict each other.
+pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
+    let &SyntheticSettings { users, actions, topics, mean_interactions, min_interactions, .. } =
+        settings;
+    if users == 0 {
+        return Err(Error::setting("users", "expected at least 1"));
+    }
+    let model = Model::new(actions, topics)?;
+    if mean_interactions < min_interactions || min_interactions == 0 {
+        let problem = format!("expected 1 to {mean_interactions} (`mean_interactions`)");
+        return Err(Error::setting("min_interactions", problem));
+    }
+    let longest = model.longest_session();
+    if mean_interactions > longest {
+        let problem = format!("expected at most a quarter of the {actions} `actions`");
+        return Err(Error::setting("mean_interactions", problem));
+    }
+
+    let sessions: Vec<Vec<u32>> = (0..users)
+        .into_par_iter()
+        .map_init(
+            || Taken::none(actions),
+            |taken, user| session(settings, model, user, longest, taken),
+        )
+        .collect();
+    let mut taken = vec![false; actions as usize];
+    sessions.iter().flatten().for_each(|&action| taken[action as usize] = true);
+    let items: Vec<u32> = (0..actions).filter(|&action| taken[action as usize]).collect();
+    let mut rows = vec![0; actions as usize];
+    (0..).zip(&items).for_each(|(row, &action)| rows[action as usize] = row);
+    let sizes: Vec<usize> = sessions.iter().map(Vec::len).collect();
+    let items_of = ActionSets::filled(&sizes, |user, items| {
+        let session = &sessions[user as usize];
+        items.iter_mut().zip(session).for_each(|(to, &action)| *to = rows[action as usize]);
+    });
+    let title = |&action: &u32| {
+        let (topic, rank) = (action % topics, action / topics);
+        Some(format!("Topic {:02} · item {:04}", topic + 1, rank + 1))
+    };
+    let ids = |numbers: &[u32]| numbers.iter().map(|&number| i64::from(number) + 1).collect();
+    Ok(Interactions {
+        users: ids(&(0..users).collect::<Vec<_>>()),
+        titles: Some(items.iter().map(title).collect()),
+        items: ids(&items),
+        items_of,
+        times: None,
+    })
+}
+
+/// Draws the different items of one user.
+fn session(
+    settings: &SyntheticSettings,
+    model: Model,
+    user: u32,
+    longest: u32,
+    taken: &mut Taken,
+) -> Vec<u32> {
+    let mut stream = settings.seed.stream(Purpose::Synthetic, 0, user.into());
+    let beyond = f64::from(settings.mean_interactions - settings.min_interactions);
+    let length = session_length(settings.min_interactions, beyond * spread(&mut stream), longest);
+    let taste = model.taste(&mut stream);
+    let mut session = vec![0; length as usize];
+    model.complete(&taste, &mut session, 0, taken, &mut stream);
+    session
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> SyntheticSettings {
+        SyntheticSettings { users: 400, ..Default::default() }
+    }
+
+    #[test]
+    fn sessions_are_long_enough_and_of_the_mean_asked_for() {
+        let made = synthetic(&small()).unwrap();
+        let sets = made.items_of;
+        let lengths: Vec<_> = sets.contexts().map(|user| sets.of(user).len()).collect();
+        assert_eq!(lengths.len(), 400);
+        assert!(lengths.iter().all(|&length| length >= 20));
+        let mean = lengths.iter().sum::<usize>() as f64 / 400.0;
+        assert!((36.0..44.0).contains(&mean), "{mean}");
+        assert_eq!(made.titles.unwrap()[41].as_deref(), Some("Topic 02 · item 0002"));
+    }
+
+    #[test]
+    fn items_of_one_user_tell_of_each_other() {
+        let made = synthetic(&small()).unwrap();
+        let ids: Vec<i64> = made.items.i64().unwrap().into_no_null_iter().collect();
+        let (mut together, mut chance) = (0, 0);
+        let topic = |item: &u32| (ids[*item as usize] - 1) % 40;
+        let sets = made.items_of;
+        let sessions: Vec<_> = sets.contexts().map(|user| sets.of(user)).collect();
+        for (session, other) in sessions.iter().zip(&sessions[1..]) {
+            together += usize::from(topic(&session[3]) == topic(&session[10]));
+            chance += usize::from(topic(&session[3]) == topic(&other[10]));
+        }
+        assert!(together > 5 * chance.max(1), "{together} {chance}");
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let pairs =
+            |seed| synthetic(&SyntheticSettings { seed: Seed(seed), ..small() }).unwrap().items_of;
+        assert_eq!(pairs(1), pairs(1));
+        assert_ne!(pairs(1), pairs(2));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let refused = |settings: SyntheticSettings| synthetic(&settings).unwrap_err().to_string();
+        assert!(refused(SyntheticSettings { users: 0, ..small() }).contains("`users`"));
+        assert!(refused(SyntheticSettings { topics: 0, ..small() }).contains("`topics`"));
+        let long = SyntheticSettings { actions: 100, ..small() };
+        assert!(refused(long).contains("`mean_interactions`"));
+        let short = SyntheticSettings { min_interactions: 41, ..small() };
+        assert!(refused(short).contains("`min_interactions`"));
+    }
+}

@@ -1,0 +1,72 @@
+//! Takes β and returns the usearch graph over it, while an observer hears how far the building is.
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+use usearch::Index;
+
+use crate::embedding::ActionEmbeddings;
+use crate::error::{Error, Result};
+use crate::matrix::norm;
+use crate::retrieval::HnswOptions;
+
+/// The most actions for which one thread builds the graph, in less than a minute.
+pub(super) const REPRODUCIBLE: usize = 50_000;
+
+/// Hears how far the building of an index has come. `()` does not listen.
+pub trait BuildObserver: Send + Sync + Debug {
+    /// `actions` of `of` actions are added. Called with 0 first and with `of` last, in between from
+    /// several threads at once.
+    fn added(&self, actions: usize, of: usize);
+}
+
+impl BuildObserver for () {
+    fn added(&self, _actions: usize, _of: usize) {}
+}
+
+/// The graph of `actions`. One thread adds them in their order, or all threads do.
+pub(super) fn graph(
+    actions: &ActionEmbeddings,
+    options: &HnswOptions,
+    parallel: bool,
+    observer: &dyn BuildObserver,
+) -> Result<Index> {
+    fn failed(error: impl std::fmt::Display) -> Error {
+        Error::library("building an index", error)
+    }
+    let (count, scale) = (actions.num_actions(), scale(actions));
+    let threads = if parallel { rayon::current_num_threads() } else { 1 };
+    let index = options.index(actions.latent_dim())?;
+    // The slot decides the random levels: with one, the same β gives the same graph.
+    index.reserve_capacity_and_threads(count, threads).map_err(failed)?;
+    let done = AtomicUsize::new(0);
+    let add = |scaled: &mut Vec<f32>, action: usize| {
+        scaled.clear();
+        scaled.extend(actions.beta().row(action).iter().map(|value| value * scale));
+        index.add(action as u64, scaled).map_err(failed)?;
+        observer.added(done.fetch_add(1, Ordering::Relaxed), count);
+        Ok::<_, Error>(())
+    };
+    observer.added(0, count);
+    if parallel {
+        (0..count).into_par_iter().try_for_each_init(Vec::new, add)?;
+    } else {
+        let mut scaled = Vec::new();
+        (0..count).try_for_each(|action| add(&mut scaled, action))?;
+    }
+    observer.added(count, count);
+    Ok(index)
+}
+
+/// The factor of β in the graph: the power of two, hence without rounding, that takes the longest row
+/// to a norm between 32 and 64. f16 neither overflows nor goes subnormal, and `1 − dot` keeps the
+/// digits of `dot`.
+pub(super) fn scale(actions: &ActionEmbeddings) -> f32 {
+    let longest = actions.beta().iter_rows().map(norm).fold(0.0, f32::max);
+    if longest.is_normal() {
+        (5.0 - longest.log2().floor()).clamp(-120.0, 120.0).exp2()
+    } else {
+        1.0
+    }
+}

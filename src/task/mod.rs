@@ -1,0 +1,258 @@
+//! A prepared folder and settings in, a [`Task`] out: all that a policy is trained on and judged by.
+//! A task holds no settings; a method's settings and its parts make an estimator.
+
+mod audit;
+mod contexts;
+mod ef_search;
+
+use std::sync::Arc;
+
+use burn::tensor::Device;
+
+use crate::dataset::{Sessions, Split};
+use crate::embedding::ActionEmbeddings;
+use crate::encoder::{ContextEncoder, encode_all};
+use crate::error::{Error, Result};
+use crate::estimator::AnyEstimator;
+use crate::matrix::Matrix;
+use crate::method::{Learned, Method, Parts};
+use crate::model::{Model, SigmaFactor};
+use crate::policy::Noise;
+use crate::prepared::Prepared;
+use crate::retrieval::{Exact, Queries, Retriever, Search, Slates};
+use crate::reward::SlateReward;
+use crate::seed::Seed;
+use crate::settings::Settings;
+
+pub use audit::{Audit, Audits};
+pub use contexts::Profiles;
+pub use ef_search::{EfSearch, Tried};
+
+/// Sessions, vectors, contexts, searches, reward and exclusion.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Observed and hidden actions of every context.
+    pub sessions: Arc<Sessions>,
+    /// β, `[P, L]`.
+    pub actions: Arc<ActionEmbeddings>,
+    /// Turns what is known of a user into a context.
+    pub encoder: Arc<dyn ContextEncoder>,
+    /// What is known of the users beside their actions.
+    pub profiles: Arc<Profiles>,
+    /// M(X) of every context, `[U, D]`.
+    pub contexts: Matrix,
+    /// Exact search over β.
+    pub exact: Arc<dyn Retriever>,
+    /// Approximate search over β, where the settings name one.
+    pub graph: Option<Arc<dyn Retriever>>,
+    /// r̂.
+    pub reward: Arc<dyn SlateReward>,
+    noise: Option<Arc<dyn Noise>>,
+    slate_size: usize,
+    exclude_observed: bool,
+}
+
+impl Task {
+    /// The task that `settings` make of a prepared folder. Builds the index if it is needed and not
+    /// there yet.
+    ///
+    /// # Errors
+    /// [`Error::SlateTooLarge`]; what embeddings, encoders and index refuse.
+    pub fn load(prepared: &Prepared, settings: &Settings) -> Result<Self> {
+        let sessions = Arc::clone(&prepared.sessions);
+        let (slate_size, exclude_observed) =
+            (settings.slate_size, settings.retrieval.exclude_observed);
+        check_slate_size(&sessions, slate_size, exclude_observed)?;
+        let actions = Arc::new(prepared.embeddings.actions(settings.embedding.power)?);
+        let graph: Option<Arc<dyn Retriever>> = if settings.needs_index() {
+            Some(Arc::new(prepared.index(&actions, &settings.retrieval.hnsw)?))
+        } else {
+            None
+        };
+        let (encoder, profiles) = contexts::encoder(prepared, &actions, &settings.context)?;
+        let everybody: Vec<u32> = sessions.observed.contexts().collect();
+        let known = |context| profiles.observed(&sessions, context);
+        Ok(Self {
+            contexts: encode_all(encoder.as_ref(), &everybody, known),
+            encoder,
+            profiles: Arc::new(profiles),
+            exact: Arc::new(Exact::new(Arc::clone(&actions))),
+            graph,
+            reward: settings.reward.kind.init(slate_size, Arc::clone(&sessions), &actions),
+            noise: None,
+            slate_size,
+            exclude_observed,
+            sessions,
+            actions,
+        })
+    }
+
+    /// A text that is equal for settings of which [`load`](Self::load) makes the same task.
+    #[must_use]
+    pub fn depends_on(settings: &Settings) -> String {
+        let Settings { embedding, context, retrieval, reward, slate_size, .. } = settings;
+        format!("{:?}", (embedding, context, retrieval, reward, slate_size, settings.needs_index()))
+    }
+
+    /// The same task with a reward of one's own.
+    #[must_use]
+    pub fn with_reward(self, reward: Arc<dyn SlateReward>) -> Self {
+        Self { reward, ..self }
+    }
+
+    /// The same task with a latent noise of one's own, whatever the settings name.
+    #[must_use]
+    pub fn with_noise(self, noise: Arc<dyn Noise>) -> Self {
+        Self { noise: Some(noise), ..self }
+    }
+
+    /// The same task with slates of another length; the reward keeps the weights it has.
+    #[must_use]
+    pub fn with_slate_size(self, slate_size: usize) -> Self {
+        Self { slate_size, ..self }
+    }
+
+    /// K.
+    #[must_use]
+    pub fn slate_size(&self) -> usize {
+        self.slate_size
+    }
+
+    /// The sessions whose observed actions stay off slates, if they do.
+    #[must_use]
+    pub fn excluded(&self) -> Option<Arc<Sessions>> {
+        self.exclude_observed.then(|| Arc::clone(&self.sessions))
+    }
+
+    /// The actions that each of `times` queries of each context must not be answered with, if any.
+    fn excluded_of(&self, contexts: &[u32], times: usize) -> Option<Vec<&[u32]>> {
+        let of = |&context| std::iter::repeat_n(self.sessions.observed.of(context), times);
+        self.exclude_observed.then(|| contexts.iter().flat_map(of).collect())
+    }
+
+    /// What `method` is constructed from.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the method searches an index and the task was loaded without one.
+    pub fn parts(&self, method: &Method, seed: Seed) -> Result<Parts> {
+        let search = method.search().unwrap_or(Search::Exact);
+        Ok(Parts {
+            actions: Arc::clone(&self.actions),
+            retriever: Arc::clone(self.search(search)?),
+            reward: Arc::clone(&self.reward),
+            sessions: Arc::clone(&self.sessions),
+            excluded: self.excluded(),
+            slate_size: self.slate_size,
+            seed,
+            noise: self.noise.clone(),
+        })
+    }
+
+    /// The gradient estimator of `method`, whose draws follow from `seed`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the method's settings do not fit each other or this task.
+    pub fn estimator(&self, method: &Method, seed: Seed) -> Result<AnyEstimator> {
+        method.recipe().estimator(&self.parts(method, seed)?)
+    }
+
+    fn search(&self, search: Search) -> Result<&Arc<dyn Retriever>> {
+        match search {
+            Search::Exact => Ok(&self.exact),
+            Search::Hnsw => self.graph.as_ref().ok_or_else(|| {
+                let problem = "searches an index, and these settings build none: they train with \
+                               an exact search, or with none";
+                Error::setting("evaluation.search", problem)
+            }),
+        }
+    }
+
+    /// The search that retrieves the decisions of `model`. A model that learns β is searched
+    /// exactly.
+    ///
+    /// # Errors
+    /// Fails if the device fails, or without the index that `search` names.
+    pub fn retriever(&self, model: &Model, search: Search) -> Result<Arc<dyn Retriever>> {
+        match model.learned_actions()? {
+            Some(actions) => Ok(Arc::new(Exact::new(Arc::new(actions)))),
+            None => Ok(Arc::clone(self.search(search)?)),
+        }
+    }
+
+    /// The deterministic decision `d_θ(x) = argsort^K h_θ(x)ᵀβ_a` for each of `contexts`, through
+    /// `retriever`.
+    ///
+    /// # Errors
+    /// Fails if the retriever or the device fails.
+    pub fn decide(
+        &self,
+        model: &Model,
+        contexts: &[u32],
+        retriever: &dyn Retriever,
+    ) -> Result<Slates> {
+        let latent = model.latent(&self.contexts.select(contexts))?; // [B, L]
+        let excluded = self.excluded_of(contexts, 1);
+        retriever.search(Queries {
+            latent: &latent,
+            slate_size: self.slate_size,
+            excluded: excluded.as_deref(),
+        })
+    }
+
+    /// Fails if no policy can be trained with `settings`: constructs everything that they describe.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for settings that do not fit each other or this data.
+    pub fn check(&self, settings: &Settings, device: &Device) -> Result<()> {
+        if self.sessions.contexts(Split::Train).is_empty() {
+            return Err(Error::setting("data", "no user is in the train split"));
+        }
+        self.estimator(&settings.method, settings.seed)?;
+        self.initial_model(settings, device)?;
+        Ok(())
+    }
+
+    /// The model at step 0 of a run with `settings`, without autodiff.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for an impossible initialisation.
+    pub fn initial_model(&self, settings: &Settings, device: &Device) -> Result<Model> {
+        let dim = self.actions.latent_dim();
+        let learned = settings.method.recipe().learned();
+        if learned == Learned::Actions {
+            if self.contexts.cols() != dim {
+                let (found, problem) = (self.contexts.cols(), "the context is the query itself");
+                let problem = format!("{problem}, so D = {found} has to be L = {dim}");
+                return Err(Error::setting("method.learn_actions", problem));
+            }
+            return Ok(Model::of_actions(&self.actions, device));
+        }
+        let trained_on = self.contexts.select(&self.sessions.contexts(Split::Train));
+        let tower = settings.tower.init(&trained_on, dim, settings.seed, device)?;
+        let sigma = match learned {
+            Learned::TowerAndSigma { floor } => Some(SigmaFactor::new(floor, device)),
+            _ => None,
+        };
+        Ok(Model { sigma, ..tower.into() })
+    }
+}
+
+/// Fails unless every context has K actions to choose from.
+fn check_slate_size(sessions: &Sessions, slate_size: usize, exclude_observed: bool) -> Result<()> {
+    let num_actions = sessions.num_actions;
+    let observed = &sessions.observed;
+    let excluded = if exclude_observed {
+        observed.contexts().map(|context| observed.of(context).len()).max().unwrap_or(0)
+    } else {
+        0
+    };
+    let available = num_actions - excluded;
+    if slate_size <= available {
+        return Ok(());
+    }
+    let why = match excluded {
+        0 => String::new(),
+        most => format!(" ({num_actions} less the {most} that one context has observed)"),
+    };
+    Err(Error::SlateTooLarge { slate_size, available, why })
+}

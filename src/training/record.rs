@@ -1,0 +1,195 @@
+//! A model in, rows of `metrics.jsonl` and a checkpoint out: what happens at every evaluation.
+
+use burn::module::Module as _;
+use burn::optim::ModuleOptimizer;
+
+use super::Trainer;
+use super::budget::{Budget, Clock};
+use super::diagnostics;
+use super::learner::Learner;
+use super::metrics::{self, Row};
+use super::observer::Observer;
+use super::optimizer::save_adam;
+use crate::dataset::Split;
+use crate::error::Result;
+use crate::evaluation::Evaluation;
+use crate::model::Model;
+use crate::retrieval::Search;
+use crate::run::{Best, CheckpointState};
+use crate::seed::Purpose;
+use crate::settings::EvaluationSearch;
+use crate::task::{Audit, Audits};
+
+/// The scores, contexts times actions, up to which an evaluation is exact unless told otherwise.
+const EXACT_SCORES: usize = 1 << 30;
+
+/// The users that a run reports on, and the decision's rewards at step 0.
+pub(super) struct Record<'a> {
+    trainer: &'a Trainer<'a>,
+    splits: Vec<(Split, Vec<u32>, Evaluation)>,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn new(trainer: &'a Trainer<'a>, initial: &Model) -> Result<Self> {
+        let sessions = &trainer.task.sessions;
+        let settings = &trainer.settings.evaluation;
+        let mut record = Self { trainer, splits: Vec::new() };
+        for (position, split, most) in [
+            (1, Split::Validation, settings.validation_contexts),
+            (0, Split::Train, settings.train_contexts),
+        ] {
+            let mut contexts = sessions.contexts(split);
+            trainer.settings.seed.stream(Purpose::Report, 0, position).shuffle(&mut contexts);
+            contexts.truncate(most);
+            contexts.sort_unstable();
+            if !contexts.is_empty() {
+                let start = record.evaluate(initial, &contexts)?;
+                record.splits.push((split, contexts, start));
+            }
+        }
+        Ok(record)
+    }
+
+    fn evaluate(&self, model: &Model, contexts: &[u32]) -> Result<Evaluation> {
+        let Trainer { task, settings, .. } = self.trainer;
+        let scores = contexts.len().saturating_mul(task.actions.num_actions());
+        let search = match settings.evaluation.search {
+            EvaluationSearch::Index => Search::Hnsw,
+            EvaluationSearch::Auto if scores > EXACT_SCORES && task.graph.is_some() => Search::Hnsw,
+            EvaluationSearch::Auto | EvaluationSearch::Exact => Search::Exact,
+        };
+        Evaluation::of(task, model, contexts, search)
+    }
+
+    /// Evaluates, appends the rows, and checkpoints, in this order: a checkpoint's rows are always
+    /// on disk. The learner goes on with the search that the audit decided for.
+    pub(super) fn take(
+        &self,
+        learner: Learner,
+        adam: &ModuleOptimizer,
+        clock: Clock,
+        budget: &Budget,
+        state: &mut CheckpointState,
+        observer: &mut dyn Observer,
+    ) -> Result<Learner> {
+        let model = learner.model().valid();
+        let mut rows = Vec::new();
+        for (split, contexts, start) in &self.splits {
+            let now = match clock.step {
+                0 => start.clone(),
+                _ => self.evaluate(&model, contexts)?,
+            };
+            if *split == Split::Validation {
+                watch(state, clock.step, now.mean());
+            }
+            rows.push(Row::Evaluation {
+                step: clock.step,
+                seconds: clock.seconds,
+                split: *split,
+                reward: now.mean(),
+                reward_se: now.standard_error(),
+                gain: now.gain_over(start),
+                contexts: contexts.len(),
+                learning_rate: budget.learning_rate(clock),
+            });
+        }
+        if clock.step == 0 || budget.is_spent(clock) {
+            rows.extend(self.audit(&model, clock, observer)?);
+        }
+        rows.extend(self.gradient(&learner, clock)?);
+        rows.extend(self.coverage(&model, clock, state, observer)?);
+        metrics::append(&self.trainer.run.metrics_path(), &rows)?;
+        self.checkpoint(&learner, adam, clock, state)?;
+        observer.recorded(&rows);
+        Ok(learner.with_estimator(self.trainer.estimator(state)?))
+    }
+
+    /// Writes a checkpoint and removes those that need not be kept.
+    pub(super) fn checkpoint(
+        &self,
+        learner: &Learner,
+        adam: &ModuleOptimizer,
+        clock: Clock,
+        state: &mut CheckpointState,
+    ) -> Result<()> {
+        state.step = clock.step;
+        state.seconds = clock.seconds;
+        let run = self.trainer.run;
+        let model = learner.model().valid();
+        run.write_checkpoint(state.clone(), &model, |folder| save_adam(adam, folder))?;
+        run.prune_checkpoints(self.trainer.settings.checkpoint.keep, state.best.map(|b| b.step))
+    }
+
+    fn audits(&self) -> Audits<'_> {
+        let Trainer { task, settings, .. } = self.trainer;
+        Audits { task, method: &settings.method, seed: settings.seed }
+    }
+
+    /// Decides whether shared candidates hold enough to be used until the next evaluation.
+    fn coverage(
+        &self,
+        model: &Model,
+        clock: Clock,
+        state: &mut CheckpointState,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<Row>> {
+        let (Some(latent), Some(Audit { recall: coverage, top, queries })) =
+            (self.trainer.settings.method.latent(), self.audits().candidate_recall(model)?)
+        else {
+            return Ok(None);
+        };
+        let was = std::mem::replace(&mut state.per_sample, coverage < latent.coverage);
+        if state.per_sample && !was {
+            observer.warned(&format!(
+                "shared candidates hold {:.1} % of the true top {top}, less than {:.1} %: every \
+                 sample is searched for until they do; raise method.candidates ({}) or lower \
+                 method.sigma",
+                100.0 * coverage,
+                100.0 * latent.coverage,
+                latent.candidates
+            ));
+        }
+        let Clock { step, seconds } = clock;
+        Ok(Some(Row::Coverage { step, seconds, coverage, shared: !state.per_sample, queries }))
+    }
+
+    /// The recall of the index and the acceptance rate of the rejection sampler.
+    fn audit(&self, model: &Model, clock: Clock, observer: &mut dyn Observer) -> Result<Vec<Row>> {
+        let Clock { step, seconds } = clock;
+        let mut rows = Vec::new();
+        if let Some(audit) = self.audits().recall(model)? {
+            if let Some(warning) = audit.warning(&self.trainer.settings.retrieval) {
+                observer.warned(&warning);
+            }
+            let Audit { recall, top, queries } = audit;
+            rows.push(Row::Recall { step, seconds, recall, top, queries });
+        }
+        if let Some(rejections) = self.audits().rejections(model)? {
+            let acceptance_rate = rejections.acceptance_rate();
+            rows.push(Row::Rejection { step, seconds, acceptance_rate, rejections });
+        }
+        Ok(rows)
+    }
+
+    /// The variance of the gradient, if it was asked for.
+    fn gradient(&self, learner: &Learner, clock: Clock) -> Result<Option<Row>> {
+        let Trainer { task, settings, .. } = self.trainer;
+        let draws = settings.evaluation.gradient_draws;
+        if draws == 0 {
+            return Ok(None);
+        }
+        let batches = diagnostics::batches(task, settings);
+        let gradient = diagnostics::gradient_statistics(learner, &batches, draws)?;
+        Ok(Some(Row::Gradient { step: clock.step, seconds: clock.seconds, gradient }))
+    }
+}
+
+/// Updates the best validation reward.
+fn watch(state: &mut CheckpointState, step: u64, reward: f64) {
+    if state.best.is_none_or(|best| reward > best.reward) {
+        state.best = Some(Best { step, reward });
+        state.since_best = 0;
+    } else {
+        state.since_best += 1;
+    }
+}
