@@ -1,6 +1,6 @@
 //! `slate compare`: prepares a grid's data, trains its cells and writes the report.
 
-use clap::{Args, Parser as _, ValueHint};
+use clap::{Args, Parser, ValueHint};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::env;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::flags::DeviceArgs;
 use super::report::Report;
 use super::train::stop_on_interrupt;
-use super::{Cli, Verb, prepare, synth};
+use super::{prepare, synth};
 use crate::experiment::{
     CellOutcome, CellResult, Comparison, Data, DataSet, Grid, Machine, Results, Row, Searched,
     SplitReward, Watcher, file_name, flags, report, shell,
@@ -105,19 +105,19 @@ fn prepared(data: &Data, row: &Row, args: &CompareArgs) -> Result<(PathBuf, Vec<
     };
     let mut set = data.prepare.clone();
     set.extend(row.prepare.clone());
-    let (synth, mut set) = (flags(&data.synth), flags(&set));
-    let made_of = format!("{} {} {}", data.log, shell(&synth), shell(&set));
-    let log = if synth.is_empty() {
+    let (drawn, mut set) = (flags(&data.synth), flags(&set));
+    let made_of = format!("{} {} {}", data.log, shell(&drawn), shell(&set));
+    let log = if drawn.is_empty() {
         find(Path::new(&data.log), args.files.as_deref())?
     } else {
-        let log = name(&shell(&synth)).with_extension("parquet");
-        commands.push(made("synth", synth, &log)?);
+        let log = name(&shell(&drawn)).with_extension("parquet");
+        commands.push(made("synth", drawn, &log, synth::run)?);
         set.extend(["--user-column=user_id", "--item-column=item_id"].map(ToOwned::to_owned));
         log
     };
     set.insert(0, log.display().to_string());
     let folder = name(&made_of);
-    commands.push(made("prepare", set, &folder)?);
+    commands.push(made("prepare", set, &folder, prepare::run)?);
     Ok((folder, commands))
 }
 
@@ -136,16 +136,27 @@ fn find(log: &Path, files: Option<&Path>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes `out` by a verb, `synth` or `prepare`, unless it is there; returns the command.
-fn made(verb: &str, arguments: Vec<String>, out: &Path) -> Result<String> {
-    let mut typed = vec!["slate".to_owned(), verb.to_owned()];
-    typed.extend(arguments);
-    typed.extend(["--out".to_owned(), out.display().to_string()]);
-    let command = shell(&typed);
+/// The flags of a verb alone.
+#[derive(Parser)]
+struct Flags<T: Args> {
+    #[command(flatten)]
+    flags: T,
+}
+
+/// Makes `out` by `run`, the verb of this name, unless it is there; returns the command.
+fn made<T: Args>(
+    verb: &str,
+    arguments: Vec<String>,
+    out: &Path,
+    run: impl Fn(&T) -> Result<Report>,
+) -> Result<String> {
+    let out_flag = ["--out".to_owned(), out.display().to_string()];
+    let typed = [vec![verb.to_owned()], arguments, out_flag.to_vec()].concat();
+    let command = format!("slate {}", shell(&typed));
     if out.exists() {
         return Ok(command);
     }
-    let cli = Cli::try_parse_from(typed).map_err(|error| {
+    let parsed = Flags::<T>::try_parse_from(typed).map_err(|error| {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
         anyhow!("`{command}`: {}", first.trim_start_matches("error: "))
@@ -154,11 +165,7 @@ fn made(verb: &str, arguments: Vec<String>, out: &Path) -> Result<String> {
     if let Some(folder) = out.parent() {
         fs_err::create_dir_all(folder)?;
     }
-    match cli.verb {
-        Verb::Synth(args) => synth::run(&args)?,
-        Verb::Prepare(args) => prepare::run(&args)?,
-        _ => bail!("`{command}`: expected flags of `synth` or `prepare`"),
-    };
+    run(&parsed.flags)?;
     Ok(command)
 }
 

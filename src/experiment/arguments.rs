@@ -1,18 +1,6 @@
-//! Tables of a grid go in; keys of settings and arguments of a command come out.
+//! Tables of flags go in; arguments of a command come out, and the command as a shell takes it.
 
 use toml::{Table, Value};
-
-/// The dotted keys of a table of settings, whether it is nested or its keys have dots.
-pub(super) fn leaves(table: &Table) -> Vec<(String, Value)> {
-    let of_entry = |(key, value): (&String, &Value)| match value {
-        Value::Table(inner) => {
-            let below = leaves(inner).into_iter();
-            below.map(|(rest, value)| (format!("{key}.{rest}"), value)).collect()
-        }
-        value => vec![(key.clone(), value.clone())],
-    };
-    table.iter().flat_map(of_entry).collect()
-}
 
 /// A table of flags as arguments, one each: `{ seed = 3, no-index = true }` becomes `--no-index` and
 /// `--seed=3`.
@@ -62,12 +50,5 @@ mod tests {
         );
         assert_eq!(shell(&arguments[..2]), "--density=0.002 '--embeddings=my file.npy'");
         assert_eq!(shell(&["it's", ""]), r"'it'\''s' ''");
-    }
-
-    #[test]
-    fn settings_may_be_nested_or_have_dots() {
-        let nested: Table = "a = 1\n\"x.z\" = 2\n[x]\ny = 3".parse().unwrap();
-        let keys: Vec<_> = leaves(&nested).into_iter().map(|(key, _)| key).collect();
-        assert_eq!(keys, ["a", "x.y", "x.z"]);
     }
 }

@@ -45,13 +45,13 @@ impl TunedBaseline {
     /// Fails if `baseline` itself cannot be fitted, or if it cannot fill a slate.
     pub fn new(task: &Task, baseline: Baseline, budget: Duration, seed: Seed) -> Result<Self> {
         let deadline = Deadline::new(Instant::now(), Some(budget));
-        let mut fitter = Fitter::new(&task.sessions, seed);
-        let first = fitter.limited(baseline);
+        let mut algorithms = Fitter::new(&task.sessions, seed);
+        let first = algorithms.limited(baseline);
         // Beyond a limit, all values are the limit.
         let mut left = grid(first);
-        left.retain(|other| *other != first && fitter.limited(*other) == *other);
+        left.retain(|other| *other != first && algorithms.limited(*other) == *other);
         if left.is_empty() || budget.is_zero() {
-            let (fitted, tried) = (fitter.fit(first)?, Vec::new());
+            let (fitted, tried) = (algorithms.fit(first)?, Vec::new());
             return Ok(Self { baseline: first, fitted, tried, elapsed: deadline.elapsed() });
         }
         let contexts = task.sessions.contexts(Split::Validation);
@@ -61,7 +61,7 @@ impl TunedBaseline {
             given.take().or_else(|| nearest(&mut left, *best.unwrap_or(&first)))
         };
         let found = search(deadline, next, |&settings| {
-            let fitted = match fitter.fit(settings) {
+            let fitted = match algorithms.fit(settings) {
                 Ok(fitted) => fitted,
                 Err(error) if best.is_none() => return Err(error),
                 // Rounding may make a matrix singular that a larger λ does not.
@@ -76,7 +76,7 @@ impl TunedBaseline {
         })?;
         let (baseline, fitted) = match best {
             Some((_, baseline, fitted)) => (baseline, fitted),
-            None => (first, fitter.fit(first)?),
+            None => (first, algorithms.fit(first)?),
         };
         let trial = |&(settings, reward): &(Baseline, _)| BaselineTrial { settings, reward };
         let tried = found.tried.iter().map(trial).collect();

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::amounts::{Amount, Bytes};
-use super::arguments::{flags, leaves, shell};
+use super::arguments::{flags, shell};
 use crate::dataset::Split;
 use crate::error::{Error, Result, toml_problem};
 use crate::method::MethodKind;
-use crate::settings::Preset;
+use crate::settings::{Preset, leaves};
 
 /// A grid: every row is trained on every data set with every S, K and seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Grid {
     /// The settings that every cell starts from.
     #[serde(default)]
     pub preset: Preset,
-    /// Settings over the preset, by key: `{ "policy.sigma" = "inverse-dim" }`.
+    /// Settings over the preset, by key: `{ "method.sigma" = "inverse-dim" }`.
     #[serde(default)]
     pub set: Table,
     /// Rows that are a method of the paper and no more.
@@ -283,7 +283,7 @@ impl Grid {
         unique("row", rows.iter().map(|row| row.name.as_str()))?;
         unique("data", self.data.iter().map(|data| data.name.as_str()))?;
         for row in &rows {
-            if let Some((key, _)) = leaves(&row.set).iter().find(|(key, _)| is_evaluation(key)) {
+            if let Some(key) = leaves(&row.set).keys().find(|key| key.starts_with("evaluation.")) {
                 let problem = format!(
                     "is set by row `{}`; all rows are judged alike: set it for the grid",
                     row.name
@@ -306,10 +306,6 @@ impl Grid {
         }
         Ok(())
     }
-}
-
-fn is_evaluation(key: &str) -> bool {
-    key.starts_with("evaluation.")
 }
 
 fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {

@@ -188,7 +188,7 @@ fn last(key: &str) -> &str {
 }
 
 /// Every dotted key of a table with its value.
-pub(super) fn leaves(table: &Table) -> BTreeMap<String, Value> {
+pub(crate) fn leaves(table: &Table) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     for (key, value) in table {
         match value {

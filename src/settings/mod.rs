@@ -5,6 +5,8 @@ mod builder;
 mod preset;
 
 pub use builder::SettingsBuilder;
+#[cfg(feature = "train")]
+pub(crate) use builder::leaves;
 pub use preset::Preset;
 
 use std::collections::BTreeMap;

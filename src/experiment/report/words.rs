@@ -1,10 +1,11 @@
 //! A grid or a summary goes in; phrases that headings and captions share come out.
 
+use toml::Value;
+
 use super::summary::Summary;
 use crate::dataset::Split;
-use crate::experiment::arguments::leaves;
 use crate::experiment::grid::{Equal, FigureKind, Grid};
-use crate::settings::BudgetUnit;
+use crate::settings::{BudgetUnit, leaves};
 
 /// The heading above a figure.
 pub(super) fn title(kind: FigureKind) -> &'static str {
@@ -36,10 +37,9 @@ pub(super) fn users(split: Split) -> &'static str {
 
 /// How evaluations search for the decision.
 pub(super) fn searched(grid: &Grid) -> &'static str {
-    let set = leaves(&grid.set);
-    match set.iter().find(|(key, _)| key == "evaluation.search") {
-        Some((_, value)) if value.as_str() == Some("index") => "by each row through its own search",
-        Some((_, value)) if value.as_str() == Some("auto") => {
+    match leaves(&grid.set).get("evaluation.search").and_then(Value::as_str) {
+        Some("index") => "by each row through its own search",
+        Some("auto") => {
             "by exact search, or by each row through its own where the actions are many"
         }
         _ => "by exact search",

@@ -258,7 +258,8 @@ impl Tuner<'_> {
         }
         let best = run.checkpoint(Which::Last)?.state.best;
         let best = best.ok_or_else(|| Error::file(run.path(), "has no validation reward"))?;
-        let (run, seconds) = (run.path().to_owned(), (clock.elapsed() - began).as_secs_f64());
+        let (run, seconds) =
+            (run.path().to_owned(), clock.elapsed().saturating_sub(began).as_secs_f64());
         Ok(Some(Tried { trial, rung, run, best, seconds, settings: drawn }))
     }
 }

@@ -10,7 +10,7 @@ use crate::seed::{Purpose, Seed};
 use crate::settings::{Settings, SettingsBuilder};
 
 /// A key and its values: `KEY=A|B|C`, or `KEY=LOW..HIGH` for any number between the two, uniform in
-/// its logarithm. Text may surround a range, as in `policy.sigma=relative(0.1..1)`.
+/// its logarithm. Text may surround a range, as in `method.sigma=relative(0.1..1)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Dimension {
@@ -228,13 +228,13 @@ mod tests {
 
     #[test]
     fn a_wrong_dimension_says_what_was_expected() {
-        for text in ["policy.samples", "policy.samples=", "a=1..", "a=2..1", "a=0..1", "a=x..y"] {
+        for text in ["method.samples", "method.samples=", "a=1..", "a=2..1", "a=0..1", "a=x..y"] {
             let error = text.parse::<Dimension>().unwrap_err().to_string();
             assert!(error.contains("LOW..HIGH"), "{text}: {error}");
         }
         let settings = Preset::Default.settings();
         for (text, says) in [
-            ("policy.sample=1|2", "method.samples"),
+            ("method.sample=1|2", "method.samples"),
             ("method.samples=1|many", "method.samples"),
             ("tower.kind=linear|deep", "tower.kind"),
         ] {
