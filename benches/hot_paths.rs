@@ -34,13 +34,13 @@ static PREPARED: LazyLock<(tempfile::TempDir, Prepared)> = LazyLock::new(|| {
     (folder, prepared)
 });
 
-/// The default preset with `sets` over it, and its problem.
-fn problem(sets: &[String]) -> (Settings, Task) {
+/// The default preset with `sets` over it, and its task.
+fn task(sets: &[String]) -> (Settings, Task) {
     let builder = SettingsBuilder::new(&Preset::Default.settings()).unwrap();
     let builder = sets.iter().fold(builder, |builder, set| builder.assignment(set).unwrap());
     let settings = builder.build().unwrap();
     let task = Task::load(&PREPARED.1, &settings).unwrap();
-    (settings, problem)
+    (settings, task)
 }
 
 /// The queries of the first `count` training users.
@@ -61,12 +61,13 @@ fn step(criterion: &mut Criterion) {
     ] {
         for samples in [1, 10, 100] {
             let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-            let (settings, problem) =
-                problem(&[sets, vec![format!("method.samples={samples}")]].concat());
+            let (settings, task) =
+                task(&[sets, vec![format!("method.samples={samples}")]].concat());
             let contexts = task.sessions.contexts(Split::Train);
             let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
             let model = task.initial_model(&settings, &device).unwrap();
-            let mut learner = Learner::new(model, task.estimator(&settings).unwrap());
+            let mut learner =
+                Learner::new(model, task.estimator(&settings.method, settings.seed).unwrap());
             let mut adam = adam(&settings.optimizer);
             let mut step = 0;
             group.bench_function(BenchmarkId::new(search, samples), |bencher| {
@@ -82,13 +83,13 @@ fn step(criterion: &mut Criterion) {
 }
 
 fn search(criterion: &mut Criterion) {
-    let (_, problem) = problem(&["method.kind=lgp-mips".to_owned()]);
+    let (_, task) = task(&["method.kind=lgp-mips".to_owned()]);
     let mut group = criterion.benchmark_group("search");
     let searches: [(&str, &Arc<dyn Retriever>); 2] =
-        [("exact", &task.exact), ("hnsw", &task.retriever)];
+        [("exact", &task.exact), ("hnsw", task.graph.as_ref().unwrap())];
     for (name, retriever) in searches {
         for count in [320, 3200] {
-            let (_, latent) = queries(&problem, count);
+            let (_, latent) = queries(&task, count);
             group.throughput(Throughput::Elements(count as u64));
             group.bench_function(BenchmarkId::new(name, count), |bencher| {
                 let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
@@ -109,8 +110,8 @@ fn svd(criterion: &mut Criterion) {
 }
 
 fn reward(criterion: &mut Criterion) {
-    let (_, problem) = problem(&[]);
-    let (users, latent) = queries(&problem, 3200);
+    let (_, task) = task(&[]);
+    let (users, latent) = queries(&task, 3200);
     let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
     let slates = task.exact.search(queries).unwrap();
     criterion.bench_function("reward/3200 slates", |bencher| {
@@ -122,8 +123,8 @@ fn reward(criterion: &mut Criterion) {
 }
 
 fn pl_rank(criterion: &mut Criterion) {
-    let (_, problem) = problem(&[]);
-    let (contexts, h) = queries(&problem, 32);
+    let (_, task) = task(&[]);
+    let (contexts, h) = queries(&task, 32);
     let reward = LinearReward::discounted(5, Arc::clone(&task.sessions));
     let mut group = criterion.benchmark_group("pl-rank");
     for num_samples in [1, 100] {

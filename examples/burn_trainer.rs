@@ -29,7 +29,7 @@ use fast_slate::training::{Batch, Learner};
 
 /// Burn's loader does not say which step a batch is for; the noise needs to know, so this counts.
 struct Contexts {
-    problem: Arc<Task>,
+    task: Arc<Task>,
     step: AtomicU64,
 }
 
@@ -45,16 +45,16 @@ fn main() -> Result<()> {
     let input = Input::Synthetic(SyntheticSettings::default());
     let prepared = Prepared::create(&input, &PrepareSettings::default(), &out.join("data"), true)?;
     let settings = prepared.preset(Preset::Default);
-    let problem = Arc::new(Task::load(&prepared, &settings)?);
+    let task = Arc::new(Task::load(&prepared, &settings)?);
     let device = device::choose(None)?.device;
 
     let loader = |split| {
-        let batcher = Contexts { problem: Arc::clone(&problem), step: AtomicU64::new(0) };
+        let batcher = Contexts { task: Arc::clone(&task), step: AtomicU64::new(0) };
         let contexts = InMemDataset::new(task.sessions.contexts(split));
         DataLoaderBuilder::new(batcher).batch_size(32).shuffle(0).build(contexts)
     };
     let initial = task.initial_model(&settings, &device)?;
-    let learner = Learner::new(initial.clone(), task.estimator(&settings)?);
+    let learner = Learner::new(initial.clone(), task.estimator(&settings.method, settings.seed)?);
     let adam = AdamConfig::new().with_epsilon(1e-8).init();
     let result = SupervisedTraining::new(out, loader(Split::Train), loader(Split::Validation))
         .metric_train_numeric(LossMetric::new())

@@ -66,7 +66,7 @@ fn run(args: Args) -> Result<()> {
     run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
     let (task, settings, device) = (&task, &settings, &chosen.device);
     let stop = &AtomicBool::new(false);
-    Trainer { problem, settings, run: &run, device, stop }.train(&mut Console::new())?;
+    Trainer { task, settings, run: &run, device, stop }.train(&mut Console::new())?;
     let policy = Policy::open(run.path(), Which::Best, Some(chosen.name))?;
     for user in policy.user_ids()?.take(3) {
         println!("\nslate for user {user}");

@@ -77,16 +77,6 @@ pub enum Learned {
     Actions,
 }
 
-impl fmt::Display for Learned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tower => "θ",
-            Self::TowerAndSigma { .. } => "θ and σ",
-            Self::Actions => "β",
-        })
-    }
-}
-
 /// What training searches for.
 #[derive(Clone, Copy, Debug)]
 pub enum Searched<'a> {

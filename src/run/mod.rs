@@ -3,6 +3,7 @@
 //! where it began with another run's model. Reading a trained model needs nothing of training.
 
 mod checkpoint;
+mod first_version;
 
 use std::fmt;
 use std::fs::TryLockError;
@@ -11,16 +12,23 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
-use toml::Table;
+use toml::{Table, Value};
 
 use checkpoint::MODEL;
 pub use checkpoint::{Best, Checkpoint, CheckpointState, Which};
 
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{StagedFolder, digest_file, write_atomic};
+use crate::method::LatentMethod;
 use crate::model::Model;
 use crate::prepared::Prepared;
 use crate::settings::{RUN_TABLE, Schedule, Settings};
+
+/// The version of `run.toml`. A file without a number is of the first version.
+const FORMAT: i64 = 2;
+
+/// The key of that number in the `[run]` table.
+const FORMAT_KEY: &str = "format";
 
 /// What a run's settings were applied to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +121,9 @@ impl RunFolder {
             result.map_err(|error| Error::library("run.toml", error))
         };
         let mut table = as_table(Table::try_from(settings))?;
-        table.insert(RUN_TABLE.into(), as_table(Table::try_from(origin))?.into());
+        let mut origin = as_table(Table::try_from(origin))?;
+        origin.insert(FORMAT_KEY.into(), FORMAT.into());
+        table.insert(RUN_TABLE.into(), origin.into());
         fs::create_dir_all(&self.path)?;
         let text = toml::to_string(&table).map_err(|error| Error::library("run.toml", error))?;
         write_atomic(&self.settings_path(), |file| {
@@ -179,18 +189,25 @@ impl RunFolder {
         checkpoint::open(self.path.join(INITIAL), advice)?.load_model(fresh)
     }
 
-    /// Refuses to go on with settings that would have led elsewhere from the start. Only what does
-    /// not touch the path may differ: how many checkpoints are kept, and, while the learning rate
-    /// does not depend on it, the budget's amount.
+    /// Refuses to continue with settings that would have led elsewhere from the start. Two keys may
+    /// differ: the number of checkpoints kept, and the budget's amount. The amount must not differ
+    /// where the path depends on it: under a falling learning rate, and where evaluations, which
+    /// divide the budget, decide something (shared candidates, patience).
     ///
     /// # Errors
-    /// [`Error::Changed`] with the differences.
+    /// [`Error::Changed`] with the differences; [`Error::File`] for a run of the first version.
     pub fn require_same_path(&self, settings: &Settings, origin: &RunOrigin) -> Result<()> {
-        let (recorded, began) = self.read_settings()?;
-        let free = |key: &str| {
-            key == "checkpoint.keep"
-                || key == "budget.amount" && settings.optimizer.schedule == Schedule::Constant
-        };
+        let (recorded, began, format) = self.read()?;
+        if format < FORMAT {
+            let problem = "is a run of the first version, which can be evaluated and recommended \
+                           from but not continued; train again with another --out";
+            return Err(Error::file(&self.path, problem));
+        }
+        let latent = settings.method.latent();
+        let any_budget = settings.optimizer.schedule == Schedule::Constant
+            && settings.evaluation.patience == 0
+            && !latent.is_some_and(LatentMethod::shares_candidates);
+        let free = |key: &str| key == "checkpoint.keep" || key == "budget.amount" && any_budget;
         let changed = recorded.differences(settings).into_iter();
         let mut differences: Vec<String> =
             changed.filter(|(key, _)| !free(key)).map(|(_, change)| change).collect();
@@ -235,11 +252,18 @@ impl RunFolder {
         }
     }
 
-    /// Reads `run.toml`.
+    /// Reads `run.toml`, of this version or the first.
     ///
     /// # Errors
-    /// [`Error::File`] where there is no run or its file cannot be read.
+    /// [`Error::File`] where there is no run, for a file that cannot be read, or for one that a newer
+    /// version wrote.
     pub fn read_settings(&self) -> Result<(Settings, RunOrigin)> {
+        let (settings, origin, _) = self.read()?;
+        Ok((settings, origin))
+    }
+
+    /// Settings, origin, and the version of `run.toml`.
+    fn read(&self) -> Result<(Settings, RunOrigin, i64)> {
         let path = self.settings_path();
         if !path.exists() {
             return Err(Error::file(
@@ -252,10 +276,27 @@ impl RunFolder {
         let text = fs::read_to_string(&path)?;
         let parsed: Result<Table, _> = text.parse();
         let mut table = parsed.map_err(|error| bad(&toml_problem(&error, &text)))?;
-        let origin = table.remove(RUN_TABLE).ok_or_else(|| bad(&"no [run] table"))?;
-        let origin = origin.try_into().map_err(|error| bad(&toml_problem(&error, "")))?;
+        let Some(Value::Table(mut origin)) = table.remove(RUN_TABLE) else {
+            return Err(bad(&"no [run] table"));
+        };
+        let format = match origin.remove(FORMAT_KEY) {
+            None => 1,
+            Some(Value::Integer(format)) if (1..=FORMAT).contains(&format) => format,
+            Some(format) => {
+                let problem = format!(
+                    "is of format {format}, which a newer fast-slate wrote; this one reads up to \
+                     {FORMAT}"
+                );
+                return Err(Error::file(&path, problem));
+            }
+        };
+        if format == 1 {
+            table = first_version::upgraded(table).map_err(|error| bad(&error))?;
+        }
+        let origin = Value::Table(origin).try_into();
+        let origin = origin.map_err(|error| bad(&toml_problem(&error, "")))?;
         let settings = table.try_into().map_err(|error| bad(&toml_problem(&error, "")))?;
-        Ok((settings, origin))
+        Ok((settings, origin, format))
     }
 
     /// Steps of the checkpoints that are there, ascending.

@@ -221,18 +221,15 @@ impl Settings {
     /// what it is a model of.
     #[must_use]
     pub(crate) fn differences_in_model(&self, other: &Self) -> Vec<String> {
-        let of_training = |key: &str| {
-            matches!(key, "tower.initial" | "tower.dropout")
-                || TRAINING.contains(&key.split_once('.').map_or(key, |(table, _)| table))
+        let learned = |settings: &Self| std::mem::discriminant(&settings.method.recipe().learned());
+        let learn_the_same = learned(self) == learned(other);
+        let of_training = |key: &str| match key {
+            "tower.initial" | "tower.dropout" => true,
+            "method.learn_sigma" | "method.learn_actions" => learn_the_same,
+            _ => TRAINING.contains(&key.split_once('.').map_or(key, |(table, _)| table)),
         };
         let differences = self.differences(other).into_iter();
-        let mut differences: Vec<String> =
-            differences.filter(|(key, _)| !of_training(key)).map(|(_, change)| change).collect();
-        let (this, other) = (self.method.recipe().learned(), other.method.recipe().learned());
-        if std::mem::discriminant(&this) != std::mem::discriminant(&other) {
-            differences.push(format!("method: learns {this} → {other}"));
-        }
-        differences
+        differences.filter(|(key, _)| !of_training(key)).map(|(_, change)| change).collect()
     }
 
     /// The search that needs the graph's index, if any: the method's, or the evaluation's.

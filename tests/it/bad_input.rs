@@ -310,7 +310,7 @@ fn settings_that_cannot_be_are_refused_before_anything_is_written() {
     let other = run.with_file_name("other");
     for (args, parts) in [
         (&["--slate-size", "100000"][..], &["a slate of 100000 actions", "--slate-size"][..]),
-        (&["--set", "policy.sample=3"], &["no setting `policy.sample`", "method.samples"]),
+        (&["--set", "method.sample=3"], &["no setting `method.sample`", "method.samples"]),
         (&["--set", "method.samples"], &["`method.samples`", "expected key=value"]),
         (&["--set", "method.samples=0"], &["`method.samples`"]),
         (&["--steps", "0"], &["`budget.amount`", "more than 0"]),

@@ -268,7 +268,7 @@ fn a_grid_that_cannot_be_says_why() {
             &["data `odd`", "slate synth --userz=3", "--userz"],
         ),
         (format!("{GRID}[scale.small]\nseeds = [1]\n"), &["no scale `quick`", "small"]),
-        (format!("{GRID}set = [\"policy.samples=3\"]\n"), &["grid.toml", "expected a map"]),
+        (format!("{GRID}set = [\"method.samples=3\"]\n"), &["grid.toml", "expected a map"]),
         (
             format!("{GRID}[[row]]\nname = \"own\"\nset.evaluation.search = \"index\"\n"),
             &["evaluation.search", "row `own`", "judged alike"],

@@ -94,7 +94,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let prepared = place.prepared();
     stdout(&mut place.train("run", &BOTH));
     let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
-    let problem = &policy.task;
+    let task = &policy.task;
     assert_eq!(task.contexts.cols(), 8 + 3);
 
     // What the tables on disk say of u7.
@@ -213,7 +213,7 @@ fn als_brings_its_own_users() {
 
     stdout(&mut place.train("run", &[]));
     let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
-    let problem = &policy.task;
+    let task = &policy.task;
     let options = FoldInOptions { confidence: 3.0, regularization: 0.5 };
     let fold_in = FoldIn::new(Arc::clone(&task.actions), options).unwrap();
     let mut user = [0.0; 8];

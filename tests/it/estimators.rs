@@ -79,7 +79,7 @@ fn problems() -> Vec<Task> {
 #[test]
 fn the_score_function_of_plackett_luce_has_the_gradient_of_enumeration() {
     for problem in problems() {
-        let (slate_size, sessions) = (task.slate_size, &task.sessions);
+        let (slate_size, sessions) = (problem.slate_size, &problem.sessions);
         let linear: Arc<dyn SlateReward> =
             Arc::new(LinearReward::discounted(slate_size, Arc::clone(sessions)));
         let any_hit: Arc<dyn SlateReward> = Arc::new(AnyHit::new(Arc::clone(sessions)));
@@ -100,14 +100,14 @@ fn the_score_function_of_plackett_luce_has_the_gradient_of_enumeration() {
 fn pl_rank_has_the_gradient_of_enumeration() {
     for problem in problems() {
         let rewards = [
-            LinearReward::discounted(task.slate_size, Arc::clone(&task.sessions)),
-            LinearReward::new(vec![0.2, 1.0], Arc::clone(&task.sessions)),
+            LinearReward::discounted(problem.slate_size, Arc::clone(&problem.sessions)),
+            LinearReward::new(vec![0.2, 1.0], Arc::clone(&problem.sessions)),
         ];
         for reward in rewards {
             for num_samples in [1, 16] {
                 let policy = problem.policy(num_samples, SlateDraws::PrefixSums);
                 let estimator = PlRank::new(policy, &reward).unwrap();
-                let name = format!("K = {} S = {num_samples}", task.slate_size);
+                let name = format!("K = {} S = {num_samples}", problem.slate_size);
                 problem.check(&name, &estimator, &reward);
             }
         }
@@ -118,7 +118,7 @@ fn pl_rank_has_the_gradient_of_enumeration() {
 fn pl_rank_refuses_a_reward_that_is_not_linear_and_says_why() {
     let problem = &problems()[1];
     let policy = problem.policy(2, SlateDraws::PrefixSums);
-    let reward = AnyHit::new(Arc::clone(&task.sessions));
+    let reward = AnyHit::new(Arc::clone(&problem.sessions));
     let error = PlRank::new(policy, &reward).unwrap_err().to_string();
     assert!(error.contains("`reward.kind`") && error.contains("weight"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Every method trains from one config, by its policy and estimator, and goes on after a stop as
-//! if there had been none.
+//! Every method trains from one config, by its name, and goes on after a stop as if there had been
+//! none.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +14,11 @@ use fast_slate::training::{Ending, Observer, Progress, Row, Trainer};
 
 use crate::common::{parameters, record, slate, small, stdout};
 
-/// What all of them are given.
+/// The settings that all methods share.
 const CONFIG: &str = "
-[policy]
-samples = 4
 slate_size = 4
-[estimator]
-head = 32
+[method]
+samples = 4
 [budget]
 amount = 12
 [evaluation]
@@ -30,41 +28,30 @@ gradient_draws = 2
 batch_size = 16
 ";
 
-/// `--policy`, `--estimator`, and what else makes the method.
-const METHODS: [(&str, &str, &[&str]); 20] = [
-    ("lgp", "score-function", &[]),
-    ("lgp", "score-function", &["method.coupling=orthogonal"]),
-    ("lgp", "score-function", &["method.candidates=0"]),
+/// `--method`, and the settings of the method.
+const METHODS: [(&str, &[&str]); 21] = [
+    ("lgp-mips", &[]),
+    ("lgp", &[]),
+    ("lgp-mips", &["method.coupling=orthogonal"]),
+    ("lgp-mips", &["method.candidates=0"]),
     // Falls back to a search for each sample.
-    ("lgp", "score-function", &["method.sigma=relative(10)", "method.candidates=10"]),
-    ("lgp", "score-function", &["method.learn_sigma=true", "method.radial=keep"]),
-    (
-        "lgp",
-        "score-function",
-        &["method.coupling=quasi-random", "method.baseline=none", "reward.kind=diverse"],
-    ),
-    (
-        "lgp",
-        "score-function",
-        &["tower.kind=residual-mlp", "tower.hidden=[20, 9]", "tower.dropout=0.2"],
-    ),
-    ("lgp", "likelihood", &[]),
-    ("lgp", "likelihood", &["tower.kind=residual-mlp", "reward.kind=cascade"]),
-    ("lrp", "score-function", &["method.noise=laplace", "reward.kind=cascade"]),
-    (
-        "lrp",
-        "score-function",
-        &["method.noise=student-t(5)", "method.coupling=antithetic", "method.baseline=none"],
-    ),
-    ("plackett-luce", "score-function", &["reward.kind=any-hit"]),
-    ("plackett-luce", "score-function", &["method.draws=gumbel", "reward.kind=reciprocal-rank"]),
-    ("plackett-luce", "pl-rank", &[]),
-    ("plackett-luce", "covariance", &[]),
-    ("plackett-luce", "covariance", &["method.draws=rejection"]),
-    ("plackett-luce", "covariance-as-printed", &[]),
-    ("plackett-luce", "fopo", &["slate_size=1"]),
-    ("plackett-luce", "score-function", &["method.learn_actions=true"]),
-    ("plackett-luce", "pl-rank", &["method.learn_actions=true"]),
+    ("lgp-mips", &["method.sigma=relative(10)", "method.candidates=10"]),
+    ("lgp-mips", &["method.learn_sigma=true", "method.radial=keep"]),
+    ("lgp-mips", &["method.coupling=quasi-random", "method.baseline=none", "reward.kind=diverse"]),
+    ("lgp-mips", &["tower.kind=residual-mlp", "tower.hidden=[20, 9]", "tower.dropout=0.2"]),
+    ("likelihood", &["method.head=32"]),
+    ("likelihood", &["method.head=32", "tower.kind=residual-mlp", "reward.kind=cascade"]),
+    ("lrp-mips", &["method.noise=laplace", "reward.kind=cascade"]),
+    ("lrp", &["method.noise=student-t(5)", "method.coupling=antithetic", "method.baseline=none"]),
+    ("pl-pg", &["reward.kind=any-hit"]),
+    ("pl-pg", &["method.draws=gumbel", "reward.kind=reciprocal-rank"]),
+    ("pl-rank", &[]),
+    ("covariance", &[]),
+    ("covariance", &["method.draws=rejection", "method.head=32"]),
+    ("covariance-as-printed", &[]),
+    ("fopo", &["slate_size=1", "method.head=32"]),
+    ("pl-pg", &["method.learn_actions=true"]),
+    ("pl-rank", &["method.learn_actions=true"]),
 ];
 
 /// Asks for a stop after a step.
@@ -104,20 +91,18 @@ fn every_method_trains_from_one_config_and_resumes_exactly() {
     let config = folder.path().join("config.toml");
     fs_err::write(&config, CONFIG).unwrap();
     for device in device::compiled().into_iter().filter(|name| ["ndarray", "flex"].contains(name)) {
-        for (at, (policy, estimator, sets)) in METHODS.iter().enumerate() {
-            let method = format!("{policy} {estimator} {sets:?} on {device}");
+        for (at, (kind, sets)) in METHODS.iter().enumerate() {
+            let method = format!("{kind} {sets:?} on {device}");
             let whole = folder.path().join(format!("{device}-{at}"));
             let mut train = slate();
             train.arg("train").arg("--data").arg(prepared.folder()).arg("--out").arg(&whole);
-            train.arg("--config").arg(&config).args(["--policy", policy, "--device", device]);
-            train.args(["--estimator", estimator]);
+            train.arg("--config").arg(&config).args(["--method", kind, "--device", device]);
             for set in *sets {
                 train.args(["--set", set]);
             }
             stdout(&mut train);
 
-            let mut settings =
-                vec![format!("policy.kind={policy}"), format!("estimator.kind={estimator}")];
+            let mut settings = vec![format!("method.kind={kind}")];
             settings.extend(sets.iter().map(ToString::to_string));
             let resumed = folder.path().join(format!("{device}-{at}-stopped"));
             stopped(&prepared, &config, &settings, device, &resumed);

@@ -159,7 +159,7 @@ fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
 #[test]
 fn a_run_that_began_with_another_ones_model_stands_by_itself() {
     let place = Place::new();
-    let first = place.trained("first", &["--steps", "24", "--estimator", "likelihood"]);
+    let first = place.trained("first", &["--steps", "24", "--method", "likelihood"]);
     let init = ["--init", first.to_str().unwrap()];
     killed_twice_at(&place, &[&STEPS[..], &init].concat());
 
@@ -290,7 +290,7 @@ fn other_settings_are_refused_by_name() {
 #[test]
 fn a_constant_learning_rate_can_be_trained_on() {
     let place = Place::new();
-    let constant = ["--set", "optimizer.schedule=constant"];
+    let constant = ["--set", "optimizer.schedule=constant", "--set", "method.candidates=0"];
     // The intervals are those of the budget: 2 steps in both.
     let with = |budget: [&'static str; 2], count: &'static str| {
         [&constant[..], &budget, &["--set", count]].concat()
@@ -304,6 +304,21 @@ fn a_constant_learning_rate_can_be_trained_on() {
     );
     let (settings, _) = RunFolder::new(&run).read_settings().unwrap();
     assert_eq!(settings.budget.amount, 48);
+}
+
+#[test]
+fn a_longer_budget_is_refused_where_evaluations_decide_something() {
+    let place = Place::new();
+    for (name, decides) in
+        [("shared", "method.candidates=100"), ("patient", "evaluation.patience=3")]
+    {
+        let sets = ["method.candidates=0", "optimizer.schedule=constant", decides];
+        let sets = sets.iter().flat_map(|set| ["--set", *set]);
+        let run =
+            place.trained(name, &["--steps", "6"].into_iter().chain(sets).collect::<Vec<_>>());
+        let error = refused(resume(&run).args(["--steps", "12"]));
+        assert_says(&error, &["resuming", "budget.amount: 6 → 12"]);
+    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn within_is_wall_clock_time_and_what_was_spent_counts_after_a_kill() {
     let command = |out: &Path| {
         let mut command = process();
         command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(out);
-        command.args(["--within", "12", "--trials", "5", "--over", "policy.samples=2|4|8"]);
+        command.args(["--within", "12", "--trials", "5", "--over", "method.samples=2|4|8"]);
         command
     };
     let began = Instant::now();
@@ -158,7 +158,7 @@ fn a_search_over_what_is_not_there_says_so() {
     small(&at("data"));
     let mut command = slate();
     command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at("tune"));
-    let text = refused(command.args(["--over", "policy.sample=1|2"]));
+    let text = refused(command.args(["--over", "method.sample=1|2"]));
     assert_says(&text, &["method.samples"]);
     let text = refused(slate().args(["tune", "--resume", "--out"]).arg(at("none")));
     assert_says(&text, &["no search here", "slate tune"]);

@@ -255,7 +255,7 @@ mod tests {
             let (drawn, assignments) = space.draw(&settings, trial, 10).unwrap();
             assert_eq!(assignments.len(), 2);
             rates.push(drawn.optimizer.learning_rate);
-            twos += usize::from(drawn.policy.samples == 2);
+            twos += usize::from(drawn.method.recipe().num_samples() == 2);
         }
         rates.sort_by(f64::total_cmp);
         for (part, rate) in rates.iter().enumerate() {

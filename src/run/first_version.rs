@@ -1,0 +1,68 @@
+//! Settings of the first version in, settings of today out. That version had `[policy]` and
+//! `[estimator]` where there is `[method]` today.
+
+use toml::{Table, Value};
+
+use crate::error::{Error, Result};
+use crate::method::MethodKind;
+
+/// The same settings with today's keys.
+///
+/// # Errors
+/// [`Error::Setting`] for a policy and an estimator that the first version did not have.
+pub(super) fn upgraded(mut table: Table) -> Result<Table> {
+    let mut take = |name: &str| match table.remove(name) {
+        Some(Value::Table(table)) => table,
+        _ => Table::new(),
+    };
+    let (mut policy, mut estimator) = (take("policy"), take("estimator"));
+    let (mut retrieval, mut embedding) = (take("retrieval"), take("embedding"));
+    let mut slate_size = policy.remove("slate_size");
+    let search = retrieval.remove("kind");
+    let approximate = search.as_ref().and_then(Value::as_str) == Some("hnsw");
+    let kind = kind(&text(policy.remove("kind")), &text(estimator.remove("kind")), approximate)?;
+
+    // Every key that some method had. The method takes those that it has.
+    let mut keys = policy;
+    keys.extend(estimator);
+    keys.extend(search.map(|search| ("search".to_owned(), search)));
+    let moved = ["candidates", "coverage"];
+    keys.extend(moved.iter().filter_map(|key| retrieval.remove_entry(*key)));
+    keys.extend(embedding.remove("learn").map(|learn| ("learn_actions".to_owned(), learn)));
+    let method = Table::try_from(kind.method());
+    let mut method = method.map_err(|error| Error::library("settings", error))?;
+    for (key, value) in &mut method {
+        if let Some(recorded) = keys.remove(key) {
+            *value = recorded;
+        }
+    }
+    table.insert("method".into(), method.into());
+    table.insert("retrieval".into(), retrieval.into());
+    table.insert("embedding".into(), embedding.into());
+    table.extend(slate_size.take().map(|size| ("slate_size".to_owned(), size)));
+    Ok(table)
+}
+
+fn text(value: Option<Value>) -> String {
+    value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn kind(policy: &str, estimator: &str, approximate: bool) -> Result<MethodKind> {
+    Ok(match (policy, estimator, approximate) {
+        ("lgp" | "lrp", "likelihood", _) => MethodKind::Likelihood,
+        ("lgp", "score-function", false) => MethodKind::Lgp,
+        ("lgp", "score-function", true) => MethodKind::LgpMips,
+        ("lrp", "score-function", false) => MethodKind::Lrp,
+        ("lrp", "score-function", true) => MethodKind::LrpMips,
+        ("plackett-luce", "score-function", _) => MethodKind::PlPg,
+        ("plackett-luce", "pl-rank", _) => MethodKind::PlRank,
+        ("plackett-luce", "covariance", _) => MethodKind::Covariance,
+        ("plackett-luce", "covariance-as-printed", _) => MethodKind::CovarianceAsPrinted,
+        ("plackett-luce", "fopo", _) => MethodKind::Fopo,
+        _ => {
+            let problem =
+                format!("no method of the first version has \"{policy}\", \"{estimator}\"");
+            return Err(Error::setting("policy.kind", problem));
+        }
+    })
+}
