@@ -1,15 +1,14 @@
 //! The hot paths, each alone: a training step, search, SVD, reward, the dense pass of PL-Rank. On
-//! 3 000 users and 20 000 made-up items, so that a change shows within a minute:
-//! `cargo bench -p fast-slate-benches -- step`. Against other software, and at other sizes, see
-//! `artifacts/performance`.
+//! 3 000 users and 20 000 synthetic items, so that a change shows within a minute:
+//! `cargo bench -- step`. `artifacts/performance` compares with other software, at other sizes.
 
 #![allow(clippy::unwrap_used, reason = "a failing benchmark panics")]
 
-use std::hint::black_box;
 use std::sync::{Arc, LazyLock};
 
 use burn::train::TrainStep as _;
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use divan::Bencher;
+use divan::counter::ItemsCount;
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::embedding::{SessionPart, SvdOptions, training_matrix, truncated_svd};
@@ -34,8 +33,12 @@ static PREPARED: LazyLock<(tempfile::TempDir, Prepared)> = LazyLock::new(|| {
     (folder, prepared)
 });
 
+fn main() {
+    divan::main();
+}
+
 /// The default preset with `sets` over it, and its task.
-fn task(sets: &[String]) -> (Settings, Task) {
+fn task(sets: &[&str]) -> (Settings, Task) {
     let builder = SettingsBuilder::new(&Preset::Default.settings()).unwrap();
     let builder = sets.iter().fold(builder, |builder, set| builder.assignment(set).unwrap());
     let settings = builder.build().unwrap();
@@ -51,92 +54,84 @@ fn queries(task: &Task, count: usize) -> (Vec<u32>, Matrix) {
     (users, h)
 }
 
-fn step(criterion: &mut Criterion) {
+/// A step of training with S samples, for each way to search.
+#[divan::bench(args = [1, 10, 100], consts = [0, 1, 2])]
+fn step<const SEARCH: usize>(bencher: Bencher, samples: usize) {
+    let search = [
+        ["method.kind=lgp", "method.candidates=0"],
+        ["method.kind=lgp-mips", "method.candidates=0"],
+        ["method.kind=lgp-mips", "method.candidates=32"],
+    ][SEARCH];
+    let samples = format!("method.samples={samples}");
+    let (settings, task) = task(&[search[0], search[1], &samples]);
+    let contexts = task.sessions.contexts(Split::Train);
+    let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
     let device = device::choose(None).unwrap().device;
-    let mut group = criterion.benchmark_group("step");
-    for (search, sets) in [
-        ("exact", ["method.kind=lgp", "method.candidates=0"]),
-        ("hnsw", ["method.kind=lgp-mips", "method.candidates=0"]),
-        ("shared candidates", ["method.kind=lgp-mips", "method.candidates=32"]),
-    ] {
-        for samples in [1, 10, 100] {
-            let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-            let (settings, task) =
-                task(&[sets, vec![format!("method.samples={samples}")]].concat());
-            let contexts = task.sessions.contexts(Split::Train);
-            let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
-            let model = task.initial_model(&settings, &device).unwrap();
-            let mut learner =
-                Learner::new(model, task.estimator(&settings.method, settings.seed).unwrap());
-            let mut adam = adam(&settings.optimizer);
-            let mut step = 0;
-            group.bench_function(BenchmarkId::new(search, samples), |bencher| {
-                bencher.iter(|| {
-                    let output = learner.step(batches.at(step, &task.contexts));
-                    output.item.reward.unwrap();
-                    learner = learner.clone().optimize(&mut adam, 1e-3.into(), output.grads);
-                    step += 1;
-                });
-            });
-        }
-    }
-}
-
-fn search(criterion: &mut Criterion) {
-    let (_, task) = task(&["method.kind=lgp-mips".to_owned()]);
-    let mut group = criterion.benchmark_group("search");
-    let searches: [(&str, &Arc<dyn Retriever>); 2] =
-        [("exact", &task.exact), ("hnsw", task.graph.as_ref().unwrap())];
-    for (name, retriever) in searches {
-        for count in [320, 3200] {
-            let (_, latent) = queries(&task, count);
-            group.throughput(Throughput::Elements(count as u64));
-            group.bench_function(BenchmarkId::new(name, count), |bencher| {
-                let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
-                bencher.iter(|| retriever.search(queries).unwrap());
-            });
-        }
-    }
-}
-
-fn svd(criterion: &mut Criterion) {
-    let matrix = training_matrix(&PREPARED.1.sessions, SessionPart::All);
-    let num_actions = PREPARED.1.sessions.num_actions;
-    let mut group = criterion.benchmark_group("svd");
-    group.sample_size(10).bench_function("100 of 20 000", |bencher| {
-        bencher
-            .iter(|| truncated_svd(&matrix, num_actions, SvdOptions::default(), Seed(0)).unwrap());
+    let model = task.initial_model(&settings, &device).unwrap();
+    let estimator = task.estimator(&settings.method, settings.seed).unwrap();
+    let mut learner = Learner::new(model, estimator);
+    let mut adam = adam(&settings.optimizer);
+    let mut step = 0;
+    bencher.bench_local(|| {
+        let output = learner.step(batches.at(step, &task.contexts));
+        output.item.reward.unwrap();
+        learner = learner.clone().optimize(&mut adam, 1e-3.into(), output.grads);
+        step += 1;
     });
 }
 
-fn reward(criterion: &mut Criterion) {
+fn search(bencher: Bencher, count: usize, retriever: impl Fn(&Task) -> Arc<dyn Retriever>) {
+    let (_, task) = task(&[]);
+    let (_, latent) = queries(&task, count);
+    let retriever = retriever(&task);
+    bencher.counter(ItemsCount::new(count)).bench_local(|| {
+        let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
+        retriever.search(queries).unwrap()
+    });
+}
+
+#[divan::bench(args = [320, 3200])]
+fn search_exact(bencher: Bencher, count: usize) {
+    search(bencher, count, |task| Arc::clone(&task.exact));
+}
+
+#[divan::bench(args = [320, 3200])]
+fn search_graph(bencher: Bencher, count: usize) {
+    search(bencher, count, |task| Arc::clone(task.graph.as_ref().unwrap()));
+}
+
+/// 100 components of a matrix with 20 000 columns.
+#[divan::bench(sample_count = 10)]
+fn svd(bencher: Bencher) {
+    let matrix = training_matrix(&PREPARED.1.sessions, SessionPart::All);
+    let num_actions = PREPARED.1.sessions.num_actions;
+    bencher.bench_local(|| {
+        truncated_svd(&matrix, num_actions, SvdOptions::default(), Seed(0)).unwrap()
+    });
+}
+
+/// The rewards of 3 200 slates.
+#[divan::bench]
+fn reward(bencher: Bencher) {
     let (_, task) = task(&[]);
     let (users, latent) = queries(&task, 3200);
     let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
     let slates = task.exact.search(queries).unwrap();
-    criterion.bench_function("reward/3200 slates", |bencher| {
-        bencher.iter(|| {
-            let reward = |(at, user): (usize, &u32)| task.reward.reward(*user, slates.slate(at));
-            black_box(users.iter().enumerate().map(reward).sum::<f32>())
-        });
+    bencher.bench_local(|| {
+        let reward = |(at, user): (usize, &u32)| task.reward.reward(*user, slates.slate(at));
+        users.iter().enumerate().map(reward).sum::<f32>()
     });
 }
 
-fn pl_rank(criterion: &mut Criterion) {
+/// The pass over all actions and the S slates of 32 contexts.
+#[divan::bench(args = [1, 100])]
+fn pl_rank(bencher: Bencher, num_samples: usize) {
     let (_, task) = task(&[]);
     let (contexts, h) = queries(&task, 32);
     let reward = LinearReward::discounted(5, Arc::clone(&task.sessions));
-    let mut group = criterion.benchmark_group("pl-rank");
-    for num_samples in [1, 100] {
-        let sampling = Sampling { num_samples, slate_size: 5, excluded: None, seed: Seed(0) };
-        let policy = PlackettLuce::new(Arc::clone(&task.actions), SlateDraws::default(), sampling);
-        let estimator = PlRank::new(policy.unwrap(), &reward).unwrap();
-        let rows = BatchRows { step: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
-        group.bench_function(BenchmarkId::new("dense pass", num_samples), |bencher| {
-            bencher.iter(|| estimator.gradient(rows).unwrap());
-        });
-    }
+    let sampling = Sampling { num_samples, slate_size: 5, excluded: None, seed: Seed(0) };
+    let policy = PlackettLuce::new(Arc::clone(&task.actions), SlateDraws::default(), sampling);
+    let estimator = PlRank::new(policy.unwrap(), &reward).unwrap();
+    let rows = BatchRows { step: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+    bencher.bench_local(|| estimator.gradient(rows).unwrap());
 }
-
-criterion_group!(benches, step, search, svd, reward, pl_rank);
-criterion_main!(benches);

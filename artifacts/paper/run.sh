@@ -1,14 +1,23 @@
 #!/usr/bin/env bash
-# Everything in this folder. FILES holds gowalla/checkins.parquet (columns user_id, location_id);
-# OUT needs 30 GB. One thread a training, as many trainings at once as are started by hand.
-# usage: artifacts/paper/run.sh FILES OUT [GRID:SCALE...]
-set -euo pipefail
-files=$1 out=$2
-shift 2
+# Reports of `slate compare` on the grids in examples/paper, which are named GRID:SCALE (`-` for none).
+# One thread a training; the report goes to OUT/GRID, less the page and the trainings.
+# usage: artifacts/paper/run.sh OUT [GRID:SCALE]...      [default: quick:- table_time:gowalla slate_size:gowalla]
+# FILES holds gowalla/checkins.parquet; WORK needs 1 GB for these, 30 GB for figure_1:shapes and cost:paper.
+source "$(dirname "$0")/../common.sh"
+
 grids=("$@")
-[ ${#grids[@]} -gt 0 ] || grids=(table_time:gowalla table_iterations:gowalla improvements:gowalla slate_size:gowalla
-    fixing_beta:gowalla neural:gowalla figure_1:shapes cost:paper)
-slate=${SLATE:-target/release/slate}   # built before: nothing may compile while something is measured
+[ ${#grids[@]} -gt 0 ] || read -ra grids <<<"$(pick "quick:- table_time:gowalla slate_size:gowalla" "quick:-")"
 for grid in "${grids[@]}"; do
-    RAYON_NUM_THREADS=1 "$slate" compare "examples/paper/${grid%:*}.toml" --scale "${grid#*:}" --files "$files" --out "$out/${grid%:*}"
+    name=${grid%:*} scale=${grid#*:} flags=()
+    [ "$scale" = - ] || flags=(--scale "$scale" --files "$files")
+    echo "== $grid"
+    cp "$root/examples/paper/$name.toml" "$work/$name.toml"
+    if [ "$quick" = 1 ]; then # one second a cell, and fewer cells
+        sed -i 's/^samples = \[.*/samples = [10]/; s/^seeds = .*/seeds = [0]/; s/^budget = .*/budget = "1 s"/' "$work/$name.toml"
+    fi
+    RAYON_NUM_THREADS=1 slate compare "$work/$name.toml" "${flags[@]}" --out "$work/$name"
+    rm -rf "${out:?}/$name"
+    mkdir -p "$out/$name"
+    cp -r "$work/$name/report.md" "$work/$name/results.parquet" "$work/$name/figures" "$out/$name"
+    sed -i "s|$work/||g; s|$files/||g; s|$root/||g" "$out/$name/report.md"
 done

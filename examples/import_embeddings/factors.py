@@ -1,4 +1,4 @@
-"""Item vectors made by somebody else: those of `implicit`, from the training users of DATA.
+"""Makes item vectors with the ALS of `implicit`, from the training users of DATA.
 
     python factors.py DATA
 
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from implicit.als import AlternatingLeastSquares
 
 data = Path(sys.argv[1])
-# Users who are held out must not be in the embeddings they are to judge.
+# Vectors must not have seen the users on whom they are judged.
 train = pl.read_parquet(data / "interactions.parquet").filter(pl.col("split") == "train")
 ids = pl.read_parquet(data / "actions.parquet")["item_id"].to_numpy()
 users, items = train["context"].to_numpy(), train["action"].to_numpy()
@@ -24,8 +24,8 @@ matrix = sp.csr_matrix((np.ones(len(train), np.float32), (users, items)))
 model = AlternatingLeastSquares(factors=64, regularization=1.0, alpha=11.0, random_state=0)
 model.fit(matrix, show_progress=False)
 
-# Any order, and any items beside those of the log: the ids say whose each row is. Here only items
-# that a training user touched have one.
+# Rows may be in any order: the ids say which item each row is. Only items that a training user
+# touched have one.
 rows = np.random.default_rng(0).permutation(len(model.item_factors))
 np.save("beta.npy", model.item_factors[rows])
 np.savetxt("ids.txt", ids[rows], fmt="%s")

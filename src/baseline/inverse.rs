@@ -1,5 +1,5 @@
-//! The inverse of a dense symmetric positive definite matrix, in f32 on all cores. The work is cut
-//! into tiles that do not depend on the number of threads, so neither does the result.
+//! A dense symmetric positive definite matrix goes in; its inverse comes out, in f32 on all cores. The
+//! tiles of the work do not depend on the number of threads, so neither does the result.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{
@@ -16,13 +16,13 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
-/// Rows and columns that one thread works on at once.
+/// Rows and columns of a tile, the work of one thread.
 const TILE: usize = 256;
 
 /// The inverse of `matrix` `[N, N]`, in about N³ multiplications and additions.
 ///
 /// # Errors
-/// [`Error::Library`] when rounding makes it indefinite.
+/// [`Error::Library`] if rounding makes the matrix indefinite.
 pub(super) fn inverse(mut matrix: Matrix) -> Result<Matrix> {
     let size = matrix.rows();
     factorise(MatMut::from_column_major_slice_mut(matrix.as_mut_slice(), size, size)).map_err(
@@ -30,7 +30,7 @@ pub(super) fn inverse(mut matrix: Matrix) -> Result<Matrix> {
     )?;
     let factor = MatRef::from_column_major_slice(matrix.as_slice(), size, size);
     let mut inverse = Matrix::zeros(size, size);
-    // Columns of the lower triangle: L Lᵀ X = I needs nothing of L above them.
+    // Columns of the lower triangle: L Lᵀ X = I needs only the part of L below their top.
     let columns = MatMut::from_column_major_slice_mut(inverse.as_mut_slice(), size, size);
     columns.par_col_chunks_mut(TILE).enumerate().for_each(|(tile, columns)| {
         let first = tile * TILE;
@@ -44,7 +44,7 @@ pub(super) fn inverse(mut matrix: Matrix) -> Result<Matrix> {
     Ok(inverse)
 }
 
-/// Puts L of A = L Lᵀ into the lower triangle of A: tile after tile of columns, right-looking.
+/// Puts L of A = L Lᵀ into the lower triangle of A, tile by tile of columns, right-looking.
 fn factorise(mut a: MatMut<'_, f32>) -> Result<(), LltError> {
     while a.ncols() > 0 {
         let width = a.ncols().min(TILE);
@@ -72,9 +72,9 @@ fn factorise(mut a: MatMut<'_, f32>) -> Result<(), LltError> {
     Ok(())
 }
 
-/// Copies what is at or right of the diagonal, in rows, below it.
+/// Copies the upper triangle, in rows, to the lower one.
 fn mirror(matrix: &mut Matrix) {
-    /// Rows whose lines of the cache are filled together.
+    /// Rows that are filled together, for the sake of the cache.
     const ROWS: usize = 16;
     let size = matrix.rows();
     for first in (0..size).step_by(ROWS) {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_indefinite_matrix_has_none() {
+    fn an_indefinite_matrix_is_refused() {
         let a = Matrix::new(vec![1.0, 2.0, 2.0, 1.0], 2).unwrap();
         let error = inverse(a).unwrap_err().to_string();
         assert!(error.contains("Gram matrix") && error.contains("raise the ridge"), "{error}");

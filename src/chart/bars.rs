@@ -1,4 +1,4 @@
-//! Bars, as a picture: from left to right, so that names of any length stand beside them.
+//! Bars go in; a picture comes out. Bars grow from left to right, so that long names fit beside them.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -8,33 +8,32 @@ use super::svg::{self, Area, SIDE, TEXT, WIDTH, failed, px};
 use super::{Axis, Bar, Bars, theme};
 use crate::error::Result;
 
-/// Pixels from the top of the picture to that of the first row, of a row, and from the top of a bar
-/// to its foot.
+/// Pixels above the first row, of a row, and of a bar, from top to bottom.
 const TOP: u32 = 52;
 const ROW: u32 = 26;
 const THICK: u32 = 16;
 
-/// The most pixels that names take beside the bars; where one is longer, all stand above theirs.
+/// The most pixels of names beside the bars. If one is longer, all names stand above their bars.
 const NAMES: u32 = 130;
 const NAME: u32 = 16;
 
-/// What stands where, in pixels.
+/// Positions in pixels.
 struct Columns {
     /// From the left to the bars.
     left: u32,
-    /// From there to where the values begin.
+    /// The width of the longest bar.
     bars: u32,
-    /// Of a row, the upper part that is the name's.
+    /// The upper part of a row, for the name.
     above: u32,
     /// From the top to the axis.
     foot: u32,
 }
 
 impl Bars {
-    /// As an SVG document that adapts to a light or dark reader.
+    /// Draws an SVG document that adapts to light and dark pages.
     ///
     /// # Errors
-    /// Those of the drawing library.
+    /// Fails if the drawing library fails.
     pub fn svg(&self) -> Result<String> {
         let rows = u32::try_from(self.bars.len().max(1)).unwrap_or(u32::MAX / (ROW + NAME));
         let widest = |texts: &mut dyn Iterator<Item = u32>| texts.max().unwrap_or(0);
@@ -54,7 +53,7 @@ impl Bars {
             }
             if self.bars.is_empty() {
                 let middle = (px(WIDTH / 2), px(TOP + ROW / 2));
-                let centred = svg::text(TEXT, theme::muted(), HPos::Center);
+                let centred = svg::text(TEXT, theme::MUTED, HPos::Center);
                 area.draw_text("no data", &centred, middle).map_err(failed)?;
             }
             for ((at, bar), text) in (0..rows).zip(&self.bars).zip(&written) {
@@ -65,7 +64,7 @@ impl Bars {
         })
     }
 
-    /// What is written at each bar: as many digits at one as at another.
+    /// The text at each bar, all with the same number of digits.
     fn written(&self) -> Vec<String> {
         let finite = |bar: &Bar| bar.value.filter(|(value, _)| value.is_finite());
         let values = || self.bars.iter().filter_map(finite);
@@ -77,7 +76,7 @@ impl Bars {
         self.bars.iter().map(value).collect()
     }
 
-    /// From 0, so that lengths compare; nothing where no bar has one.
+    /// The axis: from 0, so that lengths compare; none if no bar has a length.
     fn scale(&self) -> Option<Scale> {
         let axis = Axis { name: String::new(), logarithmic: false };
         let values: Vec<_> = self.bars.iter().filter_map(|bar| bar.value).collect();
@@ -88,13 +87,13 @@ impl Bars {
 }
 
 impl Columns {
-    /// A place on the axis, across the picture.
+    /// The horizontal position of a place on the axis.
     fn across(&self, scale: &Scale, place: f64) -> i32 {
         px(self.left) + svg::part(scale.share(place), self.bars)
     }
 
     fn axis(&self, area: &Area<'_>, scale: &Scale) -> Result<()> {
-        let style = svg::text(TEXT, theme::muted(), HPos::Center);
+        let style = svg::text(TEXT, theme::MUTED, HPos::Center);
         let thin = px(1).unsigned_abs();
         let half = |label: &String| px(svg::width(label, TEXT)) / 2;
         let widest = scale.ticks.iter().map(|(_, label)| 2 * half(label) + px(4)).max();
@@ -102,11 +101,11 @@ impl Columns {
             [(a, _), (b, _), ..] => (self.across(scale, *b) - self.across(scale, *a)).max(1),
             _ => i32::MAX,
         };
-        // Where little room is left for the bars, every second tick or so has some for its label.
+        // If the bars have little room, only every second tick or so has a label.
         let every = usize::try_from(widest.unwrap_or(0) / apart + 1).unwrap_or(1);
         for (at, (place, label)) in scale.ticks.iter().enumerate() {
             let x = self.across(scale, *place);
-            let colour = if *place == 0.0 { theme::axis() } else { theme::grid() };
+            let colour = if *place == 0.0 { theme::AXIS } else { theme::GRID };
             let line = vec![(x, px(TOP)), (x, px(self.foot))];
             area.draw(&PathElement::new(line, colour.stroke_width(thin))).map_err(failed)?;
             if at.is_multiple_of(every) {
@@ -124,7 +123,7 @@ impl Columns {
         written: &str,
         y: i32,
     ) -> Result<()> {
-        let style = |at| svg::text(TEXT, theme::ink(), at);
+        let style = |at| svg::text(TEXT, theme::INK, at);
         let (at, x, up) = match self.above {
             0 => (HPos::Right, self.left - 8, 0),
             _ => (HPos::Left, self.left, THICK),
@@ -142,7 +141,7 @@ impl Columns {
         area.draw(&Rectangle::new(ends, colour)).map_err(failed)?;
         if error.is_finite() && error > 0.0 {
             let (low, high, cap) = (at(value - error), at(value + error), px(4));
-            let stroke = theme::ink().stroke_width(px(3).unsigned_abs() / 2);
+            let stroke = theme::INK.stroke_width(px(3).unsigned_abs() / 2);
             for (from, to) in [
                 ((low, y), (high, y)),
                 ((low, y - cap), (low, y + cap)),

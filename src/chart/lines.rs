@@ -1,4 +1,4 @@
-//! Lines over a common axis, as a picture.
+//! Lines over a common axis go in; a picture comes out.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::svg::{self, Area, SIDE, TEXT, WIDTH, failed, px};
 use super::{Chart, Line, Point, theme};
 use crate::error::Result;
 
-/// Pixels from the top of the picture to that of the plot, and down to the axis' name below it.
+/// Pixels above the plot, of the plot, of the labels below it, and of the axis' name.
 const TOP: u32 = 50;
 const PLOT: u32 = 180;
 const X_LABELS: u32 = 24;
@@ -20,10 +20,10 @@ const X_NAME: u32 = 18;
 /// Pixels from one row of the legend to the next.
 const ROW: u32 = 19;
 
-/// Pixels of the legend's stroke and the space behind it.
+/// Pixels of a stroke in the legend and the space after it.
 const STROKE: u32 = 24;
 
-/// A line of no more points than this shows each.
+/// A line of at most this many points shows each of them.
 const FEW: usize = 24;
 
 /// A point's place on both axes, and the ends of its band.
@@ -34,10 +34,10 @@ struct Placed {
 }
 
 impl Chart {
-    /// As an SVG document that adapts to a light or dark reader.
+    /// Draws an SVG document that adapts to light and dark pages.
     ///
     /// # Errors
-    /// Those of the drawing library.
+    /// Fails if the drawing library fails.
     pub fn svg(&self) -> Result<String> {
         let columns = self.legend_columns();
         let below = TOP + PLOT + X_LABELS + X_NAME + 10;
@@ -46,7 +46,7 @@ impl Chart {
             svg::head(area, &self.title, &self.y.name)?;
             let middle = (px(WIDTH / 2), px(TOP + PLOT + X_LABELS + X_NAME / 2));
             let name = svg::fitting(&self.x.name, WIDTH - 2 * SIDE, TEXT);
-            let centred = svg::text(TEXT, theme::muted(), HPos::Center);
+            let centred = svg::text(TEXT, theme::MUTED, HPos::Center);
             area.draw_text(&name, &centred, middle).map_err(failed)?;
             if let Some((x, y)) = self.scales() {
                 self.draw(area, &x, &y)?;
@@ -58,7 +58,7 @@ impl Chart {
         })
     }
 
-    /// Both axes; nothing where no point has a place on them.
+    /// Both axes; none if no point has a place on them.
     pub(super) fn scales(&self) -> Option<(Scale, Scale)> {
         let points = || self.lines.iter().flat_map(|line| self.shown(line));
         let ends =
@@ -73,7 +73,7 @@ impl Chart {
         line.points.iter().filter(placed)
     }
 
-    /// A line's name in the legend, which says where there is nothing to show.
+    /// A line's name in the legend, with "N/A" if no point is shown.
     pub(super) fn name(&self, line: &Line) -> String {
         let some = self.shown(line).next().is_some();
         if some { line.name.clone() } else { format!("{} (N/A)", line.name) }
@@ -88,11 +88,11 @@ impl Chart {
         builder.margin_right(px(SIDE + 4)).margin_left(px(SIDE - 6));
         builder.x_label_area_size(px(X_LABELS)).y_label_area_size(px(labels + 10));
         let mut plot = builder.build_cartesian_2d(x.clone(), y.clone()).map_err(failed)?;
-        let style = svg::text(TEXT, theme::muted(), HPos::Left);
+        let style = svg::text(TEXT, theme::MUTED, HPos::Left);
         plot.configure_mesh()
-            .bold_line_style(theme::grid().stroke_width(px(1).unsigned_abs()))
+            .bold_line_style(theme::GRID.stroke_width(px(1).unsigned_abs()))
             .light_line_style(TRANSPARENT)
-            .axis_style(theme::axis().stroke_width(px(1).unsigned_abs()))
+            .axis_style(theme::AXIS.stroke_width(px(1).unsigned_abs()))
             .set_all_tick_mark_size(px(4))
             .x_label_style(style.clone())
             .y_label_style(style)
@@ -129,7 +129,7 @@ impl Chart {
         Ok(())
     }
 
-    /// Two columns where the names are short enough for them.
+    /// Two columns if all names are short enough.
     fn legend_columns(&self) -> usize {
         let room = WIDTH / 2 - SIDE - STROKE;
         let narrow = |line: &Line| svg::width(&self.name(line), TEXT) <= room;
@@ -138,7 +138,7 @@ impl Chart {
 
     fn legend(&self, area: &Area<'_>, top: u32, columns: usize) -> Result<()> {
         let room = px(WIDTH - 2 * SIDE) / i32::try_from(columns).unwrap_or(1);
-        let style = svg::text(TEXT, theme::ink(), HPos::Left);
+        let style = svg::text(TEXT, theme::INK, HPos::Left);
         let characters = room.unsigned_abs() / px(1).unsigned_abs() - STROKE;
         for (row, lines) in self.lines.chunks(columns).enumerate() {
             let y = px(top + u32::try_from(row).unwrap_or(0) * ROW + ROW / 2);
@@ -159,7 +159,7 @@ impl Chart {
     }
 }
 
-/// Where the points of a line stand that have a place on both axes.
+/// The points of a line that have a place on both axes.
 fn placed(line: &Line, x: &Scale, y: &Scale) -> Vec<Placed> {
     let place = |point: &Point| {
         let error = if point.error.is_finite() { point.error.abs() } else { 0.0 };

@@ -1,36 +1,34 @@
-//! Charts: lines with bands and bars, as SVG and in the terminal.
+//! Numbers go in; charts come out: lines with bands, and bars, as SVG and in the terminal.
 //!
-//! What has no place on an axis, NaN, the infinite and what is not above 0 on a logarithmic one, is
-//! left out. A picture is a panel as wide as a phone; a page sets several beside each other.
+//! Numbers without a place on an axis are left out: NaN, infinity, and on a logarithmic axis 0 and
+//! less. A picture is a panel as wide as a phone; a page sets several beside each other.
 
 mod bars;
 mod lines;
 mod scale;
 mod svg;
 mod terminal;
-#[cfg(test)]
-mod tests;
 mod theme;
 
 /// Lines over a common axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What stands above it.
+    /// Its title.
     pub title: String,
-    /// Across.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
-    /// The lines; their order is that of the legend.
+    /// The lines, in the order of the legend.
     pub lines: Vec<Line>,
 }
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
-    /// What it shows, with its unit.
+    /// Its quantity and unit.
     pub name: String,
-    /// Whether equal distances are equal ratios.
+    /// True if equal distances are equal ratios.
     pub logarithmic: bool,
 }
 
@@ -39,7 +37,7 @@ pub struct Axis {
 pub struct Line {
     /// Its name in the legend.
     pub name: String,
-    /// Its colour's place in the palette; the same in all charts of a report for what is the same.
+    /// Its colour's place in the palette; the same for the same row in all charts of a report.
     pub colour: usize,
     /// Its points, by x.
     pub points: Vec<Point>,
@@ -48,20 +46,20 @@ pub struct Line {
 /// A point of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Across.
+    /// Its place on the horizontal axis.
     pub x: f64,
-    /// Up.
+    /// Its place on the vertical axis.
     pub y: f64,
-    /// The band around the line goes so far to both sides; 0: none.
+    /// Half the height of the band around the line; 0 for no band.
     pub error: f64,
 }
 
 /// Bars beside each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// What stands above them.
+    /// Their title.
     pub title: String,
-    /// What they show, with its unit.
+    /// Their quantity and unit.
     pub y: String,
     /// The bars.
     pub bars: Vec<Bar>,
@@ -70,10 +68,10 @@ pub struct Bars {
 /// A bar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
-    /// What stands at it.
+    /// Its name.
     pub name: String,
     /// Its colour's place in the palette.
     pub colour: usize,
-    /// How high it is, with a whisker so far to both sides; nothing: "N/A".
+    /// Its length, and half the length of its whisker; none for "N/A".
     pub value: Option<(f64, f64)>,
 }

@@ -1,39 +1,42 @@
-//! An axis' values on a straight line: from where to where it goes, and its ticks.
+//! An axis and its values go in; its range and its ticks come out.
 
 use super::Axis;
 
-/// Beyond this a difference of two values may overflow.
+/// A difference of two larger values may overflow.
 const LARGEST: f64 = 1e300;
 
-/// Ticks that an axis has at most, one more or less.
+/// About the most ticks of an axis.
 const TICKS: f64 = 5.0;
 
-/// Share of its length that an axis goes on beyond the values.
+/// Share of its length by which an axis goes beyond the values.
 const MARGIN: f64 = 0.04;
 
-/// Where an axis goes and what is written at it; all in places, that is logarithms on a logarithmic
-/// axis.
+/// The range and the ticks of an axis, in places: logarithms on a logarithmic axis.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
-    logarithmic: bool,
+    axis: Axis,
     pub(super) low: f64,
     pub(super) high: f64,
-    /// Places and what is written there, by place.
+    /// Places and their labels, by place.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// Where `value` stands, if anywhere.
+    /// The place of `value`, if it has one.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
-        place(value, self.logarithmic)
+        if self.logarithmic {
+            (value > 0.0 && value <= LARGEST).then(|| value.log10())
+        } else {
+            (value.abs() <= LARGEST).then_some(value)
+        }
     }
 }
 
 impl Scale {
-    /// An axis for `values`; nothing where none of them has a place on it.
+    /// An axis for `values`; none if no value has a place on it.
     pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>) -> Option<Self> {
         let logarithmic = axis.logarithmic;
-        let places = values.filter_map(|value| place(value, logarithmic));
+        let places = values.filter_map(|value| axis.place(value));
         let (low, high) = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), place| {
             (low.min(place), high.max(place))
         });
@@ -47,15 +50,15 @@ impl Scale {
         let (low, high) = (beyond(low, -margin), beyond(high, margin));
         let ticks =
             if logarithmic { logarithmic_ticks(low, high) } else { linear_ticks(low, high) };
-        Some(Self { logarithmic, low, high, ticks })
+        Some(Self { axis: axis.clone(), low, high, ticks })
     }
 
-    /// Where `value` stands, if anywhere.
+    /// The place of `value`, if it has one.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
-        place(value, self.logarithmic)
+        self.axis.place(value)
     }
 
-    /// Where `value` stands, or the end of the axis that is nearest to it.
+    /// The place of `value`, or the end of the axis that is nearest to it.
     pub(super) fn nearest(&self, value: f64) -> f64 {
         let end = if value > 0.0 { self.high } else { self.low };
         self.place(value).unwrap_or(end).clamp(self.low, self.high)
@@ -66,23 +69,15 @@ impl Scale {
         (place - self.low) / (self.high - self.low)
     }
 
-    /// What is written at the tick at a place.
-    #[allow(clippy::float_cmp, reason = "a tick's place is found again as it is")]
+    /// The label of the tick at a place.
+    #[allow(clippy::float_cmp, reason = "the same number is found again")]
     pub(super) fn label(&self, place: f64) -> String {
         let at = self.ticks.iter().find(|(tick, _)| *tick == place);
         at.map(|(_, label)| label.clone()).unwrap_or_default()
     }
 }
 
-fn place(value: f64, logarithmic: bool) -> Option<f64> {
-    if logarithmic {
-        (value > 0.0 && value <= LARGEST).then(|| value.log10())
-    } else {
-        (value.abs() <= LARGEST).then_some(value)
-    }
-}
-
-/// The ends of an axis, which a single value does not have.
+/// The ends of an axis, apart even for a single value.
 fn apart(low: f64, high: f64, logarithmic: bool) -> (f64, f64) {
     let size = low.abs().max(high.abs());
     if high - low > size * 1e-9 {
@@ -114,7 +109,7 @@ fn linear_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
     ticks.map(|value| (value, round(value, step, largest))).collect()
 }
 
-/// Powers of ten; on an axis too short for them, what is round between.
+/// Powers of ten; on an axis too short for them, round numbers between.
 fn logarithmic_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
     let (first, last) = (low.ceil(), high.floor());
     #[allow(clippy::cast_possible_truncation, reason = "exponents of f64")]
@@ -141,7 +136,7 @@ fn logarithmic_ticks(low: f64, high: f64) -> Vec<(f64, String)> {
     ticks.map(|(value, label)| (value.log10(), label)).collect()
 }
 
-/// 10 with its exponent raised.
+/// 10 with a raised exponent.
 fn power_of_ten(exponent: i32) -> String {
     let raised = |c: char| match c.to_digit(10) {
         Some(digit) => ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][digit as usize],
@@ -150,7 +145,7 @@ fn power_of_ten(exponent: i32) -> String {
     format!("10{}", exponent.to_string().chars().map(raised).collect::<String>())
 }
 
-/// A multiple of `step`, where the `largest` beside it says in what unit: 20k for 20 000.
+/// A multiple of `step`, in the unit of the `largest` value beside it: 20k for 20 000.
 fn round(value: f64, step: f64, largest: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -171,14 +166,14 @@ fn round(value: f64, step: f64, largest: f64) -> String {
     format!("{:.*}{unit}", decimals(step / size), value / size)
 }
 
-/// Digits behind the point that a multiple of `step` needs.
+/// Decimals that a multiple of `step` needs.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 17")]
 fn decimals(step: f64) -> usize {
-    // A step that is a power of ten comes out of its logarithm a little below it.
+    // Rounding leaves the logarithm of a power of ten a little below the exponent.
     (-(step.log10() + 1e-9).floor()).clamp(0.0, 17.0) as usize
 }
 
-/// A measured value in four digits, or in as many as its error leaves.
+/// A measured value in four digits, or in as many as its error allows.
 pub(super) fn measured(value: f64, error: f64) -> String {
     let known = error > 0.0 && error.is_finite();
     let size = match value.abs() {
@@ -195,7 +190,7 @@ pub(super) fn measured(value: f64, error: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// A measured value in three digits of the `largest` beside it, or more where that is small.
+/// A measured value with the decimals that the `largest` value beside it needs for three digits.
 pub(super) fn alike(value: f64, error: f64, largest: f64) -> String {
     if !(1e-4..1e6).contains(&largest) {
         return measured(value, error);

@@ -1,4 +1,4 @@
-//! The frame of a picture: its document, its texts, its measures.
+//! Shapes and texts go in; the SVG document of a picture comes out.
 
 use std::fmt::Display;
 
@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 /// Pixels across.
 pub(super) const WIDTH: u32 = 380;
 
-/// Pixels at either side of what is drawn.
+/// Pixels at the left and right margins.
 pub(super) const SIDE: u32 = 14;
 
-/// The library draws in whole units; so many of them are a pixel.
+/// Units of the library, which are whole numbers, per pixel.
 const FINE: u32 = 8;
 
 /// The size of all texts but titles, in pixels.
@@ -25,10 +25,10 @@ pub(super) const TEXT: u32 = 12;
 /// The size of titles, in pixels.
 pub(super) const TITLE: u32 = 14;
 
-/// What is drawn on.
+/// The surface to draw on.
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// So many pixels, in the units of an [`Area`].
+/// Pixels in the units of an [`Area`].
 #[allow(clippy::cast_possible_wrap, reason = "a picture is a few hundred pixels")]
 pub(super) const fn px(pixels: u32) -> i32 {
     (pixels * FINE) as i32
@@ -45,7 +45,7 @@ pub(super) fn failed(error: impl Display) -> Error {
     Error::library("drawing a chart", error)
 }
 
-/// A document so many pixels high, with what `draw` draws on it.
+/// A document of this height in pixels, with the shapes that `draw` draws.
 pub(super) fn document(
     title: &str,
     height: u32,
@@ -57,7 +57,7 @@ pub(super) fn document(
     draw(&area)?;
     area.present().map_err(failed)?;
     drop(area);
-    // The library's own element has no place for what the picture needs beside its shapes.
+    // The library's own root element has no room for a title and a style sheet.
     let shapes = drawn.split_once('\n').map_or("", |(_, shapes)| shapes);
     let shapes = shapes.trim_end().trim_end_matches("</svg>");
     let document = html! {
@@ -74,31 +74,29 @@ pub(super) fn document(
     Ok(document.into_string() + "\n")
 }
 
-/// The style of texts of a size in pixels, to the right of, around or to the left of their place
-/// and centred on its height.
+/// The style of texts of a size in pixels, aligned at their place and centred on its height.
 pub(super) fn text(size: u32, colour: RGBColor, at: HPos) -> TextStyle<'static> {
     // The backend divides by this.
     let size = f64::from(px(size)) * 1.24;
     ("sans-serif", size).into_font().color(&colour).pos(Pos::new(at, VPos::Center))
 }
 
-/// Draws what stands above every picture: its title, and below it what goes up.
+/// Draws the title of a picture, and below it the quantity of the vertical axis.
 pub(super) fn head(area: &Area<'_>, title: &str, below: &str) -> Result<()> {
     let room = WIDTH - 2 * SIDE;
-    let bold = text(TITLE, theme::ink(), HPos::Left);
+    let bold = text(TITLE, theme::INK, HPos::Left);
     let bold = TextStyle { font: bold.font.style(FontStyle::Bold), ..bold };
     area.draw_text(&fitting(title, room, TITLE), &bold, (px(SIDE), px(16))).map_err(failed)?;
-    let plain = text(TEXT, theme::muted(), HPos::Left);
+    let plain = text(TEXT, theme::MUTED, HPos::Left);
     area.draw_text(&fitting(below, room, TEXT), &plain, (px(SIDE), px(36))).map_err(failed)
 }
 
-/// How wide a text is, in pixels: a guess on the wide side, for there are no metrics of whatever
-/// font it is shown in.
+/// The width of a text in pixels: a generous guess, because the font of the reader is unknown.
 pub(super) fn width(text: &str, size: u32) -> u32 {
     text.chars().map(hundredths).sum::<u32>().saturating_mul(size).div_ceil(100)
 }
 
-/// `text` for a place that is `room` pixels wide.
+/// `text`, shortened to `room` pixels.
 pub(super) fn fitting(text: &str, room: u32, size: u32) -> String {
     let text: String = text.chars().take(room as usize).collect();
     let characters = text.chars().count();
@@ -116,7 +114,7 @@ fn hundredths(c: char) -> u32 {
     }
 }
 
-/// `text` in at most so many characters, the last of them … where some are cut.
+/// `text` in at most this many characters; ends in … if it was cut.
 pub(super) fn shortened(text: &str, characters: usize) -> String {
     let text = printable(text);
     if text.chars().count() <= characters {
@@ -125,7 +123,7 @@ pub(super) fn shortened(text: &str, characters: usize) -> String {
     text.chars().take(characters.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// `text` without what XML and terminals may not hold.
+/// `text` without control characters, which XML and terminals must not hold.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,4 +1,5 @@
-//! Lines over a common axis, in a terminal: dots in braille, and a letter where a line ends.
+//! Lines over a common axis go in; text for a terminal comes out: dots in braille, and a letter at the
+//! end of each line.
 
 use textplots::{Chart as Dots, Plot as _, Shape};
 
@@ -9,14 +10,14 @@ use super::{Chart, Line, Point, theme};
 /// Rows of the plot.
 const ROWS: usize = 16;
 
-/// A plot is at least so many characters wide, as the library wants it, and at most.
+/// The least and the most characters of a plot's width; the library needs the least.
 const LEAST: usize = 17;
 const MOST: usize = 400;
 
-/// The dot pattern without a dot; the others follow it, a bit for a dot.
+/// The pattern without a dot; the others follow it, with a bit for each dot.
 const BLANK: u32 = 0x2800;
 
-/// A character of the plot, and the place of its colour in the palette.
+/// A character of the plot, and its colour's place in the palette.
 #[derive(Clone, Copy)]
 struct Cell {
     shown: char,
@@ -24,14 +25,14 @@ struct Cell {
 }
 
 impl Chart {
-    /// As text, so many columns wide; each line in a colour of its own with `colours`.
+    /// Draws text of this many columns; with `colours`, each line has its own.
     #[must_use]
     pub fn terminal(&self, columns: usize, colours: bool) -> String {
         let mut text = format!("{}\n", shortened(&self.title, columns));
         let Some((x, y)) = self.scales() else { return text + "no data\n" };
         text += &format!("{}\n", shortened(&self.y.name, columns));
         let labels = y.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
-        // Letters stand right of where their lines end, beside each other in the worst case.
+        // Letters stand to the right of the ends of their lines, in the worst case side by side.
         let letters = self.lines.len().min(8) + 1;
         let wide = columns.saturating_sub(labels + 2 + letters).clamp(LEAST, MOST);
         let cells = self.cells(&x, &y, wide, letters);
@@ -73,7 +74,7 @@ impl Chart {
             let row = &mut cells[row(f64::from(up))];
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to wide")]
             let after = (f64::from(right) * (wide - 1) as f64) as usize + 1;
-            // Another line may go on there; its dots make way, another's letter does not.
+            // The letter may replace another line's dots, but not its letter.
             let taken = |cell: &Cell| cell.shown.is_alphabetic();
             if let Some(cell) = row.iter_mut().skip(after).find(|cell| !taken(cell)) {
                 *cell = Cell { shown: letter(at), colour: Some(colour) };
@@ -107,12 +108,12 @@ impl Chart {
 }
 
 impl Scale {
-    /// The row of the plot in which a place is.
+    /// The row of the plot that contains a place.
     fn row(&self, place: f64) -> usize {
         row(self.share(place))
     }
 
-    /// The axis across, so many cells wide, and the labels of its ticks.
+    /// The horizontal axis of this many cells, and the labels of its ticks.
     fn below(&self, wide: usize, indent: usize) -> String {
         let mut axis = vec!['─'; wide];
         let mut labels = String::new();
@@ -121,7 +122,7 @@ impl Scale {
             let at = (self.share(*place) * (wide - 1) as f64).round() as usize;
             let (length, so_far) = (label.chars().count(), labels.chars().count());
             let start = at.saturating_sub(length / 2);
-            // A tick whose label would run into the one before goes without both.
+            // A tick is left out if its label would run into the one before.
             if so_far == 0 || start > so_far {
                 axis[at.min(wide - 1)] = '┬';
                 labels += &format!("{:1$}{label}", "", start.saturating_sub(so_far));
@@ -132,13 +133,13 @@ impl Scale {
     }
 }
 
-/// The row of the plot that holds a share of its height.
+/// The row of the plot at a share of its height.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to ROWS")]
 fn row(share: f64) -> usize {
     (((1.0 - share) * (ROWS as f64 - 0.25)) as usize).min(ROWS - 1)
 }
 
-/// A line on a plot of its own, so that cells know which lines cross them.
+/// A line on its own plot, so that each cell knows the lines that cross it.
 fn dots(points: &[(f32, f32)], wide: usize) -> String {
     // A character is 2 dots wide and 4 high; the library counts them from 0 to these.
     #[allow(clippy::cast_possible_truncation, reason = "of at most MOST characters")]

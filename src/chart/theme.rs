@@ -1,24 +1,31 @@
-//! Colours, and how a picture keeps them apart on paper and in the dark.
+//! Colours of pictures, on light pages and on dark ones.
 //!
-//! Shapes are drawn in the colours for a light page. A style sheet in the picture finds each by its
-//! colour and gives it that for a dark one, where the reader prefers it; it reaches no further than
-//! pictures, so that a page may hold many. What knows no style sheets shows the light colours.
+//! Shapes are drawn in the colours for a light page. A style sheet in the picture replaces each by its
+//! colour for a dark page if the reader prefers that. The style sheet affects nothing but pictures, so
+//! a page may hold many. Programs without style sheets show the light colours.
 
 use plotters::style::RGBColor;
 
 /// The class of a picture.
 pub(super) const CLASS: &str = "slate-chart";
 
-/// On a light page, and on a dark one.
+/// The colour on a light page, and on a dark one.
 type Pair = (u32, u32);
 
-const INK: Pair = (0x24_292F, 0xE6_EDF3);
-const MUTED: Pair = (0x57_606A, 0x9D_A7B3);
-const AXIS: Pair = (0x8C_959F, 0x6E_7681);
-const GRID: Pair = (0xDF_E3E8, 0x30_363D);
+/// Titles and whiskers; labels; axes; lines of the grid.
+const FIXED: [Pair; 4] = [
+    (0x24_292F, 0xE6_EDF3),
+    (0x57_606A, 0x9D_A7B3),
+    (0x8C_959F, 0x6E_7681),
+    (0xDF_E3E8, 0x30_363D),
+];
+pub(super) const INK: RGBColor = rgb(FIXED[0].0);
+pub(super) const MUTED: RGBColor = rgb(FIXED[1].0);
+pub(super) const AXIS: RGBColor = rgb(FIXED[2].0);
+pub(super) const GRID: RGBColor = rgb(FIXED[3].0);
 
-/// Of lines and bars: those of Okabe and Ito, which most colour-blind readers keep apart; yellow and
-/// black darker and lighter, and all of them such that they show on their page.
+/// Lines and bars: the colours of Okabe and Ito, which most colour-blind readers tell apart, with
+/// yellow and black changed so that all of them show on both pages.
 const PALETTE: [Pair; 8] = [
     (0x00_72B2, 0x4A_A3E8),
     (0xD5_5E00, 0xF2_7D3A),
@@ -30,28 +37,8 @@ const PALETTE: [Pair; 8] = [
     (0x4B_4B4B, 0xCF_CFCF),
 ];
 
-/// Of titles and whiskers.
-pub(super) const fn ink() -> RGBColor {
-    rgb(INK.0)
-}
-
-/// Of what stands at axes.
-pub(super) const fn muted() -> RGBColor {
-    rgb(MUTED.0)
-}
-
-/// Of an axis.
-pub(super) const fn axis() -> RGBColor {
-    rgb(AXIS.0)
-}
-
-/// Of the lines of the grid.
-pub(super) const fn grid() -> RGBColor {
-    rgb(GRID.0)
-}
-
-/// Of a place in the palette. Beyond its end the colours come again, dashed: one step beside the
-/// first, by which the style sheet tells them.
+/// The colour at a place of the palette. Beyond its end the colours repeat, dashed; a dashed colour
+/// differs by one from the plain one, so that the style sheet can tell them apart.
 pub(super) const fn colour(at: usize) -> RGBColor {
     let colour = PALETTE[at % PALETTE.len()].0;
     rgb(if at < PALETTE.len() { colour } else { dashed(colour) })
@@ -61,7 +48,7 @@ const fn dashed(colour: u32) -> u32 {
     colour ^ 1
 }
 
-#[allow(clippy::cast_possible_truncation, reason = "bytes of it are wanted")]
+#[allow(clippy::cast_possible_truncation, reason = "bytes of a colour")]
 const fn rgb(colour: u32) -> RGBColor {
     RGBColor((colour >> 16) as u8, (colour >> 8) as u8, colour as u8)
 }
@@ -75,7 +62,7 @@ pub(super) fn style_sheet(dash: u32) -> String {
             dark += &format!(".{CLASS} [{property}=\"#{light:06X}\"]{{{property}:#{colour:06X}}}");
         }
     };
-    for (light, colour) in [INK, MUTED, AXIS, GRID] {
+    for (light, colour) in FIXED {
         add(light, colour);
     }
     for (light, colour) in PALETTE {
@@ -87,7 +74,7 @@ pub(super) fn style_sheet(dash: u32) -> String {
     style + "@media(prefers-color-scheme:dark){" + &dark + "}"
 }
 
-/// The escape sequence that begins a terminal's colour for a place in the palette; [`PLAIN`] ends it.
+/// The escape sequence that begins the terminal's colour for a place of the palette; [`PLAIN`] ends it.
 pub(super) const fn escape(at: usize) -> &'static str {
     ["\x1b[34m", "\x1b[31m", "\x1b[32m", "\x1b[35m", "\x1b[33m", "\x1b[36m", "\x1b[93m", "\x1b[90m"]
         [at % 8]

@@ -89,6 +89,15 @@ enum Verb {
     Completions(completions::CompletionsArgs),
 }
 
+/// Parses a command line and runs nothing: the commands in the guide are tested with it.
+///
+/// # Errors
+/// Fails as `slate` does on a command line that it cannot read.
+#[doc(hidden)]
+pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), clap::Error> {
+    Cli::try_parse_from(words).map(drop)
+}
+
 /// Parses the command line, runs the verb and prints its report.
 ///
 /// # Errors

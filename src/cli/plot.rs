@@ -1,4 +1,4 @@
-//! `slate plot`: the learning curves of runs.
+//! `slate plot`: draws the learning curves of runs.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ struct Curve {
     measurements: Vec<Measured>,
 }
 
-/// What was measured after a step.
+/// A measurement after a step.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Measured {
     step: u64,
@@ -70,7 +70,7 @@ pub(super) fn run(args: &PlotArgs) -> Result<Report> {
             bail!("{}: no run here; `slate train` makes one", run.display());
         }
         let metrics = folder.metrics_path();
-        // A run that has just begun has measured nothing yet.
+        // A run that has just begun has no measurements yet.
         let rows = if metrics.exists() { read_metrics(&metrics)? } else { Vec::new() };
         let measurements = rows.iter().filter_map(|row| args.measured(row)).collect();
         Ok(Curve { run: run.clone(), name, measurements })
@@ -142,7 +142,7 @@ impl PlotArgs {
         }
     }
 
-    /// A line a run: where it has come to, and its best.
+    /// A line per run: its last and its best value.
     fn table(&self, curves: &[Curve]) -> String {
         let names = curves.iter().map(|curve| curve.name.chars().count());
         let wide = names.max().unwrap_or(0).max(3);
@@ -177,9 +177,9 @@ impl PlotArgs {
     }
 }
 
-/// The shortest ends of the runs' paths that tell them apart.
+/// For each run the shortest end of its path that no other run shares.
 fn names(runs: &[PathBuf]) -> Vec<String> {
-    // `.` has no end that says anything.
+    // A path such as `.` has to be made whole first.
     let whole = |run: &PathBuf| std::path::absolute(run).unwrap_or_else(|_| run.clone());
     let runs: Vec<PathBuf> = runs.iter().map(whole).collect();
     let end = |run: &Path, length: usize| -> PathBuf {

@@ -1,5 +1,5 @@
-//! Takes one side of a factorisation, users or items, and brings it closer to what the other side
-//! determines: conjugate gradients on all rows, in blocks.
+//! Takes both sides of a factorisation, users and items, and improves one of them given the other, by
+//! conjugate gradients on blocks of rows.
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};

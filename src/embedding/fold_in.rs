@@ -64,6 +64,8 @@ pub struct FoldIn {
 }
 
 impl FoldIn {
+    /// The fold-in over the embeddings of `actions`.
+    ///
     /// # Errors
     /// [`Error::Setting`] unless λ > 0 and α ≥ 0.
     pub fn new(actions: Arc<ActionEmbeddings>, options: FoldInOptions) -> Result<Self> {
@@ -84,55 +86,43 @@ impl FoldIn {
     /// When `out` is not L numbers long or an item is not below P.
     pub fn encode(&self, items: &[u32], out: &mut [f32]) {
         assert_eq!(out.len(), self.actions.latent_dim(), "a user's vector has L numbers");
-        solve(self.gram.as_ref(), self.actions.beta(), items, self.options, out);
-    }
-}
-
-/// Writes the x of the user of `set` into `out`; `gram` is the lower triangle of `FᵀF`, F being all
-/// `factors`.
-fn solve(
-    gram: MatRef<'_, f64>,
-    factors: &Matrix,
-    set: &[u32],
-    options: FoldInOptions,
-    out: &mut [f32],
-) {
-    out.fill(0.0);
-    if set.is_empty() {
-        return;
-    }
-    let FoldInOptions { regularization, confidence } = options;
-    let dim = out.len();
-    let own: Vec<f64> = set
-        .iter()
-        .flat_map(|&at| factors.row(at as usize).iter().map(|value| f64::from(*value)))
-        .collect();
-    let mut normal = gram.to_owned();
-    let own = MatRef::from_row_major_slice(&own, set.len(), dim);
-    add_gram(normal.as_mut(), own, confidence);
-    let trace: f64 = (0..dim).map(|i| normal[(i, i)]).sum();
-    // A λ below the rounding of the other terms would leave a singular matrix singular.
-    let ridge = regularization.max(1e-13 * trace);
-    let mut x = Mat::zeros(dim, 1);
-    for i in 0..dim {
-        normal[(i, i)] += ridge;
-        x[(i, 0)] = (1.0 + confidence) * own.col(i).iter().sum::<f64>();
-    }
-    let scratch = cholesky_in_place_scratch::<f64>(dim, Par::Seq, Spec::default());
-    let mut memory = MemBuffer::new(scratch);
-    let stack = MemStack::new(&mut memory);
-    let factored = cholesky_in_place(
-        normal.as_mut(),
-        LltRegularization::default(),
-        Par::Seq,
-        stack,
-        Spec::default(),
-    );
-    debug_assert!(factored.is_ok(), "a ridge above rounding makes a matrix positive definite");
-    if factored.is_ok() {
-        solve_in_place(normal.as_ref(), x.as_mut(), Par::Seq, stack);
-        #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of contexts")]
-        out.iter_mut().enumerate().for_each(|(i, out)| *out = x[(i, 0)] as f32);
+        out.fill(0.0);
+        if items.is_empty() {
+            return;
+        }
+        let FoldInOptions { regularization, confidence } = self.options;
+        let dim = out.len();
+        let own: Vec<f64> = items
+            .iter()
+            .flat_map(|&at| self.actions.row(at).iter().map(|value| f64::from(*value)))
+            .collect();
+        let mut normal = self.gram.clone();
+        let own = MatRef::from_row_major_slice(&own, items.len(), dim);
+        add_gram(normal.as_mut(), own, confidence);
+        let trace: f64 = (0..dim).map(|i| normal[(i, i)]).sum();
+        // A λ below the rounding of the other terms would leave a singular matrix singular.
+        let ridge = regularization.max(1e-13 * trace);
+        let mut x = Mat::zeros(dim, 1);
+        for i in 0..dim {
+            normal[(i, i)] += ridge;
+            x[(i, 0)] = (1.0 + confidence) * own.col(i).iter().sum::<f64>();
+        }
+        let scratch = cholesky_in_place_scratch::<f64>(dim, Par::Seq, Spec::default());
+        let mut memory = MemBuffer::new(scratch);
+        let stack = MemStack::new(&mut memory);
+        let factored = cholesky_in_place(
+            normal.as_mut(),
+            LltRegularization::default(),
+            Par::Seq,
+            stack,
+            Spec::default(),
+        );
+        debug_assert!(factored.is_ok(), "a ridge above rounding makes a matrix positive definite");
+        if factored.is_ok() {
+            solve_in_place(normal.as_ref(), x.as_mut(), Par::Seq, stack);
+            #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of contexts")]
+            out.iter_mut().enumerate().for_each(|(i, out)| *out = x[(i, 0)] as f32);
+        }
     }
 }
 

@@ -105,12 +105,10 @@ impl TryFrom<f64> for Power {
     type Error = String;
 
     fn try_from(power: f64) -> Result<Self, String> {
-        [Self::Zero, Self::Quarter, Self::Half, Self::One]
-            .into_iter()
-            .find(|known| (f64::from(*known) - power).abs() < f64::EPSILON)
-            .ok_or_else(|| {
-                format!("{power} is no power of the singular values: use 0, 0.25, 0.5 or 1")
-            })
+        let mut all = [Self::Zero, Self::Quarter, Self::Half, Self::One].into_iter();
+        all.find(|known| (f64::from(*known) - power).abs() < f64::EPSILON).ok_or_else(|| {
+            format!("{power} is no power of the singular values: use 0, 0.25, 0.5 or 1")
+        })
     }
 }
 
@@ -179,14 +177,6 @@ impl StoredEmbeddings {
             tensors.push((SINGULAR_VALUES, vec![values.len()], values));
         }
         tensors::write(path, &tensors)
-    }
-
-    /// Reads a file of [`save`](Self::save).
-    ///
-    /// # Errors
-    /// Fails as [`EmbeddingFile::open`] and [`EmbeddingFile::load`] do.
-    pub fn load(path: &Path) -> Result<Self> {
-        EmbeddingFile::open(path)?.load()
     }
 }
 
@@ -267,7 +257,7 @@ mod tests {
         let path = folder.path().join("beta.safetensors");
         for stored in [stored(), StoredEmbeddings { singular_values: None, ..stored() }] {
             stored.save(&path).unwrap();
-            assert_eq!(StoredEmbeddings::load(&path).unwrap(), stored);
+            assert_eq!(EmbeddingFile::open(&path).unwrap().load().unwrap(), stored);
         }
     }
 
@@ -310,6 +300,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("beta.safetensors");
         fs_err::write(&path, "not tensors").unwrap();
-        assert!(matches!(StoredEmbeddings::load(&path), Err(Error::File { .. })));
+        assert!(matches!(EmbeddingFile::open(&path), Err(Error::File { .. })));
     }
 }

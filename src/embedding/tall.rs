@@ -1,9 +1,8 @@
 //! Takes a block B = U Σ Zᵀ of many rows and few columns, and returns U and Σ. Panels of rows are
 //! factorised side by side; their R's, one below the other, are such a block again (TSQR: Demmel,
 //! Grigori, Hoemmen & Langou, *Communication-optimal parallel and sequential QR*, 2012). U is
-//! orthonormal whatever the rank of B, as with Householder's factorisation of all of B, which takes
-//! faer 1.2 to 3 times as long on two cores. The panels do not depend on the number of threads, so
-//! neither does U.
+//! orthonormal whatever the rank of B. faer's factorisation of all of B takes 1.2 to 3.8 times as long
+//! on two cores. The panels do not depend on the number of threads, so neither does U.
 
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -24,7 +23,7 @@ use crate::error::{Error, Result};
 /// The fewest rows of a panel, which stays in a core's second-level cache.
 const PANEL: usize = 1024;
 
-/// Puts U in the place of the row-major `block`, which has at least as many rows as columns, and
+/// Replaces the row-major `block`, which has at least as many rows as columns, by U and
 /// returns the singular values, largest first.
 ///
 /// # Errors

@@ -133,29 +133,21 @@ impl ContextSettings {
                            what an identity start takes for the query";
             return Err(Error::setting("context.encoders", problem));
         }
-        let half_life = self.half_life;
-        if !(half_life >= 0.0 && half_life.is_finite()) {
-            let problem = format!("expected days, or 0 for none, found {half_life}");
-            return Err(Error::setting("context.half_life", problem));
-        }
-        if half_life > 0.0 && !self.encoders.contains(&EncoderKind::WeightedMean) {
+        if self.half_life > 0.0 && !self.encoders.contains(&EncoderKind::WeightedMean) {
             let problem = "belongs to the weighted mean; add \"weighted-mean\" to context.encoders";
             return Err(Error::setting("context.half_life", problem));
         }
-        let positive = [("ridge", f64::from(self.ridge)), ("regularization", self.regularization)];
-        for (key, value) in positive {
-            if !(value > 0.0 && value.is_finite()) {
-                let problem = format!("expected more than 0, found {value}");
+        for (key, value, least, expected) in [
+            ("half_life", self.half_life.into(), 0.0, "days, or 0 for none"),
+            ("ridge", self.ridge.into(), f64::MIN_POSITIVE, "more than 0"),
+            ("regularization", self.regularization, f64::MIN_POSITIVE, "more than 0"),
+            ("confidence", self.confidence, 0.0, "at least 0"),
+            ("popularity_power", self.popularity_power.into(), f64::MIN, "a number"),
+        ] {
+            if !(value >= least && value.is_finite()) {
+                let problem = format!("expected {expected}, found {value}");
                 return Err(Error::setting(format!("context.{key}"), problem));
             }
-        }
-        if !(self.confidence >= 0.0 && self.confidence.is_finite()) {
-            let problem = format!("expected at least 0, found {}", self.confidence);
-            return Err(Error::setting("context.confidence", problem));
-        }
-        if !self.popularity_power.is_finite() {
-            let problem = format!("expected a number, found {}", self.popularity_power);
-            return Err(Error::setting("context.popularity_power", problem));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, Par};
 use rayon::prelude::*;
 
-use super::{ActionsEstimator, ActionsGradient, BatchRows, ControlVariate, PlRank};
+use super::{ActionsGradient, BatchRows, ControlVariate, PlRank};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::policy::{PlackettLuce, ScoreGradient, SlatePolicy};
@@ -80,10 +80,12 @@ impl LearnedActions {
             Ok(Row { gradients, rewards, reference, beyond_tail })
         })
     }
-}
 
-impl ActionsEstimator for LearnedActions {
-    fn gradient(&self, beta: &Matrix, rows: BatchRows<'_>) -> Result<ActionsGradient> {
+    /// Draws S slates for each row under the scores `hᵀβ_a`, β `[P, L]`, and estimates `∂R̂/∂β`.
+    ///
+    /// # Errors
+    /// Fails if the policy fails.
+    pub fn gradient(&self, beta: &Matrix, rows: BatchRows<'_>) -> Result<ActionsGradient> {
         let visited = self.visit(beta, rows)?;
         let rewards: Vec<f32> = visited.iter().flat_map(|row| &row.rewards).copied().collect();
         let samples = self.policy().sampling().num_samples;

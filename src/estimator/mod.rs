@@ -45,22 +45,13 @@ pub struct ActionsGradient {
     pub rewards: Vec<f32>,
 }
 
-/// A gradient estimate with respect to β instead of h.
-pub trait ActionsEstimator: Send + Sync + Debug {
-    /// Draws S slates for each row under the scores `hᵀβ_a`, β `[P, L]`.
-    ///
-    /// # Errors
-    /// Fails if the policy fails.
-    fn gradient(&self, beta: &Matrix, rows: BatchRows<'_>) -> Result<ActionsGradient>;
-}
-
 /// An estimator of either kind.
 #[derive(Clone, Debug)]
 pub enum AnyEstimator {
     /// Differentiates by the queries, with β fixed: every method of the paper.
     Queries(Arc<dyn Estimator>),
     /// Differentiates by β.
-    Actions(Arc<dyn ActionsEstimator>),
+    Actions(Arc<LearnedActions>),
 }
 
 impl<E: Estimator + 'static> From<E> for AnyEstimator {

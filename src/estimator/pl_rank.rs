@@ -44,13 +44,11 @@ impl PlRank {
         Ok(Self { policy, reward: linear.clone(), rank_weights })
     }
 
-    #[must_use]
     pub(super) fn policy(&self) -> &PlackettLuce {
         &self.policy
     }
 
     /// The gradient in the scores of one row, and the rewards of its S slates.
-    #[must_use]
     pub(super) fn of_row(
         &self,
         rows: BatchRows<'_>,

@@ -97,7 +97,9 @@ impl Estimator for ScoreFunction {
             }
             self.policy.to_gradient(rows, row, g);
             if s == 1 {
-                g.iter_mut().for_each(|g| *g *= weights[row]);
+                for g in g {
+                    *g *= weights[row];
+                }
             }
         });
         self.policy.reuse(scores);

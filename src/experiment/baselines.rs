@@ -30,7 +30,7 @@ pub struct TunedBaseline {
 /// Hyperparameters and the reward they earned.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BaselineTrial {
-    /// What was fitted.
+    /// The fitted baseline and its hyperparameters.
     pub settings: Baseline,
     /// Mean reward on the validation users; none where the fit failed.
     pub reward: Option<f64>,
@@ -92,7 +92,7 @@ const RIDGES: &[f64] = &[10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 
 const NEIGHBOURS: &[f64] = &[20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
 const SHRINKAGES: &[f64] = &[0.0, 3.0, 10.0, 30.0, 100.0, 300.0];
 
-/// Each hyperparameter's value, and the values worth trying, ascending.
+/// The value of each hyperparameter, and the values worth trying, ascending.
 fn axes(baseline: Baseline) -> Vec<(f64, &'static [f64])> {
     match baseline {
         Baseline::Popularity | Baseline::Uniform => Vec::new(),
@@ -110,7 +110,7 @@ fn axes(baseline: Baseline) -> Vec<(f64, &'static [f64])> {
     }
 }
 
-/// The same algorithm with these values on its axes.
+/// `baseline` with these values on its axes.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the constants above")]
 fn with(baseline: Baseline, values: &[f64]) -> Baseline {
     match (baseline, values) {

@@ -20,7 +20,7 @@ use crate::prepared::Prepared;
 use crate::run::{RunFolder, RunOrigin};
 use crate::settings::{BudgetSettings, BudgetUnit, Preset, Settings};
 
-/// What a comparison has to know of a prepared folder.
+/// The facts about a prepared folder that a comparison needs.
 #[derive(Clone, Debug)]
 pub struct DataSet {
     /// The origin of its runs.
@@ -57,7 +57,7 @@ impl DataSet {
 /// A comparison at work.
 #[derive(Debug)]
 pub struct Comparison<'a> {
-    /// What is compared.
+    /// The grid.
     pub grid: &'a Grid,
     /// Every data set of the grid, by its name and by [`Row::added`].
     pub data: &'a HashMap<(String, String), DataSet>,

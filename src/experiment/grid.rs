@@ -48,7 +48,7 @@ pub struct Grid {
     pub data: Vec<Data>,
     /// How long a cell trains.
     pub budget: Amount,
-    /// What the cells of a round have in common: their time or their steps.
+    /// The amount that all cells of a round share: their time or their steps.
     #[serde(default)]
     pub equal: Equal,
     /// Evaluations at equal intervals, besides the one at step 0.
@@ -124,7 +124,7 @@ pub struct Data {
     pub published_as: Option<String>,
 }
 
-/// What the cells of a round have in common.
+/// The amount that all cells of a round share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Equal {

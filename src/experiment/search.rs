@@ -52,7 +52,7 @@ impl Deadline {
     }
 }
 
-/// What a judge says of a candidate.
+/// A judge's answer about a candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Judged {
     /// Its mean reward on validation users.
@@ -63,7 +63,7 @@ pub enum Judged {
     Stopped,
 }
 
-/// What a search has tried.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found<C> {
     /// Every candidate with its reward, in the order of trial; no reward for an impossible one.

@@ -32,8 +32,10 @@ pub enum Coupling {
 const SOBOL_POINTS: usize = 1 << 16;
 
 impl Coupling {
+    /// Checks that the coupling fits `noise` and S.
+    ///
     /// # Errors
-    /// [`Error::Setting`] with the reason where the coupling does not fit `noise` or S.
+    /// [`Error::Setting`] with the reason where it does not.
     pub fn validate(self, noise: &dyn Noise, num_samples: usize) -> Result<()> {
         let refuse = |problem: String| Err(Error::setting("method.coupling", problem));
         match self {

@@ -61,6 +61,8 @@ pub struct Sampling {
 }
 
 impl Sampling {
+    /// Checks S and K.
+    ///
     /// # Errors
     /// [`Error::Setting`] when S or K is 0.
     pub fn validate(&self) -> Result<()> {

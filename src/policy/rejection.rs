@@ -18,7 +18,6 @@
 //! the head for every position.
 
 use std::iter::Sum;
-use std::ops::Add;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -177,12 +176,6 @@ impl Envelope<'_> {
         }
     }
 
-    /// The counts so far.
-    #[must_use]
-    pub fn rejections(&self) -> Rejections {
-        self.rejections
-    }
-
     /// Draws from the softmax of the unplaced actions.
     fn draw(&mut self, placed: &[u32], stream: &mut Stream) -> Option<u32> {
         // In units of the largest score that is left: in units of a placed one that is far above,
@@ -272,21 +265,13 @@ impl Rejections {
     }
 }
 
-impl Add for Rejections {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            proposed: self.proposed + other.proposed,
-            accepted: self.accepted + other.accepted,
-            above_head: self.above_head + other.above_head,
-            exact_passes: self.exact_passes + other.exact_passes,
-        }
-    }
-}
-
 impl Sum for Rejections {
     fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
-        parts.fold(Self::default(), Add::add)
+        parts.fold(Self::default(), |sum, part| Self {
+            proposed: sum.proposed + part.proposed,
+            accepted: sum.accepted + part.accepted,
+            above_head: sum.above_head + part.above_head,
+            exact_passes: sum.exact_passes + part.exact_passes,
+        })
     }
 }

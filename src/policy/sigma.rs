@@ -108,12 +108,6 @@ impl Scale {
         Ok(Self { sigma, radial, latent_dim, mean_norm })
     }
 
-    /// L.
-    #[must_use]
-    pub fn latent_dim(&self) -> usize {
-        self.latent_dim
-    }
-
     /// σ for the query `h` `[L]`; positive.
     #[must_use]
     pub fn sigma(&self, h: &[f32]) -> f32 {

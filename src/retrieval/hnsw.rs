@@ -39,8 +39,14 @@ impl Hnsw {
     /// Opens the index of `actions` and `options` below `folder` (such as `prepared/index`), or
     /// builds it there when there is none. The flag is true if it was built.
     ///
+    /// Up to 50 000 actions are added by one thread, and the same β gives the same graph; more are
+    /// added by all threads, and graphs of the same β differ in a few edges. An index is opened
+    /// memory-mapped, after checking that it is undamaged and belongs to `actions` and `options`. Its
+    /// folder appears whole or not at all.
+    ///
     /// # Errors
-    /// Fails as [`open`](Self::open) and [`build`](Self::build) do.
+    /// [`Error::Setting`] for impossible options; an I/O error; [`Error::File`] when the disk is full,
+    /// or the index is damaged or belongs to other embeddings; [`Error::Library`] from usearch.
     pub fn open_or_build(
         folder: &Path,
         actions: Arc<ActionEmbeddings>,
@@ -56,35 +62,23 @@ impl Hnsw {
         Ok((Self::open(&folder, actions, options)?, missing))
     }
 
-    /// Builds the index of `actions` into `folder`, which appears whole or not at all. Up to
-    /// 50 000 actions are added by one thread, and the same β gives the same graph; more are added
-    /// by all threads, and graphs of the same β differ in a few edges.
-    ///
-    /// # Errors
-    /// [`Error::Setting`], an I/O error, [`Error::File`] when the disk is full,
-    /// [`Error::Library`] from usearch.
-    pub fn build(
+    /// Builds the index of `actions` into `folder`.
+    pub(super) fn build(
         folder: &Path,
         actions: &ActionEmbeddings,
         options: &HnswOptions,
         observer: &dyn BuildObserver,
     ) -> Result<()> {
-        options.validate()?;
         let index = graph(actions, options, actions.num_actions() > REPRODUCIBLE, observer)?;
         store::save(folder, &index, actions, options)
     }
 
-    /// Opens the index in `folder`, memory-mapped, after checking that it belongs to `actions`
-    /// and `options` and is undamaged.
-    ///
-    /// # Errors
-    /// [`Error::File`] when it belongs to other embeddings or options or is damaged; an I/O error.
-    pub fn open(
+    /// Opens the index in `folder`.
+    pub(super) fn open(
         folder: &Path,
         actions: Arc<ActionEmbeddings>,
         options: &HnswOptions,
     ) -> Result<Self> {
-        options.validate()?;
         let slots = Slots::new();
         let index = store::open(folder, &actions, options, scale(&actions))?;
         index

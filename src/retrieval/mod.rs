@@ -156,7 +156,7 @@ pub(crate) fn is_excluded(excluded: &[u32], action: u32) -> bool {
     !excluded.is_empty() && excluded.binary_search(&action).is_ok()
 }
 
-/// The action at `place`, from 0, among those that `excluded`, ascending, does not hold.
+/// The action at `place`, from 0, among the actions outside `excluded`, which is ascending.
 pub(crate) fn nth_included(excluded: &[u32], place: u32) -> u32 {
     // Before the excluded action at i stand `excluded[i] − i` others.
     let (mut before, mut after) = (0, excluded.len());

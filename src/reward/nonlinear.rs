@@ -211,7 +211,7 @@ mod tests {
         let reward = reward(RewardKind::Diverse, 2);
         assert_eq!(reward.reward(0, &[1, 2]), 1.5 - 0.5);
         assert_eq!(reward.reward(0, &[1, 4]), 1.5);
-        // Opposites and what has no direction are no duplicates either.
+        // Opposites, and actions without direction, are no duplicates either.
         assert_eq!(reward.reward(0, &[1, 5]), 1.0);
         assert_eq!(reward.reward(0, &[1, 6]), 1.0);
         assert_eq!(reward.reward(0, &[6, 7]), 0.0);

@@ -89,6 +89,8 @@ pub enum Tower {
 }
 
 impl TowerSettings {
+    /// Checks the settings.
+    ///
     /// # Errors
     /// [`Error::Setting`] for impossible sizes, and for settings that the chosen tower does not use.
     pub fn validate(&self) -> Result<()> {
@@ -128,8 +130,8 @@ impl TowerSettings {
     /// and queries `[L]`.
     ///
     /// # Errors
-    /// [`Error::Setting`] when `initial = "identity"` and D < L, or for what
-    /// [`validate`](Self::validate) refuses.
+    /// [`Error::Setting`] when `initial = "identity"` and D < L; fails as
+    /// [`validate`](Self::validate) does.
     pub fn init(
         &self,
         contexts: &Matrix,

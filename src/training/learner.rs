@@ -11,7 +11,7 @@ use tracing::trace_span;
 
 use super::optimizer::clip;
 use crate::error::{Error, Result};
-use crate::estimator::{ActionsEstimator, AnyEstimator, BatchRows, Estimator};
+use crate::estimator::{AnyEstimator, BatchRows, Estimator, LearnedActions};
 use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::tower::{to_device, to_host};
@@ -94,7 +94,7 @@ impl Learner {
     pub(super) fn gradient(&self, batch: &Batch) -> Result<(GradientsParams, f32)> {
         let (surrogate, reward) = match &self.estimator {
             AnyEstimator::Queries(estimator) => self.of_queries(estimator.as_ref(), batch)?,
-            AnyEstimator::Actions(estimator) => self.of_actions(estimator.as_ref(), batch)?,
+            AnyEstimator::Actions(estimator) => self.of_actions(estimator, batch)?,
         };
         let _backward = trace_span!("backward").entered();
         Ok((GradientsParams::from_grads(surrogate.backward(), self), reward))
@@ -118,11 +118,7 @@ impl Learner {
     }
 
     /// The same for β: the surrogate is `−⟨β, ∂R̂/∂β⟩`.
-    fn of_actions(
-        &self,
-        estimator: &dyn ActionsEstimator,
-        batch: &Batch,
-    ) -> Result<(Tensor<1>, f32)> {
+    fn of_actions(&self, estimator: &LearnedActions, batch: &Batch) -> Result<(Tensor<1>, f32)> {
         let Some(beta) = &self.model.actions else {
             return Err(Error::setting("method.learn_actions", "this model does not learn β"));
         };

@@ -1,5 +1,5 @@
-//! One body, every backend that is compiled in: on the built-in sessions, from the paper's start,
-//! all arrive at the same θ, and all learn, with every tower.
+//! Every compiled backend trains on the built-in sessions: all arrive at the same θ from the paper's
+//! start, and all learn, with every tower.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use fast_slate::training::{Outcome, Row, Trainer, read_metrics};
 
 use crate::common::{devices, skipped};
 
-/// What `settings` train on `device`, and the validation rewards seen.
+/// Trains with `settings` on `device`; returns the outcome and the validation rewards.
 fn train(
     prepared: &Prepared,
     settings: &Settings,

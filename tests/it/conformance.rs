@@ -1,4 +1,4 @@
-//! What every policy and every estimator owes, on data whose answer is plain.
+//! Every policy draws valid slates and every estimator returns a finite gradient, again and again.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ use fast_slate::retrieval::Exact;
 use fast_slate::reward::{LinearReward, SlateReward};
 use fast_slate::seed::{Purpose, Seed};
 
-/// A problem that all of them are put before.
+/// Sessions and queries that every policy and estimator runs on.
 struct Setup {
     name: &'static str,
     actions: Arc<ActionEmbeddings>,
@@ -27,7 +27,7 @@ struct Setup {
     slate_size: usize,
     num_samples: usize,
     excludes: bool,
-    /// Whether a hidden action may be hit.
+    /// True if hits earn a reward.
     rewarded: bool,
 }
 
@@ -192,7 +192,7 @@ impl Setup {
     }
 }
 
-/// A linear reward that remembers what it was asked.
+/// A linear reward that records the slates it sees.
 #[derive(Debug)]
 struct Seen {
     reward: LinearReward,

@@ -1,5 +1,5 @@
-//! What is known of people beside their items: read with the log, kept in the prepared folder, and
-//! the same to training, evaluation and recommendation.
+//! Times and features of users are read with the log and kept in the prepared folder; training,
+//! evaluation and recommendation see the same ones.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Place {
         command
     }
 
-    /// With everything.
+    /// Prepares times and features.
     fn prepared(&self) -> Prepared {
         stdout(&mut self.prepare(&[&TIMES[..], &FEATURES].concat()));
         Prepared::open(&self.path("data")).unwrap()
@@ -97,7 +97,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let task = &policy.task;
     assert_eq!(task.contexts.cols(), 8 + 3);
 
-    // What the tables on disk say of u7.
+    // The row of u7 in the tables on disk.
     let ids = fast_slate::dataset::Catalogue::read(prepared.folder()).unwrap();
     let context = ids.context_of("u7").unwrap();
     let log = fs_err::read_to_string(place.path("log.csv")).unwrap();
@@ -141,7 +141,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let new: Vec<_> = new.into_iter().map(|item| item.item_id).collect();
     assert_eq!(new, decide(Known { actions: &actions, ..Known::default() }));
 
-    // A context of the problem is what was observed of it, with its times.
+    // A context of the task has its observed actions and their times.
     let (sessions, times) = (&task.sessions, prepared.times().unwrap().unwrap());
     let observed = Known {
         actions: sessions.observed.of(context),
@@ -181,7 +181,7 @@ fn a_run_with_any_encoder_is_resumed_exactly() {
     for args in [&BOTH[..], &["--set", every, "--set", "context.half_life=7"]] {
         let constant = [args, &["--set", "optimizer.schedule=constant"]].concat();
         stdout(&mut place.train("whole", &constant));
-        // The intervals are those of the budget: 10 steps in both.
+        // Both evaluate every 10 steps.
         let mut part = place.train("part", &[]);
         let budget = ["--set", "budget.amount=20", "--set", "evaluation.count=2"];
         part.args(&constant).args(budget);

@@ -83,7 +83,7 @@ impl Case {
         latent(self.actions.beta(), &self.enumeration().gradient(|slate| self.reward(slate)))
     }
 
-    /// What equation 8 is as printed, `[L]`.
+    /// Equation 8 as printed, `[L]`.
     fn printed(&self) -> Vec<f64> {
         let covariance = self.enumeration().printed_covariance(|slate| self.reward(slate));
         latent(self.actions.beta(), &covariance)

@@ -64,7 +64,7 @@ impl Task {
 }
 
 fn problems() -> Vec<Task> {
-    // Of every length, actions that a slate shows about as often as not: a gradient needs both.
+    // For each K, hidden actions that about half of the slates show: a gradient needs both cases.
     [(1, &[0, 2][..], false), (3, &[3, 4], false), (4, &[1, 3], true)]
         .into_iter()
         .map(|(slate_size, hidden, excludes)| {

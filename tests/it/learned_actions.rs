@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::ActionEmbeddings;
-use fast_slate::estimator::{ActionsEstimator, ControlVariate, LearnedActions, PlRank};
+use fast_slate::estimator::{ControlVariate, LearnedActions, PlRank};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{BatchRows, PlackettLuce, Sampling, ScoreGradient, SlateDraws};
 use fast_slate::reward::{LinearReward, SlateReward};

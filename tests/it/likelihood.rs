@@ -106,7 +106,7 @@ impl Case {
     }
 }
 
-/// From a softmax of one action to a flat one.
+/// Temperatures from a peaked softmax to a flat one.
 fn cases() -> impl Iterator<Item = Case> {
     [0.1, 1.0, 10.0].into_iter().flat_map(|temperature| {
         [(true, Radial::Project), (false, Radial::Project), (true, Radial::Keep)]

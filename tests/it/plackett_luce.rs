@@ -21,7 +21,7 @@ use statrs::distribution::{ChiSquared, ContinuousCDF};
 
 use crate::common;
 
-/// What the fast way is compared with.
+/// The slow, plain implementation that the fast one is compared with.
 struct Slow {
     /// −∞ for excluded actions.
     scores: Vec<f64>,
@@ -180,7 +180,7 @@ struct Case {
     pl_rank_on_these_slates: Vec<f64>,
     pl_pg_on_these_slates: Vec<f64>,
     log_prob_of_first_slate: f64,
-    /// Where every slate can be enumerated.
+    /// Given for cases in which every slate can be enumerated.
     exact_gradient_linear_reward: Option<Vec<f64>>,
     expected_linear_reward: Option<f64>,
 }

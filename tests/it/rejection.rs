@@ -154,7 +154,7 @@ fn few_of_many_actions_are_scored() {
     let actions = Arc::new(ActionEmbeddings::new(normals(1, num_actions, 16)).unwrap());
     let direction = normals(2, 1, 16);
     let sampler = exact(&actions, 256, slate_size, &[7, 1234, 199_999]);
-    // From nearly uniform to so peaked that the head has nearly everything.
+    // Nearly uniform scores first, scores so peaked that the head has nearly all mass last.
     for scale in [0.1, 0.25, 1.0, 2.0] {
         let h: Vec<f32> = direction.row(0).iter().map(|value| scale * value).collect();
         let rejections = draw(&sampler, &h, &[], draws).1;

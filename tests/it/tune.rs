@@ -48,25 +48,24 @@ fn the_best_of_a_third_of_each_rung_goes_on_beside_the_settings_as_given() {
     let (data, out) = (folder.path().join("data"), folder.path().join("tune"));
     small(&data);
     let trials = found(&stdout(tune(&data, &out).arg("--json")));
+    // The trials of a rung, the best first, beside trial 0, which has the settings as given.
     let rung = |rung: u64| {
-        let mut rung: Vec<_> = trials.iter().filter(|trial| trial.0 == rung).collect();
-        rung.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.1.cmp(&b.1)));
-        rung.iter().map(|trial| trial.1).collect::<Vec<_>>()
+        let mut tried: Vec<_> = trials.iter().filter(|trial| trial.0 == rung).collect();
+        tried.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.1.cmp(&b.1)));
+        let mut others: Vec<u64> = tried.iter().map(|trial| trial.1).collect();
+        others.retain(|trial| *trial != 0);
+        assert_eq!(others.len() + 1, tried.len(), "trial 0 trains in every rung: {trials:?}");
+        others
     };
-    // Five, then the best two, then the best one; each time with trial 0.
-    let with_given = |best: &[u64]| {
-        let mut all = [best, &[0]].concat();
-        all.sort_unstable();
-        all.dedup();
-        all
-    };
-    let sorted = |mut trials: Vec<u64>| {
+    let sorted = |trials: &[u64]| {
+        let mut trials = trials.to_vec();
         trials.sort_unstable();
         trials
     };
-    assert_eq!(sorted(rung(0)), [0, 1, 2, 3, 4]);
-    assert_eq!(sorted(rung(1)), with_given(&rung(0)[..2]), "{trials:?}");
-    assert_eq!(sorted(rung(2)), with_given(&rung(1)[..1]), "{trials:?}");
+    // Four, then the best two, then the best one.
+    assert_eq!(sorted(&rung(0)), [1, 2, 3, 4]);
+    assert_eq!(sorted(&rung(1)), sorted(&rung(0)[..2]), "{trials:?}");
+    assert_eq!(rung(2), rung(1)[..1], "{trials:?}");
     // The best validation reward wins, so nothing is worse than the settings as given.
     assert!(trials.is_sorted_by(|a, b| a.2 >= b.2), "{trials:?}");
     // The budget grows by three each rung, and the winner's settings train on.

@@ -21,7 +21,7 @@ struct Frame<'a> {
     lines: Vec<(String, usize, Place<'a>)>,
 }
 
-/// What tells the lines of a panel apart.
+/// The difference between the lines of a panel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Row,

@@ -10,8 +10,6 @@ mod parquet;
 mod rewards;
 mod summary;
 mod tables;
-#[cfg(test)]
-mod tests;
 mod words;
 
 use std::io::Write as _;
@@ -21,11 +19,12 @@ use fs_err as fs;
 
 use self::document::{Block, Document, Section};
 use self::growth::Quantity;
-use self::summary::Summary;
 use super::grid::FigureKind;
 use super::results::Results;
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
+
+pub use self::summary::{Across, Estimate, Place, Summary, Up};
 
 /// Writes `report.html`, `report.md` with `figures/`, and `results.parquet` into `folder`. The same
 /// results give the same bytes.

@@ -7,38 +7,45 @@ use crate::experiment::results::{CellOutcome, CellResult, Measurement, Results};
 
 /// The cells that differ in their seed alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place<'a> {
-    pub(super) data: &'a str,
-    pub(super) row: &'a str,
-    pub(super) samples: usize,
-    pub(super) slate_size: usize,
+pub struct Place<'a> {
+    /// The data set's name.
+    pub data: &'a str,
+    /// The row's name.
+    pub row: &'a str,
+    /// S.
+    pub samples: usize,
+    /// K.
+    pub slate_size: usize,
 }
 
 /// Results by place.
 #[derive(Debug)]
-pub(super) struct Summary<'a> {
+pub struct Summary<'a> {
     pub(super) results: &'a Results,
     pub(super) rows: Vec<Row>,
 }
 
 /// A mean over seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Estimate {
-    pub(super) mean: f64,
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
     /// Its standard error; none for a single seed.
-    pub(super) error: Option<f64>,
+    pub error: Option<f64>,
 }
 
 /// The horizontal axis of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Across {
+pub enum Across {
+    /// Seconds of training.
     Seconds,
+    /// Steps.
     Steps,
 }
 
 /// The vertical axis of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Up {
+pub enum Up {
     /// The reward on the grid's split.
     Reward,
     /// log₁₀ of the gradient's variance.
@@ -46,7 +53,7 @@ pub(super) enum Up {
 }
 
 impl Estimate {
-    pub(super) fn of(values: &[f64]) -> Option<Self> {
+    fn of(values: &[f64]) -> Option<Self> {
         let estimate::Estimate { mean, standard_error } =
             estimate::Estimate::of(values.iter().copied());
         let error = (values.len() > 1).then_some(standard_error);
@@ -65,7 +72,9 @@ impl Estimate {
 }
 
 impl<'a> Summary<'a> {
-    pub(super) fn new(results: &'a Results) -> Self {
+    /// A summary of `results`.
+    #[must_use]
+    pub fn new(results: &'a Results) -> Self {
         Self { results, rows: results.grid.rows() }
     }
 
@@ -91,7 +100,8 @@ impl<'a> Summary<'a> {
     }
 
     /// The reward after the last step, on the grid's split.
-    pub(super) fn reward(&self, place: Place) -> Option<Estimate> {
+    #[must_use]
+    pub fn reward(&self, place: Place) -> Option<Estimate> {
         self.mean(place, |cell| cell.last_reward(self.results.grid.split))
     }
 
@@ -116,7 +126,8 @@ impl<'a> Summary<'a> {
     }
 
     /// The fewest and the most seeds of a place with a trained cell.
-    pub(super) fn seeds(&self) -> (usize, usize) {
+    #[must_use]
+    pub fn seeds(&self) -> (usize, usize) {
         let counts = self.places().into_iter().map(|place| self.trained(place).count());
         let counts: Vec<usize> = counts.filter(|count| *count > 0).collect();
         (counts.iter().copied().min().unwrap_or(0), counts.iter().copied().max().unwrap_or(0))
@@ -140,7 +151,8 @@ impl<'a> Summary<'a> {
 
     /// The evaluations averaged over seeds, as far as all seeds have come. The band is the standard
     /// error over seeds, or over users if there is one seed.
-    pub(super) fn curve(&self, place: Place, across: Across, up: Up) -> Vec<Point> {
+    #[must_use]
+    pub fn curve(&self, place: Place, across: Across, up: Up) -> Vec<Point> {
         let of_cell = |cell: &CellResult| {
             let points = cell.measurements.iter().filter_map(|at| self.point(at, across, up));
             points.collect::<Vec<_>>()
@@ -172,7 +184,8 @@ impl<'a> Summary<'a> {
     }
 
     /// The reward at the end for a bar: with the error over seeds, or over users if there is one seed.
-    pub(super) fn bar(&self, place: Place) -> Option<(f64, f64)> {
+    #[must_use]
+    pub fn bar(&self, place: Place) -> Option<(f64, f64)> {
         let Estimate { mean, error } = self.reward(place)?;
         let of_users = || {
             let last = self.trained(place).next()?.measurements.last()?;

@@ -3,7 +3,7 @@
 //!
 //! Trials draw their settings from a [`Space`]. All of them train for a short budget, the best third
 //! of them for a longer one, and so on until one is left. Trial 0 has the settings as given and
-//! trains in every rung, so that the winner is compared with them at an equal budget. The training
+//! trains in every rung beside the others, so that they are compared at equal budgets. The training
 //! with the highest validation reward wins, so the result is never worse than the settings as given
 //! on the users that judge.
 //!
@@ -16,12 +16,12 @@
 mod record;
 mod space;
 
+pub use record::Tried;
 pub use space::{Dimension, Space};
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -35,14 +35,13 @@ use crate::dataset::Split;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::write_atomic;
 use crate::prepared::Prepared;
-use crate::run::{Best, RunFolder, RunOrigin, Which};
+use crate::run::{RunFolder, RunOrigin, Which};
 use crate::settings::{BudgetSettings, BudgetUnit, Settings};
 use crate::task::Task;
 use crate::training::{Ending, Trainer};
 
-/// One in this many trials of a rung goes on. With a fixed budget, the next rung's is this many
-/// times as long.
-pub const KEEP_ONE_IN: u64 = 3;
+/// One in this many trials of a rung goes on. A fixed budget grows by this factor per rung.
+pub const KEEP_ONE_IN: usize = 3;
 
 /// All that a search depends on, kept in `tune.toml`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,23 +59,6 @@ pub struct Plan {
     pub settings: Settings,
     /// The data and the device.
     pub origin: RunOrigin,
-}
-
-/// The result of one training.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tried {
-    /// The trial's number, from 0; trial 0 has the settings as given.
-    pub trial: u64,
-    /// The rung, from 0.
-    pub rung: u64,
-    /// The folder of its run.
-    pub run: PathBuf,
-    /// Its best validation reward, and the step of that.
-    pub best: Best,
-    /// Wall-clock seconds, loading and evaluations included.
-    pub seconds: f64,
-    /// The drawn settings, as `key=value`.
-    pub settings: Vec<String>,
 }
 
 /// The result of a search.
@@ -149,21 +131,16 @@ impl Plan {
     }
 }
 
-/// The number of trials that go on from a rung with `count`.
-fn going_on(count: usize) -> usize {
-    count.div_ceil(KEEP_ONE_IN as usize)
-}
-
-/// The number of rungs from one with `count` trials to the last, which has one: `n, ⌈n/3⌉, …, 1`.
-fn rungs_left(count: usize) -> u32 {
-    let next = |count: &usize| (*count > 1).then(|| going_on(*count));
-    u32::try_from(std::iter::successors(Some(count), next).count()).unwrap_or(u32::MAX)
+/// The trials beside trial 0 in a rung with `count` of them and in those after it: `n, ⌈n/3⌉, …, 1`.
+fn rungs(count: usize) -> impl Iterator<Item = usize> {
+    let next = |count: &usize| (*count > 1).then(|| count.div_ceil(KEEP_ONE_IN));
+    std::iter::successors(Some(count), next)
 }
 
 /// A search at work.
 #[derive(Debug)]
 pub struct Tuner<'a> {
-    /// What is searched.
+    /// The plan.
     pub plan: &'a Plan,
     /// The data.
     pub prepared: &'a Prepared,
@@ -183,81 +160,72 @@ impl Tuner<'_> {
     /// # Errors
     /// Fails if loading or training fails, naming the trial's run.
     pub fn run(&self, watcher: &mut dyn Watcher) -> Result<Tuned> {
-        let record = RefCell::new(Record::read(self.folder)?);
+        let mut record = Record::read(self.folder)?;
         let limit = self.plan.within.map(Duration::from_secs);
-        let before = Duration::from_secs_f64(record.borrow().seconds);
+        let before = Duration::from_secs_f64(record.seconds);
         let clock = Deadline::new(self.started, limit).after(before);
         let mut tasks = Tasks { prepared: self.prepared, loaded: HashMap::new() };
-        // An index that has to be built is not the first trial's time.
+        // The first trial's time is not for an index that has to be built.
         tasks.of(&self.plan.settings)?;
-        let mut trials: Vec<u64> = (0..self.plan.trials).collect();
+        let mut others: Vec<u64> = (1..self.plan.trials).collect();
         for rung in 0.. {
-            let last = trials.len() == 1;
-            let until = self.begin(&mut record.borrow_mut(), rung, &trials, clock);
-            // In a rung that was left behind, nothing is tried that was not tried then.
-            let known = record.borrow().left_behind(rung);
-            let mut waiting: Vec<u64> = known.unwrap_or_else(|| with_given(&trials));
-            waiting.reverse();
+            if record.rungs.len() == rung {
+                record.rungs.push(self.begin(&record, others.len(), clock));
+                record.save(self.folder, clock)?;
+            }
+            let until = record.rungs[rung].until.map(Duration::from_secs_f64);
+            // What a rung that is over has not tried is not tried any more.
+            let is_over = record.rungs.len() > rung + 1;
+            let mut waiting: Vec<u64> = others.iter().rev().copied().chain([0]).collect();
+            waiting.retain(|trial| !is_over || record.find(rung, *trial).is_some());
             let found = search(
                 clock.until(until),
                 |_| waiting.pop(),
                 |&trial| {
-                    let mut record = record.borrow_mut();
                     if let Some(tried) = record.find(rung, trial) {
                         return Ok(Judged::Reward(tried.best.reward));
                     }
-                    let Some(tried) = self.train(&mut tasks, &mut record, rung, trial, clock)?
-                    else {
-                        return Ok(Judged::Stopped);
-                    };
-                    record.add(rung, tried.clone());
+                    let tried = self.train(&mut tasks, &mut record, rung, trial, clock)?;
+                    let Some(tried) = tried else { return Ok(Judged::Stopped) };
+                    let reward = tried.best.reward;
+                    record.rungs[rung].trials.push(tried.clone());
                     record.save(self.folder, clock)?;
                     watcher.tried(&tried, record.trainings());
-                    Ok(Judged::Reward(tried.best.reward))
+                    Ok(Judged::Reward(reward))
                 },
             )?;
-            if found.stopped || last {
-                let trials = record.borrow().ranked();
-                let seconds = clock.elapsed().as_secs_f64();
+            if found.stopped || others.len() <= 1 {
+                let (trials, seconds) = (record.ranked(), clock.elapsed().as_secs_f64());
                 return Ok(Tuned { trials, seconds, interrupted: found.stopped });
             }
             let mut tried = found.tried;
-            // In the first rung all that were tried compete, whatever the number of the planned.
-            let competed = tried.len().min(trials.len());
+            tried.retain(|(trial, _)| *trial != 0);
             tried.sort_by(|a, b| {
                 let reward = |tried: &(u64, Option<f64>)| tried.1.unwrap_or(f64::NEG_INFINITY);
                 reward(b).total_cmp(&reward(a)).then(a.0.cmp(&b.0))
             });
-            trials = tried.iter().take(going_on(competed)).map(|tried| tried.0).collect();
+            tried.truncate(tried.len().div_ceil(KEEP_ONE_IN));
+            others = tried.into_iter().map(|(trial, _)| trial).collect();
         }
-        unreachable!("a rung has fewer trials than the one before, and the last has one")
+        unreachable!("a rung has fewer trials than the one before it")
     }
 
-    /// Writes down a rung that begins, with the budget of its trials; returns when it has to end.
-    fn begin(
-        &self,
-        record: &mut Record,
-        rung: u64,
-        trials: &[u64],
-        clock: Deadline,
-    ) -> Option<Duration> {
-        if record.rung(rung).is_none() {
-            let left = clock.left().map(|left| left / rungs_left(trials.len()));
-            let mut budget = self.plan.settings.budget.clone();
-            if let Some(left) = left {
-                let each = left.as_secs_f64() / with_given(trials).len() as f64;
-                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "≥ 1")]
-                let amount = (each - record.overhead()).max(1.0) as u64;
-                budget = BudgetSettings { unit: BudgetUnit::Seconds, amount };
-            } else {
-                budget.amount *= KEEP_ONE_IN.pow(u32::try_from(rung).unwrap_or(u32::MAX));
-            }
-            // Only the first rung's trials are of unknown length.
-            let until = left.filter(|_| rung == 0).map(|left| clock.elapsed() + left);
-            let until = until.map(|until| until.as_secs_f64());
-            record.rungs.push(Rung { budget, until, trials: Vec::new() });
-        }
-        record.rung(rung)?.until.map(Duration::from_secs_f64)
+    /// A rung that begins with trial 0 and `others`: the budget of each trial, and when it ends.
+    fn begin(&self, record: &Record, others: usize, clock: Deadline) -> Rung {
+        let mut budget = self.plan.settings.budget.clone();
+        let Some(left) = clock.left() else {
+            budget.amount *= record.rungs.iter().fold(1, |length, _| length * KEEP_ONE_IN as u64);
+            return Rung { budget, until: None, trials: Vec::new() };
+        };
+        let own = left.as_secs_f64() / rungs(others).count() as f64;
+        let each = own / (others + 1) as f64 - record.overhead();
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at least 1")]
+        let amount = each.max(1.0) as u64;
+        budget = BudgetSettings { unit: BudgetUnit::Seconds, amount };
+        // Only the first rung does not know yet what a trial takes beyond its budget.
+        let first = record.rungs.is_empty();
+        let until = first.then(|| clock.elapsed().as_secs_f64() + own);
+        Rung { budget, until, trials: Vec::new() }
     }
 
     /// Trains a trial in a rung, or goes on with it; returns none if it was interrupted.
@@ -265,15 +233,13 @@ impl Tuner<'_> {
         &self,
         tasks: &mut Tasks<'_>,
         record: &mut Record,
-        rung: u64,
+        rung: usize,
         trial: u64,
         clock: Deadline,
     ) -> Result<Option<Tried>> {
         let began = clock.elapsed();
         let (mut settings, drawn) = self.plan.settings_of(trial)?;
-        if let Some(rung) = record.rung(rung) {
-            settings.budget = rung.budget.clone();
-        }
+        settings.budget = record.rungs[rung].budget.clone();
         settings.checkpoint.keep = 1;
         let run = RunFolder::new(self.folder.join(format!("rung-{rung}/trial-{trial:03}")));
         let _lock = run.lock()?;
@@ -295,11 +261,6 @@ impl Tuner<'_> {
         let (run, seconds) = (run.path().to_owned(), (clock.elapsed() - began).as_secs_f64());
         Ok(Some(Tried { trial, rung, run, best, seconds, settings: drawn }))
     }
-}
-
-/// The trials of a rung in the order of training: the settings as given first.
-fn with_given(trials: &[u64]) -> Vec<u64> {
-    std::iter::once(0).chain(trials.iter().copied().filter(|trial| *trial != 0)).collect()
 }
 
 /// The tasks of the trials, each loaded once: β, contexts and indexes are the same for most.
@@ -324,15 +285,10 @@ mod tests {
 
     #[test]
     fn a_third_of_each_rung_goes_on() {
-        let rungs = |count| {
-            let next = |count: &usize| (*count > 1).then(|| going_on(*count));
-            std::iter::successors(Some(count), next).collect::<Vec<_>>()
-        };
+        let rungs = |count| rungs(count).collect::<Vec<_>>();
         assert_eq!(rungs(27), [27, 9, 3, 1]);
         assert_eq!(rungs(10), [10, 4, 2, 1]);
         assert_eq!(rungs(1), [1]);
-        assert_eq!([27, 10, 1].map(rungs_left), [4, 4, 1]);
-        assert_eq!(with_given(&[4, 0, 2]), [0, 4, 2]);
-        assert_eq!(with_given(&[4, 2]), [0, 4, 2]);
+        assert_eq!(rungs(0), [0]);
     }
 }

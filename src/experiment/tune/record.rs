@@ -1,21 +1,38 @@
-//! What a search has come to so far, on disk: a search that was stopped or killed goes on from it,
-//! and counts the time it had spent.
+//! Trainings go in; the record of a search on disk comes out. A search that was stopped or killed goes
+//! on from the record, and counts the time it had spent.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use super::Tried;
 use crate::error::{Error, Result};
 use crate::experiment::search::Deadline;
 use crate::files::write_atomic;
+use crate::run::Best;
 use crate::settings::BudgetSettings;
 use crate::training::{Observer, Progress};
 
 const RECORD: &str = "tried.json";
+
+/// The result of one training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tried {
+    /// The trial's number, from 0; trial 0 has the settings as given.
+    pub trial: u64,
+    /// The rung, from 0.
+    pub rung: usize,
+    /// The folder of its run.
+    pub run: PathBuf,
+    /// Its best validation reward, and the step of that.
+    pub best: Best,
+    /// Wall-clock seconds, loading and evaluations included.
+    pub seconds: f64,
+    /// The drawn settings, as `key=value`.
+    pub settings: Vec<String>,
+}
 
 /// The rungs so far.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -52,24 +69,9 @@ impl Record {
         write_atomic(&folder.join(RECORD), |file| Ok(file.write_all(text.as_bytes())?))
     }
 
-    pub(super) fn rung(&self, rung: u64) -> Option<&Rung> {
-        self.rungs.get(usize::try_from(rung).ok()?)
-    }
-
-    /// The trials of a rung after which another one has begun.
-    pub(super) fn left_behind(&self, rung: u64) -> Option<Vec<u64>> {
-        self.rung(rung + 1)?;
-        Some(self.rung(rung)?.trials.iter().map(|tried| tried.trial).collect())
-    }
-
-    pub(super) fn find(&self, rung: u64, trial: u64) -> Option<&Tried> {
-        self.rung(rung)?.trials.iter().find(|tried| tried.trial == trial)
-    }
-
-    pub(super) fn add(&mut self, rung: u64, tried: Tried) {
-        if let Some(rung) = usize::try_from(rung).ok().and_then(|rung| self.rungs.get_mut(rung)) {
-            rung.trials.push(tried);
-        }
+    /// The training of a trial in a rung, if it has ended.
+    pub(super) fn find(&self, rung: usize, trial: u64) -> Option<&Tried> {
+        self.rungs[rung].trials.iter().find(|tried| tried.trial == trial)
     }
 
     pub(super) fn trainings(&self) -> usize {
@@ -126,7 +128,6 @@ impl Observer for Spent<'_> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::run::Best;
     use crate::settings::BudgetUnit;
 
     #[test]
@@ -152,7 +153,7 @@ mod tests {
         let places: Vec<_> = ranked.iter().map(|tried| (tried.trial, tried.rung)).collect();
         assert_eq!(places, [(1, 0), (0, 1), (0, 0), (1, 1)]);
         assert!((record.overhead() - 1.5).abs() < 1e-12);
-        assert_eq!(record.left_behind(0), Some(vec![0, 1]));
-        assert_eq!(record.left_behind(1), None);
+        assert_eq!(record.find(1, 0).unwrap().best.reward, 0.55);
+        assert_eq!(record.find(1, 2), None);
     }
 }

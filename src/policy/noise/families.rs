@@ -106,6 +106,8 @@ impl StudentT {
     /// The largest ν. Above it t is a Gaussian in practice, and special functions lose digits.
     const MOST: f64 = 1e4;
 
+    /// The density with ν = `freedom`.
+    ///
     /// # Errors
     /// [`Error::Setting`] unless 2 < ν ≤ 10⁴.
     pub fn new(freedom: f64) -> Result<Self> {
@@ -238,20 +240,11 @@ mod tests {
 
     use super::*;
     use crate::policy::NoiseKind;
+    use crate::policy::noise::NAMES;
     use crate::seed::{Purpose, Seed};
 
     fn all() -> Vec<Arc<dyn Noise>> {
-        [
-            "gaussian",
-            "laplace",
-            "logistic",
-            "student-t(2.5)",
-            "student-t(5)",
-            "gumbel",
-            "raised-cosine",
-        ]
-        .map(|name| name.parse::<NoiseKind>().unwrap().init())
-        .into()
+        NAMES.map(|name| name.parse::<NoiseKind>().unwrap().init()).into()
     }
 
     fn density(noise: &dyn Noise, value: f64) -> f64 {

@@ -152,20 +152,23 @@ impl From<NoiseKind> for String {
 }
 
 #[cfg(test)]
+const NAMES: [&str; 7] = [
+    "gaussian",
+    "laplace",
+    "logistic",
+    "student-t(2.5)",
+    "student-t(5)",
+    "gumbel",
+    "raised-cosine",
+];
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn names_read_as_they_print() {
-        for text in [
-            "gaussian",
-            "laplace",
-            "logistic",
-            "student-t(2.5)",
-            "student-t(5)",
-            "gumbel",
-            "raised-cosine",
-        ] {
+        for text in NAMES {
             assert_eq!(text.parse::<NoiseKind>().unwrap().to_string(), text);
         }
     }

@@ -188,7 +188,7 @@ impl Distribution {
         self.tail_sums.last().copied().unwrap_or(0.0)
     }
 
-    /// The tail is what comes after the head, by score and then by number.
+    /// `e^{f_a − m}` for an action of the tail, 0 for the head, which comes first by score and number.
     fn weight_in_tail(&self, score: f64, action: u32) -> f64 {
         let (reference, first) = self.tail_first;
         if score > reference || (score >= reference && action < first) {

@@ -28,7 +28,7 @@ impl Enumeration {
         Self { num_actions: scores.len(), slates }
     }
 
-    /// The same of the scores `hᵀβ_a`.
+    /// The slates under the scores `hᵀβ_a`.
     pub(crate) fn of_query(h: &[f32], beta: &Matrix, slate_size: usize, excluded: &[u32]) -> Self {
         let dot =
             |beta: &[f32]| h.iter().zip(beta).map(|(h, b)| f64::from(*h) * f64::from(*b)).sum();

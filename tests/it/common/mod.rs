@@ -24,7 +24,7 @@ pub(crate) fn slate() -> Command {
     Command::from_std(process())
 }
 
-/// The same, for whoever needs its process id.
+/// [`slate`] as a command whose process id can be read.
 pub(crate) fn process() -> std::process::Command {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_slate"));
     command.env_remove("SLATE_LOG").env("NO_COLOR", "1").env("NODEVICE_SELECT", "1");
@@ -36,7 +36,7 @@ pub(crate) fn small(folder: &Path) -> Prepared {
     small_of(folder, 16)
 }
 
-/// The same sessions with embeddings of another length.
+/// The sessions of [`small`] with embeddings of `latent_dim` numbers.
 pub(crate) fn small_of(folder: &Path, latent_dim: usize) -> Prepared {
     let synthetic =
         SyntheticSettings { users: 400, actions: 300, topics: 12, ..SyntheticSettings::default() };
@@ -70,7 +70,7 @@ pub(crate) fn limited(kib: u32, command: &Command) -> Command {
     limited
 }
 
-/// What was printed to stdout; the command has to succeed.
+/// The stdout of a command that has to succeed.
 pub(crate) fn stdout(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -179,7 +179,7 @@ impl Training {
         self.child.wait().unwrap();
     }
 
-    /// Ctrl-C; the exit code and what was printed to stdout.
+    /// Sends Ctrl-C; returns the exit code and stdout.
     pub(crate) fn interrupt(mut self) -> (Option<i32>, String) {
         let id = self.child.id().to_string();
         // A training that has ended by itself cannot be signalled; its exit code tells.
@@ -198,7 +198,7 @@ impl Drop for Training {
     }
 }
 
-/// Says why a test, or a part of it, checks nothing; fails where FAST_SLATE_REQUIRE_DATA=1 asks for
+/// Says why a test checks nothing; fails where FAST_SLATE_REQUIRE_DATA=1 asks for
 /// every test to check something.
 #[track_caller]
 pub(crate) fn skipped(why: impl std::fmt::Display) {
@@ -242,6 +242,6 @@ pub(crate) fn gold<T: serde::de::DeserializeOwned>(name: &str) -> Vec<T> {
 pub(crate) fn devices() -> impl Iterator<Item = &'static str> {
     device::compiled().into_iter().filter(|name| {
         let chosen = device::choose(Some(name));
-        chosen.map_err(|error| skipped(format!("{name}: {error}"))).is_ok()
+        chosen.map_err(|error| eprintln!("skipped {name}: {error}")).is_ok()
     })
 }

@@ -1,4 +1,4 @@
-//! Means and frequencies of many draws, and what chance allows them.
+//! Means and frequencies of many draws, and their deviations by chance.
 
 use fast_slate::estimator::{BatchRows, Estimator};
 use fast_slate::matrix::Matrix;
@@ -45,12 +45,12 @@ impl Estimate {
         length(&self.mean.iter().zip(truth).map(|(m, t)| m - t).collect::<Vec<f64>>())
     }
 
-    /// Whether the mean is within 4 standard errors of `truth`.
+    /// True if the mean is within 4 standard errors of `truth`.
     pub(crate) fn agrees_with(&self, truth: &[f64]) -> bool {
         self.distance(truth) <= 4.0 * self.error
     }
 
-    /// The same with every number multiplied by `factor`.
+    /// The estimate times `factor`.
     pub(crate) fn scaled(&self, factor: f64) -> Self {
         let mean = self.mean.iter().map(|mean| mean * factor).collect();
         Self { mean, error: self.error * factor.abs() }
