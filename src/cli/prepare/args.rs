@@ -103,8 +103,7 @@ pub(crate) struct PrepareArgs {
     /// embedding to zero [default: error].
     #[arg(long, value_name = "error|zero", value_parser = missing)]
     missing_embeddings: Option<Missing>,
-    /// A table of user features, a .parquet, .csv or .tsv file, for context.encoders = [...,
-    /// "features"].
+    /// A table of user features, a .parquet, .csv or .tsv file, for the encoder called features.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     user_features: Option<PathBuf>,
     /// The column of user ids in --user-features [default: --user-column].
