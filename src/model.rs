@@ -1,4 +1,4 @@
-//! What is trained: h_θ and, where the settings say so, σ beside it, or β in its place.
+//! Contexts in, queries out: the trained parameters, which are θ, θ and a factor of σ, or β.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
@@ -13,7 +13,7 @@ use crate::tower::{Tower, to_device, to_host};
 pub struct Model {
     /// h_θ; none where β is learned: then `h = M(X)`.
     pub tower: Option<Tower>,
-    /// What the rule for σ is multiplied with, where that is learned.
+    /// The learned factor of σ, if σ is learned.
     pub sigma: Option<SigmaFactor>,
     /// β `[P, L]`, where it is learned.
     pub actions: Option<Param<Tensor<2>>>,
@@ -77,7 +77,7 @@ impl Model {
         }
     }
 
-    /// What the rule for σ is multiplied with; 1 where that is not learned.
+    /// The factor of σ; 1 if σ is not learned.
     ///
     /// # Errors
     /// [`crate::Error::Library`] when the device fails.

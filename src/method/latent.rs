@@ -25,11 +25,11 @@ pub struct LatentMethod {
     pub sigma: Sigma,
     /// The part of the gradient along h under a relative σ.
     pub radial: Radial,
-    /// What is subtracted from a sample's reward.
+    /// The control variate that is subtracted from a sample's reward.
     pub baseline: ControlVariate,
     /// How the noise of a query's samples depends on each other.
     pub coupling: Coupling,
-    /// Whether a factor of σ is learned beside θ.
+    /// True trains a factor of σ beside θ.
     pub learn_sigma: bool,
     /// Lowest value of that factor, in (0, 1).
     pub sigma_floor: f32,
@@ -65,7 +65,7 @@ impl LatentMethod {
         Self { noise: Some(NoiseKind::Gaussian), ..Self::gaussian() }
     }
 
-    /// Whether the samples of a query share a search.
+    /// True if the samples of a query share a search.
     #[must_use]
     pub fn shares_candidates(&self) -> bool {
         self.samples > 1 && self.candidates > 0

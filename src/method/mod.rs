@@ -29,7 +29,7 @@ use crate::retrieval::{Retriever, Search};
 use crate::reward::{RewardKind, SlateReward};
 use crate::seed::Seed;
 
-/// What a task hands to a method.
+/// The parts of a task that a method is constructed from.
 #[derive(Clone, Debug)]
 pub struct Parts {
     /// β, `[P, L]`.
@@ -63,7 +63,7 @@ impl Parts {
     }
 }
 
-/// What a method trains.
+/// The parameters that a method trains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Learned {
     /// θ.
@@ -77,7 +77,7 @@ pub enum Learned {
     Actions,
 }
 
-/// What training searches for.
+/// The object of the searches of training.
 #[derive(Clone, Copy, Debug)]
 pub enum Searched<'a> {
     /// Nothing.
@@ -88,7 +88,7 @@ pub enum Searched<'a> {
     Head(usize),
 }
 
-/// The settings of a method: what it needs, what it refuses, what it constructs.
+/// The settings of a method: they check themselves and construct the estimator.
 pub trait Recipe {
     /// S.
     fn num_samples(&self) -> usize;
@@ -100,12 +100,12 @@ pub trait Recipe {
     /// [`Error::Setting`] with the key and the reason.
     fn check(&self, sampling: &Sampling, reward: RewardKind) -> Result<()>;
 
-    /// What training searches for.
+    /// The object of the searches of training.
     fn searched(&self) -> Searched<'_> {
         Searched::Nothing
     }
 
-    /// What is trained.
+    /// The trained parameters.
     fn learned(&self) -> Learned {
         Learned::Tower
     }
@@ -240,7 +240,7 @@ impl Method {
         }
     }
 
-    /// The same method with a search for every sample.
+    /// Makes every sample have a search of its own.
     #[must_use]
     pub fn without_candidates(mut self) -> Self {
         if let Self::Lgp(latent)

@@ -19,9 +19,9 @@ pub struct PlPgMethod {
     pub samples: usize,
     /// How slates are drawn: `prefix-sums` or `gumbel`.
     pub draws: SlateDraws,
-    /// What is subtracted from a sample's reward.
+    /// The control variate that is subtracted from a sample's reward.
     pub baseline: ControlVariate,
-    /// Whether β is trained instead of a tower (appendix "Effect of fixing β").
+    /// True trains β instead of a tower (appendix "Effect of fixing β").
     pub learn_actions: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct PlRankMethod {
     pub samples: usize,
     /// How slates are drawn: `prefix-sums` or `gumbel`.
     pub draws: SlateDraws,
-    /// Whether β is trained instead of a tower (appendix "Effect of fixing β").
+    /// True trains β instead of a tower (appendix "Effect of fixing β").
     pub learn_actions: bool,
 }
 

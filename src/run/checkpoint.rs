@@ -17,7 +17,7 @@ use crate::model::Model;
 pub(super) const MODEL: &str = "model.bpk";
 const STATE: &str = "state.toml";
 
-/// What a checkpoint knows besides the parameters.
+/// The state of a run beside the parameters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointState {
@@ -29,7 +29,7 @@ pub struct CheckpointState {
     pub best: Option<Best>,
     /// Evaluations since then.
     pub since_best: u64,
-    /// Whether the last evaluation found too little in the shared candidates, so that every sample
+    /// True if the last evaluation found too little in the shared candidates, so that every sample
     /// is searched for.
     pub per_sample: bool,
     /// SHA-256 of the other files.
@@ -108,7 +108,7 @@ pub(super) fn open(path: PathBuf, advice: &str) -> Result<Checkpoint> {
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     pub(super) path: PathBuf,
-    /// What it knows besides the parameters.
+    /// The state beside the parameters.
     pub state: CheckpointState,
 }
 

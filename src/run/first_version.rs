@@ -6,7 +6,7 @@ use toml::{Table, Value};
 use crate::error::{Error, Result};
 use crate::method::MethodKind;
 
-/// The same settings with today's keys.
+/// Renames the keys of a `run.toml` of the first version to today's.
 ///
 /// # Errors
 /// [`Error::Setting`] for a policy and an estimator that the first version did not have.

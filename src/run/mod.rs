@@ -30,7 +30,7 @@ const FORMAT: i64 = 2;
 /// The key of that number in the `[run]` table.
 const FORMAT_KEY: &str = "format";
 
-/// What a run's settings were applied to.
+/// The data and the device that a run's settings were applied to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunOrigin {
@@ -106,7 +106,7 @@ impl RunFolder {
         self.path.join("metrics.jsonl")
     }
 
-    /// Whether a run was started here.
+    /// True if a run was started here.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.settings_path().exists()

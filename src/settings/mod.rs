@@ -49,7 +49,7 @@ pub struct Settings {
     pub embedding: EmbeddingSettings,
     /// M(X).
     pub context: ContextSettings,
-    /// What slates may show, and the graph.
+    /// Exclusion, the warning of the audit, and the graph.
     pub retrieval: RetrievalSettings,
     /// h_θ.
     pub tower: TowerSettings,
@@ -75,11 +75,11 @@ pub struct EmbeddingSettings {
     pub power: Power,
 }
 
-/// What slates may show, and the graph.
+/// Exclusion, the warning of the audit, and the graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetrievalSettings {
-    /// Whether a context's observed actions are kept off its slates.
+    /// True keeps a context's observed actions off its slates.
     pub exclude_observed: bool,
     /// An audited recall below this draws a warning.
     pub recall_warning: f64,
@@ -101,7 +101,7 @@ pub struct RewardSettings {
 pub struct OptimizerSettings {
     /// Learning rate at step 0.
     pub learning_rate: f64,
-    /// What it does afterwards.
+    /// How the rate changes over the budget.
     pub schedule: Schedule,
     /// Contexts a step.
     pub batch_size: usize,
@@ -124,7 +124,7 @@ pub struct OptimizerSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// The same throughout.
+    /// The rate stays as it is.
     Constant,
     /// Falls linearly to 0 at the end of the budget.
     Linear,
@@ -160,7 +160,7 @@ pub struct EvaluationSettings {
     pub count: u64,
     /// Training contexts on which the training reward is reported (a fixed sample).
     pub train_contexts: usize,
-    /// The same for the validation reward.
+    /// Validation contexts on which the validation reward is reported (a fixed sample).
     pub validation_contexts: usize,
     /// How the decisions are found.
     pub search: EvaluationSearch,
@@ -185,7 +185,7 @@ pub enum EvaluationSearch {
     Index,
 }
 
-/// What to keep.
+/// Which checkpoints to keep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointSettings {

@@ -58,9 +58,9 @@ const AUDIT_SAMPLES: usize = 2;
 /// The audits of a task under a method.
 #[derive(Clone, Copy, Debug)]
 pub struct Audits<'a> {
-    /// What is searched, and for whom.
+    /// The searches, and the contexts to search for.
     pub task: &'a Task,
-    /// What searches.
+    /// The method, which says what is searched for.
     pub method: &'a Method,
     /// Seed of the contexts and the noise that are audited.
     pub seed: Seed,

@@ -1,5 +1,4 @@
-//! What is known of the people in a prepared folder, and the context encoder that a run's settings
-//! name.
+//! A prepared folder and context settings in; the users' profiles and the context encoder out.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::prepared::Prepared;
 
-/// What is known of the users beside their actions, as far as a run's encoders look at it.
+/// The times and features of users that a run's encoders read.
 #[derive(Clone, Debug)]
 pub struct Profiles {
     /// When they acted.
@@ -44,7 +43,7 @@ impl Profiles {
         Ok(Self { times, features })
     }
 
-    /// What is known of a context that has only been observed.
+    /// The observed actions of a context, with their times and the user's features.
     #[must_use]
     pub fn observed<'a>(&'a self, sessions: &'a Sessions, context: u32) -> Known<'a> {
         let observed = &sessions.observed;
@@ -77,11 +76,11 @@ impl Profiles {
     }
 }
 
-/// Training contexts whose spread is that of all.
+/// Training contexts on which the spread of a context's numbers is measured.
 const SAMPLE: usize = 4096;
 
-/// What turns what is known of somebody into M(X), and what is known of whom. What the ridge
-/// regression has learned is kept in the prepared folder.
+/// The encoder that computes M(X), and the profiles that it reads. The weights of a ridge regression
+/// are kept in the prepared folder.
 pub(super) fn encoder(
     prepared: &Prepared,
     actions: &Arc<ActionEmbeddings>,

@@ -35,9 +35,9 @@ pub struct Task {
     pub sessions: Arc<Sessions>,
     /// β, `[P, L]`.
     pub actions: Arc<ActionEmbeddings>,
-    /// Turns what is known of a user into a context.
+    /// Encodes a user's actions, times and features as a context.
     pub encoder: Arc<dyn ContextEncoder>,
-    /// What is known of the users beside their actions.
+    /// Times and features of the users.
     pub profiles: Arc<Profiles>,
     /// M(X) of every context, `[U, D]`.
     pub contexts: Matrix,
@@ -94,19 +94,19 @@ impl Task {
         format!("{:?}", (embedding, context, retrieval, reward, slate_size, settings.needs_index()))
     }
 
-    /// The same task with a reward of one's own.
+    /// Replaces the reward.
     #[must_use]
     pub fn with_reward(self, reward: Arc<dyn SlateReward>) -> Self {
         Self { reward, ..self }
     }
 
-    /// The same task with a latent noise of one's own, whatever the settings name.
+    /// Replaces the latent noise that a method's settings name.
     #[must_use]
     pub fn with_noise(self, noise: Arc<dyn Noise>) -> Self {
         Self { noise: Some(noise), ..self }
     }
 
-    /// The same task with slates of another length; the reward keeps the weights it has.
+    /// Replaces K; the reward keeps the weights it has.
     #[must_use]
     pub fn with_slate_size(self, slate_size: usize) -> Self {
         Self { slate_size, ..self }
@@ -130,7 +130,7 @@ impl Task {
         self.exclude_observed.then(|| contexts.iter().flat_map(of).collect())
     }
 
-    /// What `method` is constructed from.
+    /// The parts of this task that `method` is constructed from.
     ///
     /// # Errors
     /// [`Error::Setting`] if the method searches an index and the task was loaded without one.

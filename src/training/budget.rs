@@ -57,7 +57,7 @@ impl Budget {
         }
     }
 
-    /// Whether an evaluation falls between `before` and `now`; the end of the budget is one.
+    /// True if an evaluation falls between `before` and `now`; the end of the budget is one.
     pub(super) fn evaluation_due(&self, before: Clock, now: Clock) -> bool {
         self.interval(now) > self.interval(before)
     }

@@ -33,7 +33,7 @@ impl Batch {
     }
 }
 
-/// What a step reports: the mean reward of its sampled slates, or why it could not be taken.
+/// The report of a step: the mean reward of its sampled slates, or the error that prevented it.
 #[derive(Debug)]
 pub struct StepOutput {
     /// Mean sampled reward, an estimate of R̂(π_θ) on the batch.
@@ -71,14 +71,14 @@ impl Learner {
         Self { model: model.train(), estimator, clipping: 0.0 }
     }
 
-    /// The same with steps whose gradient, of all parameters together, is at most so long; 0: of any
-    /// length.
+    /// Limits the length of a step's gradient, all parameters together, to `clipping`; 0 means no
+    /// limit.
     #[must_use]
     pub fn with_clipping(self, clipping: f32) -> Self {
         Self { clipping, ..self }
     }
 
-    /// The same model with another estimator.
+    /// Replaces the estimator.
     #[must_use]
     pub(super) fn with_estimator(self, estimator: AnyEstimator) -> Self {
         Self { estimator, ..self }
@@ -117,7 +117,7 @@ impl Learner {
         Ok((surrogate, mean(&g.rewards)))
     }
 
-    /// The same for β: the surrogate is `−⟨β, ∂R̂/∂β⟩`.
+    /// Surrogate and mean reward where β is learned: the surrogate is `−⟨β, ∂R̂/∂β⟩`.
     fn of_actions(&self, estimator: &LearnedActions, batch: &Batch) -> Result<(Tensor<1>, f32)> {
         let Some(beta) = &self.model.actions else {
             return Err(Error::setting("method.learn_actions", "this model does not learn β"));

@@ -45,7 +45,7 @@ pub enum Row {
         seconds: f64,
         /// That share.
         coverage: f64,
-        /// Whether the steps that follow share candidates, or search for every sample.
+        /// True if the next steps share candidates, false if they search for every sample.
         shared: bool,
         /// Queries audited.
         queries: usize,
@@ -63,7 +63,7 @@ pub enum Row {
         /// Queries audited.
         queries: usize,
     },
-    /// What the rejection sampler refused on training queries.
+    /// Acceptances and rejections on training queries.
     Rejection {
         /// Optimiser steps taken.
         step: u64,

@@ -1,8 +1,8 @@
-//! What a run tells whoever watches it.
+//! The messages of a run to its observer.
 
 use super::metrics::Row;
 
-/// A moment of the loop, for progress.
+/// The state of the loop after a step, for progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Steps taken.
@@ -17,13 +17,13 @@ pub struct Progress {
     pub sampled_reward: f32,
 }
 
-/// Who watches a run. `()` does not look.
+/// Receives the messages of a run. `()` ignores them.
 pub trait Observer {
-    /// After every step.
+    /// Called after every step.
     fn stepped(&mut self, _progress: Progress) {}
-    /// After every evaluation, with the rows that were recorded.
+    /// Called after every evaluation, with the rows that were recorded.
     fn recorded(&mut self, _rows: &[Row]) {}
-    /// Something the user should know.
+    /// Called with a warning for the user.
     fn warned(&mut self, _message: &str) {}
 }
 

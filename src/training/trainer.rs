@@ -25,18 +25,18 @@ use crate::run::{Best, CheckpointState, RunFolder, Which};
 use crate::settings::Settings;
 use crate::task::Task;
 
-/// A training run: what is trained, how, where it is recorded, on which device.
+/// A training run: its task, its settings, its folder and its device.
 #[derive(Clone, Copy, Debug)]
 pub struct Trainer<'a> {
-    /// What the policy is trained on and judged by.
+    /// The data, the searches and the reward.
     pub task: &'a Task,
     /// The run's settings.
     pub settings: &'a Settings,
-    /// Where `run.toml` was written and the rest goes.
+    /// The folder that holds `run.toml`, and gets metrics and checkpoints.
     pub run: &'a RunFolder,
     /// The device, without autodiff.
     pub device: &'a Device,
-    /// Set by whoever wants the run to checkpoint and end.
+    /// Once this is set, the run writes a checkpoint and ends.
     pub stop: &'a AtomicBool,
 }
 
@@ -48,11 +48,11 @@ pub enum Ending {
     Finished,
     /// The validation reward has stopped rising.
     StoppedEarly,
-    /// It was asked to stop, and can go on.
+    /// `stop` was set. The run can be resumed.
     Interrupted,
 }
 
-/// What a run leaves in memory.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The model after the last step, without autodiff.
