@@ -24,16 +24,16 @@ use crate::run::RunFolder;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// A grid, as in `examples/paper`.
+    /// The file of a grid, such as those in examples/paper.
     #[arg(value_hint = ValueHint::FilePath)]
     grid: PathBuf,
-    /// The comparison's folder. What has ended there is not done again.
+    /// The folder to write to. Cells that have ended there are not trained again.
     #[arg(long, value_hint = ValueHint::DirPath)]
     out: PathBuf,
-    /// Which of the grid's scales.
+    /// The name of the scale of the grid to run.
     #[arg(long, value_name = "NAME", default_value = crate::experiment::SCALE)]
     scale: String,
-    /// Where the grid's logs are [default: $FAST_SLATE_DATA, or the current folder].
+    /// The folder that holds the logs of the grid [default: $FAST_SLATE_DATA, or the current folder].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     files: Option<PathBuf>,
     #[command(flatten)]

@@ -86,8 +86,7 @@ fn describe_run(run: &RunFolder) -> Result<Report> {
         origin.version
     );
     if let Some(init) = &origin.init {
-        text +=
-            &format!("started from the model of {} at step {}\n", init.run.display(), init.step);
+        text += &format!("began with the model of {} at step {}\n", init.run.display(), init.step);
     }
     match &last {
         None => text += "no checkpoint yet\n",

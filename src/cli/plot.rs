@@ -17,19 +17,19 @@ use crate::training::{Row, read_metrics};
 
 #[derive(Debug, Args)]
 pub(crate) struct PlotArgs {
-    /// The runs' folders.
+    /// The folders of the runs.
     #[arg(value_name = "RUN", required = true, value_hint = ValueHint::DirPath)]
     runs: Vec<PathBuf>,
-    /// An SVG file to write.
+    /// The SVG file to write.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
-    /// The users whose reward is drawn: train or validation.
+    /// The users whose mean reward is drawn: train or validation.
     #[arg(long, value_parser = split, default_value = "validation")]
     split: Split,
     /// The horizontal axis: seconds of training, without evaluations, or optimiser steps.
     #[arg(long, value_enum, default_value_t = Over::Seconds)]
     over: Over,
-    /// The vertical axis; the gradient's variance needs a run with evaluation.gradient_draws.
+    /// The vertical axis; gradient-variance needs runs with evaluation.gradient_draws.
     #[arg(long, value_enum, default_value_t = What::Reward)]
     what: What,
 }

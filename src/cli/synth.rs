@@ -13,7 +13,7 @@ use crate::seed::Seed;
 
 #[derive(Debug, Args)]
 pub(crate) struct SynthArgs {
-    /// As large as this data set of the paper: movielens-25m, twitch or goodreads.
+    /// Take the dimensions of this data set of the paper: movielens-25m, twitch or goodreads.
     #[arg(long, value_parser = shape, conflicts_with_all = ["users", "actions", "density"],
         required_unless_present_all = ["users", "actions", "density"])]
     like: Option<Shape>,
@@ -23,21 +23,22 @@ pub(crate) struct SynthArgs {
     /// P, the number of actions.
     #[arg(long)]
     actions: Option<u32>,
-    /// Share of the U · P pairs that are interactions.
+    /// The share of the U · P pairs that are interactions.
     #[arg(long)]
     density: Option<f64>,
-    /// The file to write, a .parquet or .csv.
+    /// The file to write, which ends in .parquet or .csv.
     #[arg(long, value_hint = ValueHint::FilePath)]
     out: PathBuf,
-    /// Replace a file that is there.
+    /// Replace the file if it exists.
     #[arg(long)]
     force: bool,
-    /// Number of topics [default: 200, or P where that is less].
+    /// The number of topics [default: 200, or P if P is less].
     #[arg(long)]
     topics: Option<u32>,
-    /// Users over whom the rewards of the oracle and of popularity are averaged [default: 10000].
+    /// The number of users over whom the reported rewards are averaged [default: 10000].
     #[arg(long)]
     ceiling_users: Option<u32>,
+    /// The seed of every random draw.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }

@@ -21,25 +21,25 @@ use crate::task::Task;
 
 #[derive(Debug, Args)]
 pub(crate) struct TuneArgs {
-    /// The prepared folder [default with --resume: the search's own].
+    /// The prepared folder [default with --resume: the folder that the search was started on].
     #[arg(long, value_hint = ValueHint::DirPath, required_unless_present = "resume")]
     data: Option<PathBuf>,
-    /// The search's folder; every trial is a run below it.
+    /// The folder to write the search to; every trial is a run below it.
     #[arg(long, value_hint = ValueHint::DirPath)]
     out: PathBuf,
-    /// Go on where the search was stopped.
+    /// Continue the search in --out.
     #[arg(long, conflicts_with_all = ["preset", "config", "set", "over", "trials", "within", "budget"])]
     resume: bool,
-    /// Seconds that the whole search may take: loading, training and evaluations all count. A budget
-    /// in steps, epochs or seconds is the one of each trial of the first rung instead.
+    /// The seconds that the whole search may take: loading, training and evaluations all count.
+    /// Without it, a budget in steps, epochs or seconds is the budget of a trial of the first rung.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, conflicts_with = "budget")]
     within: u64,
     /// The most trials of the first rung. A third of each rung trains on for longer; the settings
     /// as given train in every rung.
     #[arg(long, default_value_t = 27, value_parser = clap::value_parser!(u64).range(1..))]
     trials: u64,
-    /// What to search: KEY=A|B|C or KEY=LOW..HIGH, as in `optimizer.learning_rate=1e-4..1e-2`; may
-    /// be given again [default: learning rate, samples, σ, the power of β's singular values, tower].
+    /// A key to search: KEY=A|B|C or KEY=LOW..HIGH, such as optimizer.learning_rate=1e-4..1e-2; may
+    /// be given several times [default: learning rate, samples, σ, the power of β's singular values, tower].
     #[arg(long, value_name = "KEY=VALUES", value_parser = dimension)]
     over: Vec<Dimension>,
     #[command(flatten)]

@@ -22,7 +22,7 @@ use crate::prepared::Prepared;
 use crate::retrieval::{Exact, Queries, Retriever, Search, Slates};
 use crate::reward::SlateReward;
 use crate::seed::Seed;
-use crate::settings::{EvaluationSearch, Settings};
+use crate::settings::Settings;
 
 pub use audit::{Audit, Audits};
 pub use contexts::Profiles;
@@ -209,9 +209,6 @@ impl Task {
         }
         self.estimator(&settings.method, settings.seed)?;
         self.initial_model(settings, device)?;
-        if settings.evaluation.search == EvaluationSearch::Index {
-            self.search(Search::Hnsw)?;
-        }
         Ok(())
     }
 

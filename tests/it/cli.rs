@@ -242,12 +242,11 @@ fn settings_that_cannot_work_leave_nothing_behind() {
         command
     };
     let two_encoders = "context.encoders=[\"weighted-mean\", \"mean\"]";
-    let bad: [(&[&str], &str); 5] = [
+    let bad: [(&[&str], &str); 4] = [
         (&["method.sigma=inverse-dim"], "method.radial"),
         (&["method.kind=fopo"], "slates of one action"),
         (&["slate_size=1000"], "1000"),
         (&["method.kind=pl-rank", "method.learn_actions=true", two_encoders], "has to be L"),
-        (&["method.kind=lgp", "evaluation.search=index"], "evaluation.search"),
     ];
     for verb in ["train", "tune", "demo"] {
         for (sets, says) in bad {

@@ -114,6 +114,7 @@ fn every_method_trains_from_one_config_and_resumes_exactly() {
             // What is loaded again is what was trained.
             let mut evaluate = slate();
             evaluate.args(["evaluate", "--json", "--checkpoint", "last", "--device", device]);
+            evaluate.args(["--split", "validation"]);
             let evaluated = stdout(evaluate.arg(&whole));
             let evaluated: serde_json::Value = serde_json::from_str(&evaluated).unwrap();
             let recorded = rows.iter().rev().find_map(|row| match row {

@@ -1,0 +1,146 @@
+//! `slate prepare`: a log in, a prepared folder with an index and a report out.
+
+mod args;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+
+use super::bench::recall;
+use super::prologue::watched;
+use super::report::Report;
+use crate::dataset::{FeatureColumn, FeatureTable};
+use crate::device;
+use crate::error::Error;
+use crate::prepared::{Input, Manifest, Phase, Phases, Prepared, prepare};
+use crate::settings::{Preset, Settings};
+use crate::task::{Audit, Audits, EfSearch, Task};
+pub(crate) use args::PrepareArgs;
+
+/// The report of a preparation.
+#[derive(Debug, Serialize)]
+struct PreparedReport {
+    folder: PathBuf,
+    #[serde(flatten)]
+    manifest: Manifest,
+    /// The time of each phase.
+    phases: Seconds,
+    reused: Vec<Phase>,
+    features: Option<FeatureTable>,
+    /// Recall of the preset's index on the queries of its first step.
+    recall: Option<Audit>,
+    tuning: Option<EfSearch>,
+}
+
+/// Seconds of each phase.
+#[derive(Debug, Serialize)]
+struct Seconds {
+    #[serde(flatten)]
+    prepared: Phases,
+    /// Building the index and measuring its recall.
+    index: Option<f64>,
+}
+
+pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
+    let input = Input::File(args.source(), args.filters());
+    let (prepared, phases) = prepare(&input, &args.settings()?, &args.out, args.force)?;
+    let prepared = watched(prepared);
+    let started = Instant::now();
+    let (recall, tuning) = if args.no_index {
+        (None, None)
+    } else {
+        index(&prepared, &prepared.preset(args.preset), args.recall).with_context(|| {
+            format!(
+                "{} is prepared, but has no index, which training builds when it needs one",
+                args.out.display()
+            )
+        })?
+    };
+    let index = (!args.no_index).then(|| started.elapsed().as_secs_f64());
+    let mut text = prepared.manifest.statistics.to_string();
+    text += &format!(
+        "\nread and split {:.1} s · embeddings {:.1} s · written {:.1} s",
+        phases.sessions, phases.embeddings, phases.written
+    );
+    if let Some(seconds) = index {
+        text += &format!(" · index {seconds:.1} s");
+    }
+    if !phases.reused.is_empty() {
+        let names: Vec<_> = phases.reused.iter().map(|phase| phase.name()).collect();
+        text += &format!("\nreused from an earlier preparation: {}", names.join(", "));
+    }
+    let features = prepared.feature_table()?;
+    if let Some(table) = &features {
+        text += &format!("\n{}", describe(table));
+    }
+    if let Some(audit) = recall {
+        text += &format!(
+            "\nindex recall {:.4} on {} perturbed training queries",
+            audit.recall, audit.queries
+        );
+    }
+    if let Some(tuning) = &tuning {
+        text += &format!("\n{}", recall::table(tuning).trim_end());
+    }
+    text += &format!("\ntrain on it with\n  slate train --data {} --out RUN", args.out.display());
+    if args.preset == Preset::Paper {
+        text += " --preset paper";
+    }
+    if let Some(set) = tuning.as_ref().and_then(recall::set) {
+        text += &format!(" {set}");
+    }
+    let manifest = prepared.manifest.clone();
+    let report = PreparedReport {
+        folder: args.out.clone(),
+        manifest,
+        reused: phases.reused.clone(),
+        features,
+        phases: Seconds { prepared: phases, index },
+        recall,
+        tuning,
+    };
+    Report::new(&report, text)
+}
+
+/// The columns of features, and the number of users without any.
+fn describe(table: &FeatureTable) -> String {
+    let column = |column: &FeatureColumn| match column {
+        FeatureColumn::Number { name, .. } => name.clone(),
+        FeatureColumn::Category { name, categories } => {
+            format!("{name} ({} categories)", categories.len())
+        }
+    };
+    let columns: Vec<_> = table.columns.iter().map(column).collect();
+    let FeatureTable { width, users_without_row, .. } = table;
+    let mut text = format!("{width} features of users: {}", columns.join(", "));
+    if *users_without_row > 0 {
+        text += &format!("; zeros for {users_without_row} users without a row");
+    }
+    text
+}
+
+/// Builds the index that a run with the preset's settings needs and audits it on the queries of
+/// such a run's first step; with a target, also says what width has that recall.
+fn index(
+    prepared: &Prepared,
+    settings: &Settings,
+    target: Option<f64>,
+) -> Result<(Option<Audit>, Option<EfSearch>)> {
+    let task = match Task::load(prepared, settings) {
+        // A catalogue smaller than the preset's slate can be trained on with a smaller one.
+        Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
+        task => task?,
+    };
+    let chosen = device::choose(None)?;
+    let model = task.initial_model(settings, &chosen.device)?;
+    let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
+    let audit = audits.recall(&model)?;
+    if let Some(warning) = audit.and_then(|audit| audit.warning(&settings.retrieval)) {
+        tracing::warn!("{warning}");
+    }
+    let options = settings.retrieval.hnsw;
+    let least = |target| audits.least_ef_search(prepared, options, &model, target);
+    Ok((audit, target.map(least).transpose()?))
+}
