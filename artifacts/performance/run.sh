@@ -60,7 +60,7 @@ def cell(*key):
     row = next((row for row in rows if (row["samples"], row["actions"], row["method"], row["shared"]) == key), None)
     if row is None:
         return ""
-    audit = row["candidates"]
+    audit = row.get("candidates")
     return f"{row['steps_per_second']:.3g}" + (f" ({audit['recall']:.3f}{'' if audit['used'] else ', not used'})" if audit else "")
 print("| S | P | exact | graph | shared candidates (coverage) |\n|---|---|---|---|---|")
 for samples, actions in sorted({(row["samples"], row["actions"]) for row in rows}):
