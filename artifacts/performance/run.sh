@@ -76,8 +76,12 @@ race() {
 }
 
 als() {
-    "$python" "$here/als_implicit.py" "$SLATE" "$files/gowalla/checkins.parquet" --user-column user_id --item-column location_id \
-        --out "$out/als.json" | tee "$out/als.md"
+    local log=("$files/gowalla/checkins.parquet" --user-column user_id --item-column location_id)
+    if [ "$quick" = 1 ]; then
+        slate synth --users 1000 --actions 2000 --density 0.02 --out "$work/als.csv" --force >/dev/null
+        log=("$work/als.csv" --user-column user_id --item-column item_id --factors 8 --repetitions 1)
+    fi
+    "$python" "$here/als_implicit.py" "$SLATE" "${log[@]}" --out "$out/als.json" | tee "$out/als.md"
 }
 
 run_stages "search growth" "$@"
