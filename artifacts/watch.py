@@ -6,6 +6,7 @@ resident memory. Ends with the command's exit code.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ while process.poll() is None:
     resident = max(resident, now.get("VmHWM", 0))
     time.sleep(0.02)
 row = {
-    "command": ["slate", *command[1:]],
+    "command": [os.path.basename(command[0]), *command[1:]],
     "seconds": round(time.monotonic() - started, 2),
     "anonymous_gib": round(anonymous / 2**20, 3),
     "resident_gib": round(resident / 2**20, 3),

@@ -60,7 +60,7 @@ def cell(*key):
     row = next((row for row in rows if (row["samples"], row["actions"], row["method"], row["shared"]) == key), None)
     if row is None:
         return ""
-    audit = row["candidates"]
+    audit = row.get("candidates")
     return f"{row['steps_per_second']:.3g}" + (f" ({audit['recall']:.3f}{'' if audit['used'] else ', not used'})" if audit else "")
 print("| S | P | exact | graph | shared candidates (coverage) |\n|---|---|---|---|---|")
 for samples, actions in sorted({(row["samples"], row["actions"]) for row in rows}):
@@ -76,8 +76,12 @@ race() {
 }
 
 als() {
-    "$python" "$here/als_implicit.py" "$SLATE" "$files/gowalla/checkins.parquet" --user-column user_id --item-column location_id \
-        --out "$out/als.json" | tee "$out/als.md"
+    local log=("$files/gowalla/checkins.parquet" --user-column user_id --item-column location_id)
+    if [ "$quick" = 1 ]; then
+        slate synth --users 1000 --actions 2000 --density 0.02 --out "$work/als.csv" --force >/dev/null
+        log=("$work/als.csv" --user-column user_id --item-column item_id --factors 8 --repetitions 1)
+    fi
+    "$python" "$here/als_implicit.py" "$SLATE" "${log[@]}" --out "$out/als.json" | tee "$out/als.md"
 }
 
 run_stages "search growth" "$@"

@@ -130,7 +130,7 @@ print(json.dumps({'shape': '$name', 'samples': $samples, **json.load(open('$work
 import json, sys
 print("| shape | S | steps/s | coverage | memory |\n|---|---|---|---|---|")
 for row in map(json.loads, open(f"{sys.argv[1]}/steps.jsonl")):
-    audit = row["candidates"]
+    audit = row.get("candidates")
     coverage = f"{audit['recall']:.3f}{'' if audit['used'] else ', not used'}" if audit else ""
     print(f"| {row['shape']} | {row['samples']} | {row['steps_per_second']:.3g} | {coverage} | {row['anonymous_gib']:.2f} GiB |")
 PYTHON
