@@ -49,6 +49,8 @@ pub(super) struct Trained {
     best: Option<Best>,
     /// Says that the validation users chose the best checkpoint.
     note: Option<&'static str>,
+    #[serde(skip)]
+    has_test_users: bool,
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<Report> {
@@ -125,6 +127,7 @@ impl Ready {
             gain: last.map(|last| last.2),
             best: outcome.best,
             note: outcome.best.map(|_| CHOSEN_HERE),
+            has_test_users: !task.sessions.contexts(Split::Test).is_empty(),
         })
     }
 }
@@ -156,10 +159,10 @@ impl Trained {
             let Best { reward, step } = best;
             text += &format!("best {reward:.4} at step {step}: {CHOSEN_HERE}\n");
         }
-        text + &format!(
-            "judge it on test users with\n  slate evaluate {run}\n\
-             look at slates with\n  slate recommend {run} --user ID"
-        )
+        if self.has_test_users {
+            text += &format!("judge it on test users with\n  slate evaluate {run}\n");
+        }
+        text + &format!("look at slates with\n  slate recommend {run} --user ID")
     }
 }
 
