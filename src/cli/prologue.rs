@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
 use super::flags::DeviceArgs;
@@ -35,9 +36,8 @@ pub(crate) struct SettingsArgs {
     /// Train for this many seconds, without the time of evaluations.
     #[arg(long, group = "budget")]
     pub(crate) seconds: Option<u64>,
-    /// The method: lgp, lgp-mips, lrp, lrp-mips, pl-pg, pl-rank, covariance, covariance-as-printed,
-    /// fopo or likelihood.
-    #[arg(long, value_name = "KIND")]
+    /// The method of training.
+    #[arg(long, value_name = "KIND", value_parser = methods())]
     pub(crate) method: Option<MethodKind>,
     /// S, the number of slates sampled for each user and step.
     #[arg(long)]
@@ -121,6 +121,12 @@ pub(super) fn watched(prepared: Prepared) -> Prepared {
 /// Converts to the signed integers of TOML.
 fn toml_integer(number: u64) -> Result<i64> {
     i64::try_from(number).with_context(|| format!("{number} is too large"))
+}
+
+/// Reads the name of a method; the help lists all names.
+pub(super) fn methods() -> impl TypedValueParser<Value = MethodKind> {
+    let names = MethodKind::ALL.iter().map(|kind| kind.key());
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<MethodKind>())
 }
 
 /// Reads the value of `--preset`.

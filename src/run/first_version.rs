@@ -19,8 +19,12 @@ pub(super) fn upgraded(mut table: Table) -> Result<Table> {
     let (mut retrieval, mut embedding) = (take("retrieval"), take("embedding"));
     let mut slate_size = policy.remove("slate_size");
     let search = retrieval.remove("kind");
-    let approximate = search.as_ref().and_then(Value::as_str) == Some("hnsw");
-    let kind = kind(&text(policy.remove("kind")), &text(estimator.remove("kind")), approximate)?;
+    let approximate = text(search.as_ref()) == "hnsw";
+    let kind = kind(
+        &text(policy.remove("kind").as_ref()),
+        &text(estimator.remove("kind").as_ref()),
+        approximate,
+    )?;
 
     // Every key that some method had. The method takes those that it has.
     let mut keys = policy;
@@ -43,8 +47,8 @@ pub(super) fn upgraded(mut table: Table) -> Result<Table> {
     Ok(table)
 }
 
-fn text(value: Option<Value>) -> String {
-    value.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned()
+fn text(value: Option<&Value>) -> String {
+    value.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 fn kind(policy: &str, estimator: &str, approximate: bool) -> Result<MethodKind> {

@@ -39,6 +39,9 @@ const TRAINING: [&str; 9] = [
     "checkpoint",
 ];
 
+/// The most evaluations of a run; more is a slip of the finger.
+const MOST_EVALUATIONS: u64 = 1_000_000;
+
 /// All settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -158,7 +161,7 @@ pub enum BudgetUnit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvaluationSettings {
-    /// Evaluations at equal intervals, besides the one at step 0.
+    /// Evaluations at equal intervals, besides the one at step 0: 1 to 1 000 000.
     pub count: u64,
     /// Training contexts on which the training reward is reported (a fixed sample).
     pub train_contexts: usize,
@@ -286,7 +289,11 @@ impl Settings {
             }
         }
         positive("budget.amount", self.budget.amount > 0, self.budget.amount.to_string())?;
-        positive("evaluation.count", self.evaluation.count > 0, self.evaluation.count.to_string())?;
+        let count = self.evaluation.count;
+        if !(1..=MOST_EVALUATIONS).contains(&count) {
+            let problem = format!("expected 1 to {MOST_EVALUATIONS}, found {count}");
+            return Err(Error::setting("evaluation.count", problem));
+        }
         positive("checkpoint.keep", self.checkpoint.keep > 0, self.checkpoint.keep.to_string())
     }
 }

@@ -126,16 +126,13 @@ impl Audits<'_> {
         let (contexts, h) = self.queries(model, count.div_ceil(samples))?;
         let sigma_factor = model.sigma_factor()?;
         let excluded = self.task.excluded_of(&contexts, samples);
-        let (queries, top) = match policy {
-            Some(policy) => {
-                let rows = rows(&contexts, &h, sigma_factor);
-                (policy.perturbed(rows).queries, self.task.slate_size)
-            }
-            None => {
-                let most = excluded.iter().flatten().map(|actions| actions.len()).max();
-                let left = self.task.actions.num_actions() - most.unwrap_or(0);
-                (h.clone(), head.min(left))
-            }
+        let (queries, top) = if let Some(policy) = policy {
+            let rows = rows(&contexts, &h, sigma_factor);
+            (policy.perturbed(rows).queries, self.task.slate_size)
+        } else {
+            let most = excluded.iter().flatten().map(|actions| actions.len()).max();
+            let left = self.task.actions.num_actions() - most.unwrap_or(0);
+            (h.clone(), head.min(left))
         };
         let exactly = Queries { latent: &queries, slate_size: top, excluded: excluded.as_deref() };
         let wanted = self.task.exact.search(exactly)?;
@@ -145,16 +142,15 @@ impl Audits<'_> {
     /// The recall on `sample` of the search that training uses, with so many shared candidates.
     pub(super) fn compare(&self, sample: &Sample, candidates: usize) -> Result<Audit> {
         let Sample { contexts, h, queries, top, .. } = sample;
-        let found = match self.policy(candidates)? {
-            Some(policy) => policy.search(rows(contexts, h, sample.sigma_factor), queries)?,
-            None => {
-                let excluded = self.task.excluded_of(contexts, 1);
-                self.task.parts(self.method, self.seed)?.retriever.search(Queries {
-                    latent: queries,
-                    slate_size: *top,
-                    excluded: excluded.as_deref(),
-                })?
-            }
+        let found = if let Some(policy) = self.policy(candidates)? {
+            policy.search(rows(contexts, h, sample.sigma_factor), queries)?
+        } else {
+            let excluded = self.task.excluded_of(contexts, 1);
+            self.task.parts(self.method, self.seed)?.retriever.search(Queries {
+                latent: queries,
+                slate_size: *top,
+                excluded: excluded.as_deref(),
+            })?
         };
         let recall = overlap(&found, &sample.wanted);
         Ok(Audit { recall, top: *top, queries: queries.rows() })

@@ -314,6 +314,7 @@ fn settings_that_cannot_be_are_refused_before_anything_is_written() {
         (&["--set", "method.samples"], &["`method.samples`", "expected key=value"]),
         (&["--set", "method.samples=0"], &["`method.samples`"]),
         (&["--steps", "0"], &["`budget.amount`", "more than 0"]),
+        (&["--set", "evaluation.count=9223372036854775807"], &["`evaluation.count`", "1000000"]),
         (&["--device", "abacus"], &["device `abacus`", "ndarray, flex, wgpu, cuda"]),
     ] {
         assert_says(&refused(train(&data, &other).args(args)), parts);

@@ -245,7 +245,7 @@ fn settings_that_cannot_work_leave_nothing_behind() {
     let bad: [(&[&str], &str); 4] = [
         (&["method.sigma=inverse-dim"], "method.radial"),
         (&["method.kind=fopo"], "slates of one action"),
-        (&["slate_size=1000"], "1000"),
+        (&["slate_size=5000"], "5000"),
         (&["method.kind=pl-rank", "method.learn_actions=true", two_encoders], "has to be L"),
     ];
     for verb in ["train", "tune", "demo"] {

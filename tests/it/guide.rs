@@ -53,14 +53,13 @@ fn words(line: &str) -> Vec<String> {
     for c in line.chars() {
         match quote {
             Some(open) if c == open => quote = None,
-            Some(_) => word.get_or_insert_default().push(c),
             None if c == '#' && word.is_none() => break,
             None if c == '\'' || c == '"' => {
                 quote = Some(c);
                 word.get_or_insert_default();
             }
             None if c.is_whitespace() => words.extend(word.take()),
-            None => word.get_or_insert_default().push(c),
+            _ => word.get_or_insert_default().push(c),
         }
     }
     words.into_iter().chain(word).collect()

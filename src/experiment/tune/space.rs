@@ -274,8 +274,8 @@ mod tests {
         for trial in 0..20 {
             assert!(space.draw(&settings, trial, 20).is_ok());
         }
-        let never = [dimension("method.noise=laplace|logistic")];
+        let never = [dimension("method.sigma=inverse-dim|inverse-norm")];
         let error = Space::new(never.to_vec(), &settings).unwrap().draw(&settings, 1, 3);
-        assert!(error.unwrap_err().to_string().contains("lrp"));
+        assert!(error.unwrap_err().to_string().contains("use \"keep\""));
     }
 }
