@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use crate::dataset::{ActionSets, Sessions};
 use crate::embedding::{SessionPart, training_matrix};
-use crate::error::{Error, Result};
-use crate::retrieval::{Slates, best_of_scores};
+use crate::error::Result;
+use crate::retrieval::{Slates, best_of_scores, check_slate_size};
 use crate::seed::Seed;
 use crate::task::Task;
 
@@ -76,12 +76,7 @@ impl<'a> Asked<'a> {
     /// Fails unless `num_actions` leave every context K actions to choose from.
     pub(super) fn check(&self, num_actions: usize) -> Result<()> {
         let most = self.contexts.iter().map(|context| self.excluded(*context).len()).max();
-        let available = num_actions.saturating_sub(most.unwrap_or(0));
-        if (1..=available).contains(&self.slate_size) {
-            return Ok(());
-        }
-        let why = format!(" (of {num_actions}, less what one context has observed)");
-        Err(Error::SlateTooLarge { slate_size: self.slate_size, available, why })
+        check_slate_size(self.slate_size, num_actions, most.unwrap_or(0))
     }
 
     /// The slates of the highest scores. `score_among` receives a few contexts; the function that it
@@ -124,6 +119,6 @@ pub trait Fitted: Send + Sync + Debug {
     /// depend on the number of threads.
     ///
     /// # Errors
-    /// [`Error::SlateTooLarge`] if fewer than K actions are left for a context.
+    /// [`SlateTooLarge`](crate::Error::SlateTooLarge) if fewer than K actions are left for a context.
     fn slates(&self, asked: Asked<'_>) -> Result<Slates>;
 }

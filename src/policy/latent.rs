@@ -11,7 +11,7 @@ use tracing::trace_span;
 use super::{BatchRows, Coupling, Drawn, Noise, Sampling, Scale, SlatePolicy};
 use crate::error::Result;
 use crate::matrix::{Matrix, Spare, rows_worth_a_fork};
-use crate::retrieval::{Candidates, Queries, Retriever, Slates};
+use crate::retrieval::{Candidates, Queries, Retriever, Slates, excluded_lists};
 use crate::seed::Purpose;
 
 /// A policy that perturbs the query and retrieves.
@@ -74,14 +74,16 @@ impl LatentPerturbation {
     /// Fails if the retriever fails.
     pub fn search(&self, rows: BatchRows<'_>, perturbed: &Matrix) -> Result<Slates> {
         let slate_size = self.sampling.slate_size;
+        let excluding = self.sampling.excluded.as_deref();
         match &self.candidates {
             None => {
-                let excluded = self.excluded(rows.contexts, self.sampling.num_samples);
+                let samples = self.sampling.num_samples;
+                let excluded = excluded_lists(excluding, rows.contexts, samples);
                 let excluded = excluded.as_deref();
                 self.retriever.search(Queries { latent: perturbed, slate_size, excluded })
             }
             Some(candidates) => {
-                let excluded = self.excluded(rows.contexts, 1);
+                let excluded = excluded_lists(excluding, rows.contexts, 1);
                 let excluded = excluded.as_deref();
                 candidates.search(Queries { latent: rows.h, slate_size, excluded }, perturbed)
             }
@@ -125,13 +127,6 @@ impl LatentPerturbation {
     /// σ of one of `rows`.
     pub(crate) fn sigma(&self, rows: BatchRows<'_>, row: usize) -> f32 {
         self.scale.sigma(rows.h.row(row)) * rows.sigma_factor
-    }
-
-    /// The excluded actions of each row, `times` over.
-    fn excluded(&self, contexts: &[u32], times: usize) -> Option<Vec<&[u32]>> {
-        let sessions = self.sampling.excluded.as_ref()?;
-        let of = |&context| std::iter::repeat_n(sessions.observed.of(context), times);
-        Some(contexts.iter().flat_map(of).collect())
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::exclusion::{excluded_lists, most_excluded};
 use super::{Queries, Retriever, Slates};
 use crate::dataset::Sessions;
 use crate::error::{Error, Result};
@@ -27,10 +28,7 @@ impl Heads {
         excluded: Option<Arc<Sessions>>,
         num_actions: usize,
     ) -> Self {
-        let most = excluded.as_ref().map_or(0, |sessions| {
-            let observed = &sessions.observed;
-            observed.contexts().map(|context| observed.of(context).len()).max().unwrap_or(0)
-        });
+        let most = most_excluded(excluded.as_deref());
         // Retrieval refuses a context with fewer than K actions left once that context comes up.
         let size = size.min(num_actions.saturating_sub(most)).max(slate_size);
         Self { retriever, size, excluded }
@@ -41,9 +39,7 @@ impl Heads {
     /// # Errors
     /// Fails if retrieval fails; [`Error::NotFinite`] for a score that f32 cannot hold.
     pub(crate) fn search(&self, contexts: &[u32], h: &Matrix) -> Result<Slates> {
-        let excluded: Option<Vec<&[u32]>> = self.excluded.as_ref().map(|sessions| {
-            contexts.iter().map(|&context| sessions.observed.of(context)).collect()
-        });
+        let excluded = excluded_lists(self.excluded.as_deref(), contexts, 1);
         let heads = self.retriever.search(Queries {
             latent: h,
             slate_size: self.size,

@@ -5,6 +5,7 @@
 mod best;
 pub mod candidates;
 pub mod exact;
+mod exclusion;
 mod graph;
 mod heads;
 pub mod hnsw;
@@ -20,6 +21,7 @@ use crate::matrix::Matrix;
 pub(crate) use best::best_of_scores;
 pub use candidates::Candidates;
 pub use exact::Exact;
+pub(crate) use exclusion::{check_slate_size, excluded_lists, most_excluded};
 pub use graph::BuildObserver;
 pub(crate) use heads::Heads;
 pub use hnsw::Hnsw;
@@ -139,16 +141,7 @@ pub(crate) fn check(queries: Queries<'_>, num_actions: usize, latent_dim: usize)
     queries.latent.require_finite("query")?;
     let most =
         queries.excluded.map_or(0, |rows| rows.iter().map(|row| row.len()).max().unwrap_or(0));
-    let available = num_actions.saturating_sub(most);
-    if queries.slate_size > available || queries.slate_size == 0 {
-        let why = if most > 0 {
-            format!(" ({most} of {num_actions} are excluded)")
-        } else {
-            String::new()
-        };
-        return Err(Error::SlateTooLarge { slate_size: queries.slate_size, available, why });
-    }
-    Ok(())
+    check_slate_size(queries.slate_size, num_actions, most)
 }
 
 /// True if a row of [`Queries::excluded`] holds `action`.

@@ -19,7 +19,9 @@ use crate::method::{Learned, Method, Parts};
 use crate::model::{Model, SigmaFactor};
 use crate::policy::Noise;
 use crate::prepared::Prepared;
-use crate::retrieval::{Exact, Queries, Retriever, Search, Slates};
+use crate::retrieval::{
+    Exact, Queries, Retriever, Search, Slates, check_slate_size, excluded_lists, most_excluded,
+};
 use crate::reward::SlateReward;
 use crate::seed::Seed;
 use crate::settings::Settings;
@@ -62,7 +64,8 @@ impl Task {
         let sessions = Arc::clone(&prepared.sessions);
         let (slate_size, exclude_observed) =
             (settings.slate_size, settings.retrieval.exclude_observed);
-        check_slate_size(&sessions, slate_size, exclude_observed)?;
+        let excluded = exclude_observed.then_some(sessions.as_ref());
+        check_slate_size(slate_size, sessions.num_actions, most_excluded(excluded))?;
         let actions = Arc::new(prepared.embeddings.actions(settings.embedding.power)?);
         let graph: Option<Arc<dyn Retriever>> = if settings.needs_index() {
             Some(Arc::new(prepared.index(&actions, &settings.retrieval.hnsw)?))
@@ -124,10 +127,11 @@ impl Task {
         self.exclude_observed.then(|| Arc::clone(&self.sessions))
     }
 
-    /// The actions that each of `times` queries of each context must not be answered with, if any.
+    /// The actions that stay off the slates of `contexts`, a list for each of `times` queries a
+    /// context, if any do.
     fn excluded_of(&self, contexts: &[u32], times: usize) -> Option<Vec<&[u32]>> {
-        let of = |&context| std::iter::repeat_n(self.sessions.observed.of(context), times);
-        self.exclude_observed.then(|| contexts.iter().flat_map(of).collect())
+        let excluded = self.exclude_observed.then_some(self.sessions.as_ref());
+        excluded_lists(excluded, contexts, times)
     }
 
     /// The parts of this task that `method` is constructed from.
@@ -235,24 +239,4 @@ impl Task {
         };
         Ok(Model { sigma, ..tower.into() })
     }
-}
-
-/// Fails unless every context has K actions to choose from.
-fn check_slate_size(sessions: &Sessions, slate_size: usize, exclude_observed: bool) -> Result<()> {
-    let num_actions = sessions.num_actions;
-    let observed = &sessions.observed;
-    let excluded = if exclude_observed {
-        observed.contexts().map(|context| observed.of(context).len()).max().unwrap_or(0)
-    } else {
-        0
-    };
-    let available = num_actions - excluded;
-    if slate_size <= available {
-        return Ok(());
-    }
-    let why = match excluded {
-        0 => String::new(),
-        most => format!(" ({num_actions} less the {most} that one context has observed)"),
-    };
-    Err(Error::SlateTooLarge { slate_size, available, why })
 }

@@ -6,6 +6,7 @@
 //! overflow, whatever the scores.
 
 use crate::error::{Error, Result};
+use crate::retrieval::check_slate_size;
 use crate::seed::Stream;
 
 /// Length of the head where K is less.
@@ -50,14 +51,7 @@ impl Distribution {
         }
         let num_actions = scores.len();
         let available = scores.iter().filter(|f| f.is_finite()).count();
-        if slate_size == 0 || slate_size > available {
-            let excluded = num_actions - available;
-            let why = match excluded {
-                0 => String::new(),
-                _ => format!(" ({excluded} of {num_actions} are excluded)"),
-            };
-            return Err(Error::SlateTooLarge { slate_size, available, why });
-        }
+        check_slate_size(slate_size, num_actions, num_actions - available)?;
 
         let head_size = slate_size.max(HEAD);
         let mut best = Best::new(head_size + 1);

@@ -17,7 +17,7 @@ use super::{BatchRows, Drawn, Sampling, SlatePolicy};
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::retrieval::Slates;
+use crate::retrieval::{Slates, check_slate_size};
 use crate::seed::Purpose;
 
 pub use distribution::Distribution;
@@ -190,11 +190,8 @@ impl PlackettLuce {
             });
         }
         rows.h.require_finite("query")?;
-        let (slate_size, available) = (self.sampling.slate_size, beta.rows());
-        if slate_size > available {
-            return Err(Error::SlateTooLarge { slate_size, available, why: String::new() });
-        }
-        Ok(Matrix::zeros(dense::GROUP, available))
+        check_slate_size(self.sampling.slate_size, beta.rows(), 0)?;
+        Ok(Matrix::zeros(dense::GROUP, beta.rows()))
     }
 }
 
