@@ -124,7 +124,7 @@ fn toml_integer(number: u64) -> Result<i64> {
 }
 
 /// Reads the name of a method; the help lists all names.
-pub(super) fn methods() -> impl TypedValueParser<Value = MethodKind> {
+fn methods() -> impl TypedValueParser<Value = MethodKind> {
     let names = MethodKind::ALL.iter().map(|kind| kind.key());
     PossibleValuesParser::new(names).try_map(|name| name.parse::<MethodKind>())
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::prologue::{Opened, SettingsArgs, methods};
+use super::prologue::{Opened, SettingsArgs};
 use super::report::Report;
 use crate::method::MethodKind;
 use crate::run::{RunFolder, Which};
@@ -20,8 +20,7 @@ pub(crate) struct VarianceArgs {
     #[arg(value_hint = ValueHint::DirPath)]
     data: PathBuf,
     /// The methods to compare, separated by commas, such as lgp,lgp-mips,pl-rank,fopo.
-    #[arg(long, value_delimiter = ',', value_parser = methods(),
-        default_value = "lgp,pl-pg,pl-rank,covariance")]
+    #[arg(long, value_delimiter = ',', default_value = "lgp,pl-pg,pl-rank,covariance")]
     methods: Vec<MethodKind>,
     /// The values of K, the number of items on a slate, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "2,5,10")]
