@@ -13,7 +13,7 @@ use crate::chart::{Axis, Chart, Line, Point};
 use crate::dataset::Split;
 use crate::files::write_atomic;
 use crate::run::RunFolder;
-use crate::training::{Row, read_metrics};
+use crate::training::{MetricsRow, read_metrics};
 
 #[derive(Debug, Args)]
 pub(crate) struct PlotArgs {
@@ -98,14 +98,16 @@ pub(super) fn run(args: &PlotArgs) -> Result<Report> {
 }
 
 impl PlotArgs {
-    fn measured(&self, row: &Row) -> Option<Measured> {
+    fn measured(&self, row: &MetricsRow) -> Option<Measured> {
         match *row {
-            Row::Evaluation { step, seconds, split, reward, reward_se, .. }
+            MetricsRow::Evaluation { step, seconds, split, reward, reward_se, .. }
                 if self.what == What::Reward && split == self.split =>
             {
                 Some(Measured { step, seconds, value: reward, standard_error: Some(reward_se) })
             }
-            Row::Gradient { step, seconds, gradient } if self.what == What::GradientVariance => {
+            MetricsRow::Gradient { step, seconds, gradient }
+                if self.what == What::GradientVariance =>
+            {
                 Some(Measured { step, seconds, value: gradient.variance, standard_error: None })
             }
             _ => None,

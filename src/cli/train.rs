@@ -16,7 +16,7 @@ use crate::evaluation::CHOSEN_HERE;
 use crate::run::{Best, RunFolder, RunOrigin};
 use crate::settings::Settings;
 use crate::task::Task;
-use crate::training::{Console, Ending, Row, Trainer, read_metrics};
+use crate::training::{Console, Ending, MetricsRow, Trainer, read_metrics};
 
 #[derive(Debug, Args)]
 pub(crate) struct TrainArgs {
@@ -113,9 +113,9 @@ impl Ready {
         let outcome = trainer.train(&mut Console::new())?;
         let rows = read_metrics(&run.metrics_path())?;
         let last = rows.iter().rev().find_map(|row| match row {
-            Row::Evaluation { split: Split::Validation, reward, reward_se, gain, .. } => {
-                Some((*reward, *reward_se, *gain))
-            }
+            MetricsRow::Evaluation {
+                split: Split::Validation, reward, reward_se, gain, ..
+            } => Some((*reward, *reward_se, *gain)),
             _ => None,
         });
         Ok(Trained {

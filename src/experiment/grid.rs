@@ -56,7 +56,7 @@ pub struct Grid {
     pub evaluations: u64,
     /// The learning rates to choose from; without it, the settings' learning rate is used.
     #[serde(default)]
-    pub search: Option<Search>,
+    pub search: Option<RateSearch>,
     /// The most memory that the training of a cell may use.
     #[serde(default)]
     pub memory_ceiling: Option<Bytes>,
@@ -138,7 +138,7 @@ pub enum Equal {
 /// The search for a learning rate, one for every data set and row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Search {
+pub struct RateSearch {
     /// The rates to try.
     pub learning_rates: Vec<f64>,
     /// How long each of them trains.

@@ -41,7 +41,9 @@ pub use {
     arguments::{flags, shell},
     cell::{Cell, Round, file_name},
     executor::{Comparison, DataSet, Watcher},
-    grid::{Data, Equal, FigureKind, Grid, Only, Published, PublishedNumber, Row, SCALE, Search},
+    grid::{
+        Data, Equal, FigureKind, Grid, Only, Published, PublishedNumber, RateSearch, Row, SCALE,
+    },
     results::{
         CellOutcome, CellResult, DataDescription, Machine, Measurement, Results, Searched,
         SplitReward,

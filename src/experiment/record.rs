@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::files::write_atomic;
 use crate::run::{RunFolder, RunOrigin};
 use crate::settings::Settings;
-use crate::training::{Row as Recorded, read_metrics};
+use crate::training::{MetricsRow as Recorded, read_metrics};
 
 /// The file of a training that has ended.
 const OUTCOME: &str = "outcome.json";

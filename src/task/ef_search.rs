@@ -19,12 +19,12 @@ pub struct EfSearch {
     /// The least `ef_search` that reached it; none if none did.
     pub ef_search: Option<usize>,
     /// By ascending `ef_search`.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<TriedWidth>,
 }
 
 /// An `ef_search` and its audited recall.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Tried {
+pub struct TriedWidth {
     /// Candidates kept while searching.
     pub ef_search: usize,
     /// Mean share of the exact top K that the training search returns.
@@ -33,7 +33,7 @@ pub struct Tried {
 
 impl EfSearch {
     /// The least of what was tried that reaches the target.
-    fn new(target: f64, mut tried: Vec<Tried>) -> Self {
+    fn new(target: f64, mut tried: Vec<TriedWidth>) -> Self {
         tried.sort_unstable_by_key(|tried| tried.ef_search);
         let reached = tried.iter().find(|tried| tried.recall >= target);
         Self { target, ef_search: reached.map(|tried| tried.ef_search), tried }
@@ -88,7 +88,7 @@ fn least(
     let mut tried = Vec::new();
     let mut reaches = |ef_search| {
         let recall = recall(ef_search)?;
-        tried.push(Tried { ef_search, recall });
+        tried.push(TriedWidth { ef_search, recall });
         Ok::<_, Error>(recall >= target)
     };
     // `too_few` is known not to be enough, `enough` to be so once the first loop is over.

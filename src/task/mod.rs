@@ -28,7 +28,7 @@ use crate::settings::Settings;
 
 pub use audit::{Audit, Audits};
 pub use contexts::Profiles;
-pub use ef_search::{EfSearch, Tried};
+pub use ef_search::{EfSearch, TriedWidth};
 
 /// Sessions, vectors, contexts, searches, reward and exclusion.
 #[derive(Clone, Debug)]

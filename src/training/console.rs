@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::metrics::Row;
+use super::metrics::MetricsRow;
 use super::observer::{Observer, Progress};
 
 /// Prints a run's progress to stderr.
@@ -74,10 +74,12 @@ impl Observer for Console {
         }
     }
 
-    fn recorded(&mut self, rows: &[Row]) {
+    fn recorded(&mut self, rows: &[MetricsRow]) {
         for row in rows {
             match row {
-                Row::Evaluation { step, seconds, split, reward, reward_se, gain, .. } => {
+                MetricsRow::Evaluation {
+                    step, seconds, split, reward, reward_se, gain, ..
+                } => {
                     self.line(&format!(
                         "step {step:>6}  {seconds:>7.1} s  {:<10}  reward {reward:.4} ± \
                          {reward_se:.4}  gain {:+.4} [{:+.4}, {:+.4}]",
@@ -87,20 +89,24 @@ impl Observer for Console {
                         gain.high
                     ));
                 }
-                Row::Coverage { step, coverage, shared, queries, .. } => self.line(&format!(
-                    "step {step:>6}  shared candidates hold {coverage:.4} of the true top on \
+                MetricsRow::Coverage { step, coverage, shared, queries, .. } => {
+                    self.line(&format!(
+                        "step {step:>6}  shared candidates hold {coverage:.4} of the true top on \
                      {queries} training queries{}",
-                    if *shared { "" } else { ": every sample is searched for" }
-                )),
-                Row::Recall { step, recall, top, queries, .. } => self.line(&format!(
+                        if *shared { "" } else { ": every sample is searched for" }
+                    ))
+                }
+                MetricsRow::Recall { step, recall, top, queries, .. } => self.line(&format!(
                     "step {step:>6}  index recall@{top} {recall:.4} on {queries} training queries"
                 )),
-                Row::Rejection { step, acceptance_rate, rejections, .. } => self.line(&format!(
-                    "step {step:>6}  rejection sampler accepts {acceptance_rate:.4}, {} draws \
+                MetricsRow::Rejection { step, acceptance_rate, rejections, .. } => {
+                    self.line(&format!(
+                        "step {step:>6}  rejection sampler accepts {acceptance_rate:.4}, {} draws \
                      above the head",
-                    rejections.above_head
-                )),
-                Row::Gradient { step, gradient, .. } => self.line(&format!(
+                        rejections.above_head
+                    ))
+                }
+                MetricsRow::Gradient { step, gradient, .. } => self.line(&format!(
                     "step {step:>6}  gradient variance {:.3e}, signal to noise {:.3e}",
                     gradient.variance, gradient.signal_to_noise
                 )),

@@ -17,7 +17,7 @@ use crate::policy::Rejections;
 /// A line of the record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Row {
+pub enum MetricsRow {
     /// The decision's reward on one split.
     Evaluation {
         /// Optimiser steps taken.
@@ -86,7 +86,7 @@ pub enum Row {
     },
 }
 
-impl Row {
+impl MetricsRow {
     /// The step of the row.
     #[must_use]
     pub fn step(&self) -> u64 {
@@ -101,7 +101,7 @@ impl Row {
 }
 
 /// Appends rows and waits until they are on disk.
-pub(super) fn append(path: &Path, rows: &[Row]) -> Result<()> {
+pub(super) fn append(path: &Path, rows: &[MetricsRow]) -> Result<()> {
     let mut file = fs::OpenOptions::new().create(true).append(true).open(path)?;
     let mut text = String::new();
     for row in rows {
@@ -116,7 +116,7 @@ pub(super) fn append(path: &Path, rows: &[Row]) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::File`] naming the line that is not a row.
-pub fn read(path: &Path) -> Result<Vec<Row>> {
+pub fn read(path: &Path) -> Result<Vec<MetricsRow>> {
     let text = fs::read_to_string(path)?;
     let parse = |(at, line)| {
         serde_json::from_str(line)
@@ -132,7 +132,7 @@ pub(super) fn cut(path: &Path, step: Option<u64>) -> Result<()> {
     }
     let text = fs::read_to_string(path)?;
     let kept = text.split_inclusive('\n').take_while(|line| {
-        let row = serde_json::from_str::<Row>(line).ok().filter(|_| line.ends_with('\n'));
+        let row = serde_json::from_str::<MetricsRow>(line).ok().filter(|_| line.ends_with('\n'));
         row.is_some_and(|row| step.is_some_and(|step| row.step() <= step))
     });
     let kept: String = kept.collect();
@@ -143,8 +143,8 @@ pub(super) fn cut(path: &Path, step: Option<u64>) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn row(step: u64) -> Row {
-        Row::Recall { step, seconds: 0.5, recall: 1.0, top: 5, queries: 9 }
+    fn row(step: u64) -> MetricsRow {
+        MetricsRow::Recall { step, seconds: 0.5, recall: 1.0, top: 5, queries: 9 }
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub use batches::Batches;
 pub use console::Console;
 pub use diagnostics::{GradientStatistics, batches as diagnostic_batches, gradient_statistics};
 pub use learner::{Batch, Learner, StepOutput};
-pub use metrics::{Row, read as read_metrics};
+pub use metrics::{MetricsRow, read as read_metrics};
 pub use observer::{Observer, Progress};
 pub use optimizer::adam;
 pub use trainer::{Ending, Outcome, Trainer};

@@ -1,6 +1,6 @@
 //! The messages of a run to its observer.
 
-use super::metrics::Row;
+use super::metrics::MetricsRow;
 
 /// The state of the loop after a step, for progress.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub trait Observer {
     /// Called after every step.
     fn stepped(&mut self, _progress: Progress) {}
     /// Called after every evaluation, with the rows that were recorded.
-    fn recorded(&mut self, _rows: &[Row]) {}
+    fn recorded(&mut self, _rows: &[MetricsRow]) {}
     /// Called with a warning for the user.
     fn warned(&mut self, _message: &str) {}
 }

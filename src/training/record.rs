@@ -7,7 +7,7 @@ use super::Trainer;
 use super::budget::{Budget, Clock};
 use super::diagnostics;
 use super::learner::Learner;
-use super::metrics::{self, Row};
+use super::metrics::{self, MetricsRow};
 use super::observer::Observer;
 use super::optimizer::save_adam;
 use crate::dataset::Split;
@@ -82,7 +82,7 @@ impl<'a> Record<'a> {
             if *split == Split::Validation {
                 watch(state, clock.step, now.mean());
             }
-            rows.push(Row::Evaluation {
+            rows.push(MetricsRow::Evaluation {
                 step: clock.step,
                 seconds: clock.seconds,
                 split: *split,
@@ -132,7 +132,7 @@ impl<'a> Record<'a> {
         clock: Clock,
         state: &mut CheckpointState,
         observer: &mut dyn Observer,
-    ) -> Result<Option<Row>> {
+    ) -> Result<Option<MetricsRow>> {
         let (Some(latent), Some(Audit { recall: coverage, top, queries })) =
             (self.trainer.settings.method.latent(), self.audits().candidate_recall(model)?)
         else {
@@ -150,11 +150,22 @@ impl<'a> Record<'a> {
             ));
         }
         let Clock { step, seconds } = clock;
-        Ok(Some(Row::Coverage { step, seconds, coverage, shared: !state.per_sample, queries }))
+        Ok(Some(MetricsRow::Coverage {
+            step,
+            seconds,
+            coverage,
+            shared: !state.per_sample,
+            queries,
+        }))
     }
 
     /// The recall of the index and the acceptance rate of the rejection sampler.
-    fn audit(&self, model: &Model, clock: Clock, observer: &mut dyn Observer) -> Result<Vec<Row>> {
+    fn audit(
+        &self,
+        model: &Model,
+        clock: Clock,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<MetricsRow>> {
         let Clock { step, seconds } = clock;
         let mut rows = Vec::new();
         if let Some(audit) = self.audits().recall(model)? {
@@ -162,17 +173,17 @@ impl<'a> Record<'a> {
                 observer.warned(&warning);
             }
             let Audit { recall, top, queries } = audit;
-            rows.push(Row::Recall { step, seconds, recall, top, queries });
+            rows.push(MetricsRow::Recall { step, seconds, recall, top, queries });
         }
         if let Some(rejections) = self.audits().rejections(model)? {
             let acceptance_rate = rejections.acceptance_rate();
-            rows.push(Row::Rejection { step, seconds, acceptance_rate, rejections });
+            rows.push(MetricsRow::Rejection { step, seconds, acceptance_rate, rejections });
         }
         Ok(rows)
     }
 
     /// The variance of the gradient, if it was asked for.
-    fn gradient(&self, learner: &Learner, clock: Clock) -> Result<Option<Row>> {
+    fn gradient(&self, learner: &Learner, clock: Clock) -> Result<Option<MetricsRow>> {
         let Trainer { task, settings, .. } = self.trainer;
         let draws = settings.evaluation.gradient_draws;
         if draws == 0 {
@@ -180,7 +191,7 @@ impl<'a> Record<'a> {
         }
         let batches = diagnostics::batches(task, settings);
         let gradient = diagnostics::gradient_statistics(learner, &batches, draws)?;
-        Ok(Some(Row::Gradient { step: clock.step, seconds: clock.seconds, gradient }))
+        Ok(Some(MetricsRow::Gradient { step: clock.step, seconds: clock.seconds, gradient }))
     }
 }
 

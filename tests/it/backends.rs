@@ -11,7 +11,7 @@ use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, Settings};
 use fast_slate::task::Task;
 use fast_slate::tower::{Tower, TowerKind, to_host};
-use fast_slate::training::{Outcome, Row, Trainer, read_metrics};
+use fast_slate::training::{MetricsRow, Outcome, Trainer, read_metrics};
 
 use crate::common::{devices, skipped};
 
@@ -30,7 +30,7 @@ fn train(
     let outcome = trainer.train(&mut ()).unwrap();
     let rewards =
         read_metrics(&run.metrics_path()).unwrap().into_iter().filter_map(|row| match row {
-            Row::Evaluation { split: Split::Validation, reward, .. } => Some(reward),
+            MetricsRow::Evaluation { split: Split::Validation, reward, .. } => Some(reward),
             _ => None,
         });
     (outcome, rewards.collect())

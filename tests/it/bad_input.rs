@@ -527,7 +527,9 @@ fn a_full_disk_leaves_no_half_checkpoint() {
     let rewards = |run: &Path| {
         let rows = fast_slate::training::read_metrics(&run.join("metrics.jsonl")).unwrap();
         let reward = |row| match row {
-            fast_slate::training::Row::Evaluation { step, reward, .. } => Some((step, reward)),
+            fast_slate::training::MetricsRow::Evaluation { step, reward, .. } => {
+                Some((step, reward))
+            }
             _ => None,
         };
         rows.into_iter().filter_map(reward).collect::<Vec<_>>()

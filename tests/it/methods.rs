@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fast_slate::dataset::Split;
 use fast_slate::device;
+use fast_slate::method::MethodKind;
 use fast_slate::prepared::Prepared;
+use fast_slate::reward::RewardKind;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, SettingsBuilder};
 use fast_slate::task::Task;
-use fast_slate::training::{Ending, Observer, Progress, Row, Trainer};
+use fast_slate::training::{Ending, MetricsRow, Observer, Progress, Trainer};
 
 use crate::common::{parameters, record, slate, small, stdout};
 
@@ -28,31 +30,43 @@ gradient_draws = 2
 batch_size = 16
 ";
 
-/// `--method`, and the settings of the method.
-const METHODS: [(&str, &[&str]); 21] = [
-    ("lgp-mips", &[]),
-    ("lgp", &[]),
-    ("lgp-mips", &["method.coupling=orthogonal"]),
-    ("lgp-mips", &["method.candidates=0"]),
+/// Methods with settings other than their own defaults.
+const VARIANTS: [(MethodKind, &[&str]); 14] = [
+    (MethodKind::LgpMips, &["method.candidates=0"]),
+    (MethodKind::LgpMips, &["method.coupling=orthogonal"]),
     // Falls back to a search for each sample.
-    ("lgp-mips", &["method.sigma=relative(10)", "method.candidates=10"]),
-    ("lgp-mips", &["method.learn_sigma=true", "method.radial=keep"]),
-    ("lgp-mips", &["method.coupling=quasi-random", "method.baseline=none", "reward.kind=diverse"]),
-    ("lgp-mips", &["tower.kind=residual-mlp", "tower.hidden=[20, 9]", "tower.dropout=0.2"]),
-    ("likelihood", &["method.head=32"]),
-    ("likelihood", &["method.head=32", "tower.kind=residual-mlp", "reward.kind=cascade"]),
-    ("lrp-mips", &["method.noise=laplace", "reward.kind=cascade"]),
-    ("lrp", &["method.noise=student-t(5)", "method.coupling=antithetic", "method.baseline=none"]),
-    ("pl-pg", &["reward.kind=any-hit"]),
-    ("pl-pg", &["method.draws=gumbel", "reward.kind=reciprocal-rank"]),
-    ("pl-rank", &[]),
-    ("covariance", &[]),
-    ("covariance", &["method.draws=rejection", "method.head=32"]),
-    ("covariance-as-printed", &[]),
-    ("fopo", &["slate_size=1", "method.head=32"]),
-    ("pl-pg", &["method.learn_actions=true"]),
-    ("pl-rank", &["method.learn_actions=true"]),
+    (MethodKind::LgpMips, &["method.sigma=relative(10)", "method.candidates=10"]),
+    (MethodKind::LgpMips, &["method.learn_sigma=true", "method.radial=keep"]),
+    (
+        MethodKind::LgpMips,
+        &["method.coupling=quasi-random", "method.baseline=none", "reward.kind=diverse"],
+    ),
+    (
+        MethodKind::LgpMips,
+        &["tower.kind=residual-mlp", "tower.hidden=[20, 9]", "tower.dropout=0.2"],
+    ),
+    (MethodKind::Likelihood, &["tower.kind=residual-mlp", "reward.kind=cascade"]),
+    (MethodKind::LrpMips, &["method.noise=laplace", "reward.kind=cascade"]),
+    (
+        MethodKind::Lrp,
+        &["method.noise=student-t(5)", "method.coupling=antithetic", "method.baseline=none"],
+    ),
+    (MethodKind::PlPg, &["reward.kind=any-hit"]),
+    (MethodKind::PlPg, &["method.draws=gumbel", "reward.kind=reciprocal-rank"]),
+    (MethodKind::Covariance, &["method.draws=rejection", "method.head=32"]),
+    (MethodKind::PlPg, &["method.learn_actions=true"]),
+    (MethodKind::PlRank, &["method.learn_actions=true"]),
 ];
+
+/// Every method, and the variants.
+fn methods() -> Vec<(MethodKind, &'static [&'static str])> {
+    let one_action: &[&str] = &["slate_size=1"];
+    let plain = MethodKind::ALL.iter().map(|&kind| {
+        let longer = kind.method().check(4, RewardKind::Discounted).is_ok();
+        (kind, if longer { &[][..] } else { one_action })
+    });
+    plain.chain(VARIANTS).collect()
+}
 
 /// Asks for a stop after a step.
 struct StopAfter<'a> {
@@ -91,13 +105,13 @@ fn every_method_trains_from_one_config_and_resumes_exactly() {
     let config = folder.path().join("config.toml");
     fs_err::write(&config, CONFIG).unwrap();
     for device in device::compiled().into_iter().filter(|name| ["ndarray", "flex"].contains(name)) {
-        for (at, (kind, sets)) in METHODS.iter().enumerate() {
+        for (at, (kind, sets)) in methods().into_iter().enumerate() {
             let method = format!("{kind} {sets:?} on {device}");
             let whole = folder.path().join(format!("{device}-{at}"));
             let mut train = slate();
             train.arg("train").arg("--data").arg(prepared.folder()).arg("--out").arg(&whole);
-            train.arg("--config").arg(&config).args(["--method", kind, "--device", device]);
-            for set in *sets {
+            train.arg("--config").arg(&config).args(["--method", kind.key(), "--device", device]);
+            for set in sets {
                 train.args(["--set", set]);
             }
             stdout(&mut train);
@@ -118,7 +132,7 @@ fn every_method_trains_from_one_config_and_resumes_exactly() {
             let evaluated = stdout(evaluate.arg(&whole));
             let evaluated: serde_json::Value = serde_json::from_str(&evaluated).unwrap();
             let recorded = rows.iter().rev().find_map(|row| match row {
-                Row::Evaluation { split: Split::Validation, reward, .. } => Some(*reward),
+                MetricsRow::Evaluation { split: Split::Validation, reward, .. } => Some(*reward),
                 _ => None,
             });
             assert_eq!(evaluated["reward"].as_f64(), recorded, "{method}");
@@ -126,13 +140,13 @@ fn every_method_trains_from_one_config_and_resumes_exactly() {
             let gradients: Vec<_> = rows
                 .iter()
                 .filter_map(|row| match row {
-                    Row::Gradient { gradient, .. } => Some(gradient),
+                    MetricsRow::Gradient { gradient, .. } => Some(gradient),
                     _ => None,
                 })
                 .collect();
             assert_eq!(gradients.len(), 5, "{method}");
             assert!(gradients.iter().all(|gradient| gradient.variance > 0.0), "{method}");
-            let rejects = rows.iter().any(|row| matches!(row, Row::Rejection { .. }));
+            let rejects = rows.iter().any(|row| matches!(row, MetricsRow::Rejection { .. }));
             assert_eq!(rejects, sets.contains(&"method.draws=rejection"), "{method}");
         }
     }

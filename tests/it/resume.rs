@@ -7,7 +7,7 @@ use fast_slate::dataset::Split;
 use fast_slate::device;
 use fast_slate::prepared::Prepared;
 use fast_slate::run::{RunFolder, WarmStart, Which};
-use fast_slate::training::Row;
+use fast_slate::training::MetricsRow;
 use tempfile::TempDir;
 
 use crate::common::{
@@ -94,8 +94,8 @@ fn killed_twice_at(place: &Place, args: &[&str]) {
     let whole = place.trained("whole", args);
     let steps: Vec<u64> = record(&whole)
         .iter()
-        .filter(|row| matches!(row, Row::Evaluation { .. }))
-        .map(Row::step)
+        .filter(|row| matches!(row, MetricsRow::Evaluation { .. }))
+        .map(MetricsRow::step)
         .collect();
     let expected = (0..=12).flat_map(|at| [INTERVAL * at; 2]); // validation and training users
     assert_eq!(steps, expected.collect::<Vec<u64>>());
@@ -166,7 +166,7 @@ fn a_run_that_began_with_another_ones_model_stands_by_itself() {
     let best = RunFolder::new(&first).checkpoint(Which::Last).unwrap().state.best.unwrap();
     let run = place.run("whole");
     let start = record(&run).into_iter().find_map(|row| match row {
-        Row::Evaluation { step: 0, reward, split: Split::Validation, .. } => Some(reward),
+        MetricsRow::Evaluation { step: 0, reward, split: Split::Validation, .. } => Some(reward),
         _ => None,
     });
     assert_eq!(start, Some(best.reward));

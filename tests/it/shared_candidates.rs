@@ -1,6 +1,6 @@
 //! Shared candidates in a run: what the audit says, and what becomes of it.
 
-use fast_slate::training::Row;
+use fast_slate::training::MetricsRow;
 
 use crate::common::{parameters, record, slate, small, stdout};
 
@@ -22,7 +22,7 @@ impl Runs {
         }
         stdout(&mut train);
         let coverage = |row| match row {
-            Row::Coverage { coverage, shared, .. } => Some((coverage, shared)),
+            MetricsRow::Coverage { coverage, shared, .. } => Some((coverage, shared)),
             _ => None,
         };
         let rows = record(&out).into_iter().filter_map(coverage).collect();

@@ -24,7 +24,7 @@ use super::results::Results;
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
 
-pub use self::summary::{Across, Estimate, Place, Summary, Up};
+pub use self::summary::{Across, OverSeeds, Place, Summary, Up};
 
 /// Writes `report.html`, `report.md` with `figures/`, and `results.parquet` into `folder`. The same
 /// results give the same bytes.

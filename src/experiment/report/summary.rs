@@ -27,7 +27,7 @@ pub struct Summary<'a> {
 
 /// A mean over seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct OverSeeds {
     /// The mean.
     pub mean: f64,
     /// Its standard error; none for a single seed.
@@ -52,7 +52,7 @@ pub enum Up {
     Variance,
 }
 
-impl Estimate {
+impl OverSeeds {
     fn of(values: &[f64]) -> Option<Self> {
         let estimate::Estimate { mean, standard_error } =
             estimate::Estimate::of(values.iter().copied());
@@ -95,13 +95,13 @@ impl<'a> Summary<'a> {
         &self,
         place: Place,
         of: impl Fn(&CellResult) -> Option<f64>,
-    ) -> Option<Estimate> {
-        Estimate::of(&self.trained(place).filter_map(of).collect::<Vec<_>>())
+    ) -> Option<OverSeeds> {
+        OverSeeds::of(&self.trained(place).filter_map(of).collect::<Vec<_>>())
     }
 
     /// The reward after the last step, on the grid's split.
     #[must_use]
-    pub fn reward(&self, place: Place) -> Option<Estimate> {
+    pub fn reward(&self, place: Place) -> Option<OverSeeds> {
         self.mean(place, |cell| cell.last_reward(self.results.grid.split))
     }
 
@@ -114,7 +114,7 @@ impl<'a> Summary<'a> {
             Some(cell.last_reward(split)? - twin.last_reward(split)?)
         };
         let differences: Vec<f64> = self.trained(one).filter_map(difference).collect();
-        Estimate::of(&differences).is_some_and(|mean| mean.may_be_zero(differences.len()))
+        OverSeeds::of(&differences).is_some_and(|mean| mean.may_be_zero(differences.len()))
     }
 
     /// Why a cell at `place` is "N/A".
@@ -162,7 +162,7 @@ impl<'a> Summary<'a> {
         let shortest = curves.iter().map(Vec::len).min().unwrap_or(0);
         let average = |at: usize| {
             let of = |axis: fn(&Point) -> f64| {
-                Estimate::of(&curves.iter().map(|curve| axis(&curve[at])).collect::<Vec<_>>())
+                OverSeeds::of(&curves.iter().map(|curve| axis(&curve[at])).collect::<Vec<_>>())
             };
             let (x, y) = (of(|point| point.x)?, of(|point| point.y)?);
             Some(Point { x: x.mean, y: y.mean, error: y.error.unwrap_or(curves[0][at].error) })
@@ -186,7 +186,7 @@ impl<'a> Summary<'a> {
     /// The reward at the end for a bar: with the error over seeds, or over users if there is one seed.
     #[must_use]
     pub fn bar(&self, place: Place) -> Option<(f64, f64)> {
-        let Estimate { mean, error } = self.reward(place)?;
+        let OverSeeds { mean, error } = self.reward(place)?;
         let of_users = || {
             let last = self.trained(place).next()?.measurements.last()?;
             Some(last.reward(self.results.grid.split)?.reward_se)

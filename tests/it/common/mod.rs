@@ -17,7 +17,7 @@ use fast_slate::embedding::{SessionPart, SvdOptions};
 use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
 use fast_slate::run::{RunFolder, Which};
 use fast_slate::task::Task;
-use fast_slate::training::{Row, read_metrics};
+use fast_slate::training::{MetricsRow, read_metrics};
 
 /// The binary, quiet about the device, with no colours and no inherited settings.
 pub(crate) fn slate() -> Command {
@@ -131,15 +131,15 @@ pub(crate) fn parameters(prepared: &Prepared, run: &Path) -> Vec<Vec<u32>> {
 }
 
 /// The record of a run, but for the time it took.
-pub(crate) fn record(run: &Path) -> Vec<Row> {
+pub(crate) fn record(run: &Path) -> Vec<MetricsRow> {
     let mut rows = read_metrics(&run.join("metrics.jsonl")).unwrap();
     for row in &mut rows {
         match row {
-            Row::Evaluation { seconds, .. }
-            | Row::Coverage { seconds, .. }
-            | Row::Recall { seconds, .. }
-            | Row::Rejection { seconds, .. }
-            | Row::Gradient { seconds, .. } => *seconds = 0.0,
+            MetricsRow::Evaluation { seconds, .. }
+            | MetricsRow::Coverage { seconds, .. }
+            | MetricsRow::Recall { seconds, .. }
+            | MetricsRow::Rejection { seconds, .. }
+            | MetricsRow::Gradient { seconds, .. } => *seconds = 0.0,
         }
     }
     rows
