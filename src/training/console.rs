@@ -92,9 +92,9 @@ impl Observer for Console {
                 MetricsRow::Coverage { step, coverage, shared, queries, .. } => {
                     self.line(&format!(
                         "step {step:>6}  shared candidates hold {coverage:.4} of the true top on \
-                     {queries} training queries{}",
+                         {queries} training queries{}",
                         if *shared { "" } else { ": every sample is searched for" }
-                    ))
+                    ));
                 }
                 MetricsRow::Recall { step, recall, top, queries, .. } => self.line(&format!(
                     "step {step:>6}  index recall@{top} {recall:.4} on {queries} training queries"
@@ -102,9 +102,9 @@ impl Observer for Console {
                 MetricsRow::Rejection { step, acceptance_rate, rejections, .. } => {
                     self.line(&format!(
                         "step {step:>6}  rejection sampler accepts {acceptance_rate:.4}, {} draws \
-                     above the head",
+                         above the head",
                         rejections.above_head
-                    ))
+                    ));
                 }
                 MetricsRow::Gradient { step, gradient, .. } => self.line(&format!(
                     "step {step:>6}  gradient variance {:.3e}, signal to noise {:.3e}",
