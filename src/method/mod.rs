@@ -34,7 +34,7 @@ use crate::seed::Seed;
 pub struct Parts {
     /// β, `[P, L]`.
     pub actions: Arc<ActionEmbeddings>,
-    /// The search that [`Recipe::search`] names; exact where a method searches nothing.
+    /// The search that [`Method::search`] names; exact where a method searches nothing.
     pub retriever: Arc<dyn Retriever>,
     /// r̂.
     pub reward: Arc<dyn SlateReward>,
