@@ -20,6 +20,7 @@ steps() {
 memory = json.loads(open('$work/memory.jsonl').readlines()[-1])
 print(json.dumps({'method': '$method', 'actions': $actions, **json.load(open('$work/step.json')), **memory}))" >>"$out/steps.jsonl"
     done
+    sed -i "s|$SLATE|slate|g; s|$work/||g" "$out/steps.jsonl"
     python3 - "$out" <<'PYTHON' | tee "$out/steps.md"
 import json, sys
 print("| | seconds a step | peak memory of the process |\n|---|---|---|")
