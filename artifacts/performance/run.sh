@@ -2,7 +2,8 @@
 # What a search and a training step cost.
 # usage: artifacts/performance/run.sh OUT [search|growth|race|als]...      (search and growth unless told)
 #   search  exact search beside the machine's own rate of products
-#   growth  steps a second over the number of actions, on made-up logs; WORK needs 12 GB
+#   growth  steps a second over the number of actions (ACTIONS, if not all four), on synthetic logs; WORK
+#           needs 12 GB
 #   race    beside PyTorch + FAISS on Gowalla: PEERS is a folder with torch_faiss_lgp.py and
 #           from_prepared.py (see race.py); PYTHON has numpy scipy polars safetensors faiss-cpu torch
 #   als     ALS beside `implicit` on Gowalla: PYTHON has numpy scipy polars safetensors implicit
@@ -31,7 +32,7 @@ settings=(--preset paper --slate-size 5 --set tower.initial=identity --set 'meth
 growth() {
     local actions samples search steps data
     rm -f "$out/growth.jsonl"
-    for actions in $(pick "50000 200000 750000 2230000" "2000 4000"); do
+    for actions in ${ACTIONS:-$(pick "50000 200000 750000 2230000" "2000 4000")}; do
         data=$work/growth-$actions
         if [ ! -e "$data/prepare.toml" ]; then
             slate synth --users "$(pick 40000 1000)" --actions "$actions" --out "$data.parquet" --force \
