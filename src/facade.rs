@@ -52,6 +52,27 @@ impl Input {
     }
 }
 
+#[cfg(feature = "prepare")]
+impl Prepared {
+    /// Prepares `input` into the folder `out`; with `replace`, in the place of another prepared
+    /// folder. Phases that this folder, or a killed preparation, has finished with the same input
+    /// and settings are not done again.
+    ///
+    /// # Errors
+    /// An error naming the file and row at fault; [`Error::File`] if `out` exists already, or another
+    /// process is preparing it. Nothing is left under its name then.
+    pub fn create(
+        input: &Input,
+        settings: &PrepareSettings,
+        out: &Path,
+        replace: bool,
+    ) -> Result<Self> {
+        let choose =
+            |sessions: &_, judge: &_, seed| Ok(crate::experiment::league(sessions, judge, seed)?.0);
+        Ok(crate::prepared::prepare(input, settings, &choose, out, replace)?.0)
+    }
+}
+
 #[cfg(feature = "train")]
 impl Prepared {
     /// Trains a policy with `settings` on the best device here, records the run in the folder `out`
@@ -130,7 +151,7 @@ impl Policy {
             let problem = "has changed since this run was trained on it; train again";
             return Err(Error::file(&origin.data, problem));
         }
-        let task = Task::load(&prepared, &settings)?;
+        let task = Task::to_decide(&prepared, &settings)?;
         let initial = folder.initial_model(task.initial_model(&settings, &chosen.device)?)?;
         let model = checkpoint.load_model(initial.clone())?;
         let (step, serving) = (checkpoint.state.step, OnceLock::new());

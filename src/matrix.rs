@@ -43,6 +43,16 @@ impl Matrix {
         Self { data: vec![0.0; rows * cols], cols }
     }
 
+    /// The first `cols` columns, with zeros for those that there are not.
+    #[must_use]
+    pub fn resized(&self, cols: usize) -> Self {
+        let (mut resized, shared) = (Self::zeros(self.rows(), cols), cols.min(self.cols));
+        resized.par_rows_mut().zip(self.data.par_chunks_exact(self.cols)).for_each(|(to, from)| {
+            to[..shared].copy_from_slice(&from[..shared]);
+        });
+        resized
+    }
+
     /// Number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {

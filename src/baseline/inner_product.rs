@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::asked::{Asked, Fitted, Training};
 use crate::embedding::{
-    ActionEmbeddings, AlsOptions, FoldIn, Power, StoredEmbeddings, SvdOptions, implicit_als,
+    ActionEmbeddings, AlsOptions, FoldIn, StoredEmbeddings, SvdOptions, Vectors, implicit_als,
     truncated_svd,
 };
 use crate::encoder::{ContextEncoder, Known, Mean, encode_all};
@@ -26,21 +26,22 @@ impl InnerProduct {
         let options = SvdOptions { latent_dim, normalization: 0.0, ..SvdOptions::default() };
         let (a, actions) = (&training.actions_of, training.num_actions());
         let stored = truncated_svd(a, actions, options, training.seed)?;
-        Self::new(stored, |actions| Ok(Box::new(Mean::new(actions))))
+        Self::new(stored, |vectors| Ok(Box::new(Mean::new(vectors.inputs))))
     }
 
     pub(super) fn als(training: &Training, options: AlsOptions) -> Result<Self> {
         let (a, actions) = (&training.actions_of, training.num_actions());
         let stored = implicit_als(a, actions, options, training.seed)?;
-        Self::new(stored, |actions| Ok(Box::new(FoldIn::new(actions, options.fold_in())?)))
+        Self::new(stored, |vectors| Ok(Box::new(FoldIn::new(vectors.actions, options.fold_in())?)))
     }
 
     fn new(
         stored: StoredEmbeddings,
-        encoder: impl FnOnce(Arc<ActionEmbeddings>) -> Result<Box<dyn ContextEncoder>>,
+        encoder: impl FnOnce(Vectors) -> Result<Box<dyn ContextEncoder>>,
     ) -> Result<Self> {
-        let actions = Arc::new(stored.into_actions(Power::Zero)?);
-        Ok(Self { encoder: encoder(Arc::clone(&actions))?, exact: Exact::new(actions) })
+        let vectors = Vectors::from(ActionEmbeddings::new(stored.v)?);
+        let exact = Exact::new(Arc::clone(&vectors.actions));
+        Ok(Self { encoder: encoder(vectors)?, exact })
     }
 }
 

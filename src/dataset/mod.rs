@@ -8,6 +8,7 @@
 
 mod catalogue;
 mod features;
+mod folds;
 mod parquet;
 #[cfg(feature = "prepare")]
 mod prepare;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use catalogue::{Catalogue, ITEM_ID, read_item_ids, read_user_ids};
 pub use features::{FeatureColumn, FeatureTable, UserFeatures};
+pub use folds::Folds;
 #[cfg(feature = "prepare")]
 pub use prepare::{
     FeatureSource, Filters, Interactions, PAPER_SHAPES, RowFilter, Shape, Source, SplitSettings,
@@ -211,6 +213,18 @@ impl Sessions {
     #[must_use]
     pub fn num_contexts(&self) -> usize {
         self.split.len()
+    }
+
+    /// The number of `contexts` that have each action, observed or hidden, `[P]`.
+    #[must_use]
+    pub fn popularity(&self, contexts: &[u32]) -> Vec<u32> {
+        let mut counts = vec![0; self.num_actions];
+        for &context in contexts {
+            for set in [&self.observed, &self.hidden] {
+                set.of(context).iter().for_each(|&action| counts[action as usize] += 1);
+            }
+        }
+        counts
     }
 
     /// The contexts of one split, ascending.

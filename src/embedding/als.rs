@@ -83,7 +83,7 @@ pub fn implicit_als(
     for _ in 0..options.iterations {
         factors.sweep();
     }
-    Ok(StoredEmbeddings { v: narrow(factors.items, options.latent_dim)?, singular_values: None })
+    Ok(narrow(factors.items, options.latent_dim)?.into())
 }
 
 struct Factors<'a> {

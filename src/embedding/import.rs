@@ -107,7 +107,7 @@ pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> 
             });
         }
     };
-    Ok(StoredEmbeddings { v, singular_values: None })
+    Ok(v.into())
 }
 
 /// The rows of `v` in the order of `item_ids`, where `rows` are the ids that `path` gives to them.

@@ -12,9 +12,9 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{ActionSets, Sessions, Split};
-use crate::embedding::StoredEmbeddings;
 use crate::embedding::krylov::{Search, leading};
 use crate::embedding::tall::decompose;
+use crate::embedding::{Spectrum, StoredEmbeddings};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::seed::{Purpose, Seed};
@@ -63,7 +63,16 @@ impl SvdOptions {
 /// A: one row of actions for each training context.
 #[must_use]
 pub fn training_matrix(sessions: &Sessions, interactions: SessionPart) -> ActionSets {
-    let contexts = sessions.contexts(Split::Train);
+    interactions_of(sessions, &sessions.contexts(Split::Train), interactions)
+}
+
+/// A of some contexts: one row of actions for each.
+#[must_use]
+pub fn interactions_of(
+    sessions: &Sessions,
+    contexts: &[u32],
+    interactions: SessionPart,
+) -> ActionSets {
     let parts = |context| match interactions {
         SessionPart::All => [sessions.observed.of(context), sessions.hidden.of(context)],
         SessionPart::Observed => [sessions.observed.of(context), &[]],
@@ -144,7 +153,24 @@ pub fn truncated_svd(
         singular_values = decompose(&mut v, latent_dim)?;
     }
     let v = with_fixed_signs(v, latent_dim)?;
-    Ok(StoredEmbeddings { v, singular_values: Some(singular_values) })
+    let energy = energy(matrix, &transposed, options.normalization);
+    let spectrum = Spectrum { values: singular_values, total: Some([energy, rank as f32]) };
+    Ok(StoredEmbeddings { v, spectrum: Some(spectrum), inputs: None })
+}
+
+/// The sum of the squared entries of the decomposed matrix, which is that of all squared singular
+/// values.
+#[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
+fn energy(matrix: &ActionSets, transposed: &ActionSets, normalization: f32) -> f32 {
+    let squares = |sets| -> Vec<f64> {
+        scales(sets, normalization).into_iter().map(|scale| f64::from(scale).powi(2)).collect()
+    };
+    let (of_contexts, of_actions) = (squares(matrix), squares(transposed));
+    let row = |context: u32| -> f64 {
+        matrix.of(context).iter().map(|&action| of_actions[action as usize]).sum()
+    };
+    matrix.contexts().map(|context| of_contexts[context as usize] * row(context)).sum::<f64>()
+        as f32
 }
 
 /// `n^−η` of each set, n its size.
@@ -241,7 +267,7 @@ mod tests {
         let outside = &v - reference * (reference.transpose() * &v);
         let sine = outside.singular_values().unwrap()[0];
         assert!(sine <= 1e-4, "sine of the largest principal angle {sine}");
-        for (i, value) in found.singular_values.unwrap().into_iter().enumerate() {
+        for (i, value) in found.spectrum.unwrap().values.into_iter().enumerate() {
             assert!((f64::from(value) / values[i] - 1.0).abs() <= 1e-4, "σ_{i}");
         }
     }
@@ -265,7 +291,7 @@ mod tests {
             let (v, reference) = (as_f64(&found.v), exact.V().subcols(0, L));
             let outside = &v - reference * (reference.transpose() * &v);
             assert!(outside.singular_values().unwrap()[0] <= 1e-4);
-            for (i, value) in found.singular_values.unwrap().into_iter().enumerate() {
+            for (i, value) in found.spectrum.unwrap().values.into_iter().enumerate() {
                 let expected = exact.S().column_vector()[i];
                 assert!((f64::from(value) / expected - 1.0).abs() <= 1e-4, "σ_{i}");
             }
@@ -289,7 +315,7 @@ mod tests {
                 let (low, high) = (column().fold(0.0, f64::min), column().fold(0.0, f64::max));
                 assert!(high >= -low - 1e-6, "column {i} from {low} to {high}");
             }
-            assert!(found.singular_values.unwrap().is_sorted_by(|a, b| a >= b));
+            assert!(found.spectrum.unwrap().values.is_sorted_by(|a, b| a >= b));
         }
     }
 
@@ -321,7 +347,7 @@ mod tests {
         let matrix = tastes();
         let captured = |options| {
             let found = truncated_svd(&matrix, 2500, options, Seed(5)).unwrap();
-            let values = found.singular_values.unwrap();
+            let values = found.spectrum.unwrap().values;
             values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>()
         };
         let options = SvdOptions { latent_dim: 20, ..SvdOptions::default() };

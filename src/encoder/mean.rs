@@ -1,15 +1,16 @@
-//! Takes the actions of a user and returns the mean of their embeddings,
-//! `M(X) = Σ_{a∈X} w_a β_a / Σ_{a∈X} w_a`; with equal weights the mean of the paper (section 4.1).
+//! Takes the actions of a user and returns the mean of their input vectors,
+//! `M(X) = Σ_{a∈X} w_a e_a / Σ_{a∈X} w_a`; with equal weights the mean of the paper (section 4.1).
 
 use std::sync::Arc;
 
 use super::{ContextEncoder, Known};
-use crate::embedding::ActionEmbeddings;
+use crate::matrix::Matrix;
 
-/// The mean of β over X `[L]`; `M(∅) = 0`.
+/// The mean of the input vectors over X `[L]`; `M(∅) = 0`.
 #[derive(Clone, Debug)]
 pub struct Mean {
-    actions: Arc<ActionEmbeddings>,
+    /// e `[P, L]`, which is β unless the two were imported apart.
+    inputs: Arc<Matrix>,
     /// w `[P]`; none for equal weights.
     weights: Option<Vec<f32>>,
     /// In seconds; 0 to ignore age.
@@ -22,20 +23,16 @@ const DAY: f64 = 86_400.0;
 impl Mean {
     /// The plain mean.
     #[must_use]
-    pub fn new(actions: Arc<ActionEmbeddings>) -> Self {
-        Self { actions, weights: None, half_life: 0.0 }
+    pub fn new(inputs: Arc<Matrix>) -> Self {
+        Self { inputs, weights: None, half_life: 0.0 }
     }
 
     /// A mean in which an action of popularity n (in training users) weighs `max(n, 1)^−γ`, since a
     /// popular action says little about its user.
     #[must_use]
-    pub fn inverse_popularity(
-        actions: Arc<ActionEmbeddings>,
-        popularity: &[u32],
-        gamma: f32,
-    ) -> Self {
+    pub fn inverse_popularity(inputs: Arc<Matrix>, popularity: &[u32], gamma: f32) -> Self {
         let weights = popularity.iter().map(|&count| (count.max(1) as f32).powf(-gamma)).collect();
-        Self { actions, weights: Some(weights), half_life: 0.0 }
+        Self { inputs, weights: Some(weights), half_life: 0.0 }
     }
 
     /// Halves the weight of an action for every `days` that it is older than the user's latest.
@@ -48,7 +45,7 @@ impl Mean {
 
 impl ContextEncoder for Mean {
     fn dim(&self) -> usize {
-        self.actions.latent_dim()
+        self.inputs.cols()
     }
 
     fn encode(&self, known: Known<'_>, context: &mut [f32]) {
@@ -62,8 +59,8 @@ impl ContextEncoder for Mean {
                 weight *= recency(latest.saturating_sub(times[at]), self.half_life);
             }
             total += weight;
-            let beta = self.actions.row(action);
-            context.iter_mut().zip(beta).for_each(|(sum, value)| *sum += weight * value);
+            let input = self.inputs.row(action as usize);
+            context.iter_mut().zip(input).for_each(|(sum, value)| *sum += weight * value);
         }
         if total > 0.0 {
             for sum in context.iter_mut() {
@@ -83,7 +80,6 @@ fn recency(age: i64, half_life: f64) -> f32 {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::matrix::Matrix;
 
     fn encoded(encoder: &Mean, actions: &[u32]) -> Vec<f32> {
         encoded_at(encoder, actions, None)
@@ -95,9 +91,8 @@ mod tests {
         context
     }
 
-    fn actions() -> Arc<ActionEmbeddings> {
-        let beta = Matrix::new(vec![1.0, 2.0, 3.0, 4.0, 5.0, 9.0], 2).unwrap();
-        Arc::new(ActionEmbeddings::new(beta).unwrap())
+    fn actions() -> Arc<Matrix> {
+        Arc::new(Matrix::new(vec![1.0, 2.0, 3.0, 4.0, 5.0, 9.0], 2).unwrap())
     }
 
     #[test]

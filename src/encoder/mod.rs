@@ -118,6 +118,13 @@ pub struct ContextSettings {
     pub confidence: f64,
     /// λ of the fold-in, in units of βᵀβ.
     pub regularization: f64,
+    /// The folds of the training users whose contexts and searches come from embeddings fitted
+    /// without the fold; 0 for the embeddings of all, which know what training users hid.
+    #[serde(default)]
+    pub folds: u16,
+    /// True if every pass over the training users observes and hides other items of theirs.
+    #[serde(default)]
+    pub redraw: bool,
 }
 
 impl ContextSettings {
@@ -132,6 +139,10 @@ impl ContextSettings {
             let problem = "expected an encoder of actions before \"features\": the first one is \
                            what an identity start takes for the query";
             return Err(Error::setting("context.encoders", problem));
+        }
+        if self.folds == 1 {
+            let problem = "expected 0 or at least 2: one fold leaves nobody to fit on";
+            return Err(Error::setting("context.folds", problem));
         }
         if self.half_life > 0.0 && !self.encoders.contains(&EncoderKind::WeightedMean) {
             let problem = "belongs to the weighted mean; add \"weighted-mean\" to context.encoders";

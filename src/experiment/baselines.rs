@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::search::{Deadline, Judged, search};
+use super::search::{Deadline, Judged, nearest, search};
 use crate::baseline::{Asked, Baseline, Fitted, Fitter};
 use crate::dataset::Split;
 use crate::embedding::AlsOptions;
@@ -58,7 +58,7 @@ impl TunedBaseline {
         let mut best: Option<(f64, Baseline, Box<dyn Fitted>)> = None;
         let mut given = Some(first);
         let next = |best: Option<&Baseline>| {
-            given.take().or_else(|| nearest(&mut left, *best.unwrap_or(&first)))
+            given.take().or_else(|| nearest(&mut left, places, best.unwrap_or(&first)))
         };
         let found = search(deadline, next, |&settings| {
             let fitted = match algorithms.fit(settings) {
@@ -139,17 +139,8 @@ fn grid(baseline: Baseline) -> Vec<Baseline> {
     all.iter().map(|values| with(baseline, values)).collect()
 }
 
-/// Takes out of `left` the hyperparameters nearest to `centre`, in steps along the axes, the first
-/// of several.
-fn nearest(left: &mut Vec<Baseline>, centre: Baseline) -> Option<Baseline> {
-    let place = |baseline: Baseline| {
-        let below = |(value, values): (f64, &[f64])| values.partition_point(|it| *it < value);
-        axes(baseline).into_iter().map(below).collect::<Vec<_>>()
-    };
-    let centre = place(centre);
-    let distance = |baseline: &Baseline| -> usize {
-        place(*baseline).iter().zip(&centre).map(|(a, b)| a.abs_diff(*b)).sum()
-    };
-    let at = (0..left.len()).min_by_key(|&at| distance(&left[at]))?;
-    Some(left.remove(at))
+/// The place of each hyperparameter among the values worth trying.
+fn places(baseline: &Baseline) -> Vec<usize> {
+    let below = |(value, values): (f64, &[f64])| values.partition_point(|it| *it < value);
+    axes(*baseline).into_iter().map(below).collect()
 }

@@ -1,6 +1,6 @@
 //! Settings, hyperparameters and methods go in; what earns most, and a report about it, come out.
 //!
-//! [`search`] is the one search: for a run's settings ([`tune`]), for a baseline's hyperparameters
+//! [`search`] is the one search: for the embeddings ([`league()`]), for a run's settings ([`tune`]), for a baseline's hyperparameters
 //! ([`TunedBaseline`]) and for the learning rates of a [`Grid`]. A grid compares methods under equal
 //! time or equal iterations: a [`Comparison`] trains its cells one after the other, and [`report`]
 //! writes the pages.
@@ -11,6 +11,7 @@
 //! whose grid has grown trains only the new cells.
 
 mod baselines;
+mod league;
 pub mod search;
 #[cfg(feature = "train")]
 pub mod tune;
@@ -35,6 +36,7 @@ pub mod report;
 mod results;
 
 pub use baselines::{BaselineTrial, TunedBaseline};
+pub use league::{Candidate, League, Standing, league};
 #[cfg(feature = "train")]
 pub use {
     amounts::{Amount, Bytes},

@@ -1,9 +1,9 @@
 //! The one search of this crate: candidates go in, each is judged by its reward on validation users,
 //! and the candidate with the highest reward comes out.
 //!
-//! Three searches use it: successive halving over a run's settings (one search per rung), the
-//! hyperparameters of a baseline, and the learning rates of a grid's row. They share all but the
-//! choice of the next candidate, so the caller makes that choice, and may look at the best candidate
+//! Four searches use it: the league of embeddings, successive halving over a run's settings (one
+//! search per rung), the hyperparameters of a baseline, and the learning rates of a grid's row. They
+//! share all but the choice of the next candidate, so the caller makes that choice, and may look at the best candidate
 //! so far. The first candidate is always the settings as given; the result is therefore never worse
 //! than those on the users that judge. A model of the reward would save trials only where there are
 //! hundreds of them; these searches have time for a few dozen.
@@ -116,6 +116,21 @@ pub fn search<C>(
         }
         found.tried.push((candidate, reward));
     }
+}
+
+/// Takes out of `left` the candidate nearest to `centre`, in steps along the axes on which `places`
+/// puts them, the first of several.
+pub(super) fn nearest<C>(
+    left: &mut Vec<C>,
+    places: impl Fn(&C) -> Vec<usize>,
+    centre: &C,
+) -> Option<C> {
+    let centre = places(centre);
+    let distance = |candidate: &C| -> usize {
+        places(candidate).iter().zip(&centre).map(|(a, b)| a.abs_diff(*b)).sum()
+    };
+    let at = (0..left.len()).min_by_key(|&at| distance(&left[at]))?;
+    Some(left.remove(at))
 }
 
 #[cfg(test)]

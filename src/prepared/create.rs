@@ -8,17 +8,15 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::folds;
 use super::phase::{Phase, Work, write_manifest};
+use super::source::{Choice, Choose, Chosen, EmbeddingSource, Judge};
 use super::{EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest, Prepared};
 use crate::dataset::{
-    self, FeatureSource, Filters, Sessions, Source, SplitSettings, Statistics, SyntheticSettings,
-    UserFeatures, UserTable, assemble, read_item_ids, read_user_ids, tables,
+    self, FeatureSource, Filters, Sessions, Source, Split, SplitSettings, Statistics,
+    SyntheticSettings, UserFeatures, UserTable, assemble, read_item_ids, read_user_ids, tables,
 };
-use crate::embedding::tensors;
-use crate::embedding::{
-    AlsOptions, Import, SessionPart, StoredEmbeddings, SvdOptions, implicit_als, import,
-    training_matrix, truncated_svd,
-};
+use crate::embedding::{Import, import, tensors};
 use crate::error::{Error, Result};
 use crate::files::{StagedFolder, digest_bytes, digest_file, write_atomic};
 
@@ -33,28 +31,6 @@ pub enum Input {
     Synthetic(SyntheticSettings),
 }
 
-/// The source of the action vectors V.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EmbeddingSource {
-    /// The truncated SVD of the training interactions.
-    Svd {
-        /// The interactions to fit.
-        interactions: SessionPart,
-        /// Settings of the decomposition.
-        options: SvdOptions,
-    },
-    /// Alternating least squares on the training interactions.
-    Als {
-        /// The interactions to fit.
-        interactions: SessionPart,
-        /// Settings of ALS.
-        options: AlsOptions,
-    },
-    /// A file.
-    Import(Import),
-}
-
 /// The settings of a preparation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareSettings {
@@ -67,14 +43,12 @@ pub struct PrepareSettings {
 }
 
 impl Default for PrepareSettings {
-    /// FOPO's procedure, with a tenth of the users each for validation and test.
+    /// FOPO's procedure, with a tenth of the users each for validation and test, and the
+    /// embeddings that earn the most.
     fn default() -> Self {
         Self {
             split: SplitSettings::default(),
-            embedding: EmbeddingSource::Svd {
-                interactions: SessionPart::All,
-                options: SvdOptions::default(),
-            },
+            embedding: EmbeddingSource::Auto(Judge::default()),
             features: None,
         }
     }
@@ -96,31 +70,18 @@ pub struct Phases {
     pub reused: Vec<Phase>,
 }
 
-impl Prepared {
-    /// Prepares `input` into the folder `out`; with `replace`, in the place of another prepared
-    /// folder. Phases that this folder, or a killed preparation, has finished with the same input and
-    /// settings are not done again.
-    ///
-    /// # Errors
-    /// An error naming the file and row at fault; [`Error::File`] if `out` exists already, or another
-    /// process is preparing it. Nothing is left under its name then.
-    pub fn create(
-        input: &Input,
-        settings: &PrepareSettings,
-        out: &Path,
-        replace: bool,
-    ) -> Result<Self> {
-        Ok(prepare(input, settings, out, replace)?.0)
-    }
-}
-
-/// Does what [`Prepared::create`] does, and reports the time of each part.
+/// Prepares `input` into the folder `out`; with `replace`, in the place of another prepared folder.
+/// Phases that this folder, or a killed preparation, has finished with the same input and settings
+/// are not done again. `choose` is asked where the source of the embeddings is
+/// [`EmbeddingSource::Auto`]. The time of each part is reported.
 ///
 /// # Errors
-/// The errors of [`Prepared::create`].
+/// An error naming the file and row at fault; [`Error::File`] if `out` exists already, or another
+/// process is preparing it. Nothing is left under its name then.
 pub fn prepare(
     input: &Input,
     settings: &PrepareSettings,
+    choose: &Choose<'_>,
     out: &Path,
     replace: bool,
 ) -> Result<(Prepared, Phases)> {
@@ -142,7 +103,7 @@ pub fn prepare(
 
     let key = sessions_key(input, &input_digest, &settings.split);
     let started = Instant::now();
-    let (sessions, embeddings) = if work.reuse(Phase::Sessions, &key)? {
+    let (sessions, chosen) = if work.reuse(Phase::Sessions, &key)? {
         let sessions = tables::read_sessions(staged.path())?;
         phases.sessions = started.elapsed().as_secs_f64();
         (sessions, None)
@@ -155,31 +116,35 @@ pub fn prepare(
         phases.sessions = started.elapsed().as_secs_f64();
         // The tables are written by one thread while others make the embeddings.
         let started = Instant::now();
-        let embeddings = thread::scope(|scope| {
+        let chosen = thread::scope(|scope| {
             let written = scope.spawn(|| {
                 tables::write(&dataset, staged.path())?;
                 work.finish(Phase::Sessions, &key)
             });
-            let embeddings = embed(&dataset.sessions, || dataset.item_ids(), settings);
+            let chosen = embed(&dataset.sessions, || dataset.item_ids(), settings, choose);
             written.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-            embeddings
+            chosen
         })?;
         phases.embeddings = started.elapsed().as_secs_f64();
-        (dataset.sessions, Some(embeddings))
+        (dataset.sessions, Some(chosen))
     };
 
     let started = Instant::now();
     let key = embeddings_key(&work, settings)?;
-    if embeddings.is_none() && work.reuse(Phase::Embeddings, &key)? {
+    if chosen.is_none() && work.reuse(Phase::Embeddings, &key)? {
         phases.embeddings = started.elapsed().as_secs_f64();
     } else {
-        let embeddings = match embeddings {
-            Some(embeddings) => embeddings,
-            None => embed(&sessions, || read_item_ids(staged.path()), settings)?,
+        let Chosen { choice, embeddings, folds } = match chosen {
+            Some(chosen) => chosen,
+            None => embed(&sessions, || read_item_ids(staged.path()), settings, choose)?,
         };
         phases.embeddings += started.elapsed().as_secs_f64();
         let started = Instant::now();
         embeddings.save(&staged.path().join(EMBEDDINGS))?;
+        choice.save(staged.path())?;
+        if !folds.is_empty() {
+            folds::save(staged.path(), &choice.source, &folds)?;
+        }
         work.finish(Phase::Embeddings, &key)?;
         phases.written += started.elapsed().as_secs_f64();
     }
@@ -226,18 +191,16 @@ fn embed(
     sessions: &Sessions,
     item_ids: impl FnOnce() -> Result<Vec<String>>,
     settings: &PrepareSettings,
-) -> Result<StoredEmbeddings> {
-    let (num_actions, seed) = (sessions.num_actions, settings.split.seed);
-    let matrix = |part: &SessionPart| training_matrix(sessions, *part);
-    match &settings.embedding {
-        EmbeddingSource::Import(file) => import(file, &item_ids()?),
-        EmbeddingSource::Svd { interactions, options } => {
-            truncated_svd(&matrix(interactions), num_actions, *options, seed)
-        }
-        EmbeddingSource::Als { interactions, options } => {
-            implicit_als(&matrix(interactions), num_actions, *options, seed)
-        }
-    }
+    choose: &Choose<'_>,
+) -> Result<Chosen> {
+    let seed = settings.split.seed;
+    let embeddings = match &settings.embedding {
+        EmbeddingSource::Auto(judge) => return choose(sessions, judge, seed),
+        EmbeddingSource::Import(file) => import(file, &item_ids()?)?,
+        fitted => fitted.fit(sessions, &sessions.contexts(Split::Train), seed)?,
+    };
+    let choice = Choice { source: settings.embedding.clone(), settings: None };
+    Ok(Chosen { choice, embeddings, folds: Vec::new() })
 }
 
 /// Digest of everything that decides the sessions.
@@ -304,6 +267,7 @@ fn manifest(
         }
     };
     Ok(Manifest {
+        choice: Some(Choice::read(work.folder())?),
         version: VERSION.to_owned(),
         input,
         input_digest,

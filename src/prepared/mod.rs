@@ -11,26 +11,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::dataset::{FeatureTable, Sessions, Statistics, Times, tables};
 use crate::embedding::tensors::TensorFile;
-use crate::embedding::{ActionEmbeddings, AlsOptions, EmbeddingFile, Power, StoredEmbeddings};
+use crate::embedding::{ActionEmbeddings, EmbeddingFile, Power, StoredEmbeddings};
 use crate::encoder::EncoderKind;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{StagedFolder, digest_bytes, digest_file, read_text};
 use crate::matrix::Matrix;
 use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
+use crate::seed::Seed;
 use crate::settings::{Preset, Settings};
 
 #[cfg(feature = "prepare")]
 mod create;
+mod folds;
 #[cfg(feature = "prepare")]
 mod phase;
+mod source;
 
 #[cfg(feature = "prepare")]
-pub use create::{EmbeddingSource, Input, Phases, PrepareSettings, prepare};
+pub use create::{Input, Phases, PrepareSettings, prepare};
 #[cfg(feature = "prepare")]
 pub use phase::Phase;
+pub use source::{Choice, Choose, Chosen, ChosenSettings, EmbeddingSource, Judge};
 
 const MANIFEST: &str = "prepare.toml";
 const EMBEDDINGS: &str = "embeddings.safetensors";
+/// The [`Choice`] that a preparation made.
+const CHOICE: &str = "choice.toml";
 const FEATURES: &str = "features.safetensors";
 /// The one tensor of [`FEATURES`].
 const FEATURES_TENSOR: &str = "features";
@@ -60,6 +66,9 @@ pub struct Manifest {
     pub settings: toml::Table,
     /// Numbers of users, actions and interactions.
     pub statistics: Statistics,
+    /// The source of the embeddings; none in a folder of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choice: Option<Choice>,
 }
 
 impl Manifest {
@@ -83,10 +92,18 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// The options of ALS, if it made the embeddings.
-    fn als(&self) -> Option<AlsOptions> {
-        let options = self.settings.get("embedding")?.get("als")?.get("options")?;
-        options.clone().try_into().ok()
+    /// The source of the embeddings.
+    fn source(&self) -> Option<EmbeddingSource> {
+        if let Some(choice) = &self.choice {
+            return Some(choice.source.clone());
+        }
+        self.settings.get("embedding")?.clone().try_into().ok()
+    }
+
+    /// The seed of the preparation, which decides splits, folds and embeddings.
+    fn seed(&self) -> Seed {
+        let seed = self.settings.get("split").and_then(|split| split.get("seed"));
+        seed.and_then(|seed| seed.clone().try_into().ok()).unwrap_or_default()
     }
 }
 
@@ -165,18 +182,31 @@ impl Prepared {
 
     /// The settings of `preset`, adapted to this folder. Embeddings without singular values are
     /// taken as they are. With embeddings of ALS, the fold-in takes α and λ of ALS and is the encoder
-    /// of the default preset.
+    /// of the default preset. The default preset takes what the preparation chose, and no folds if
+    /// the embeddings were not fitted here.
     #[must_use]
     pub fn preset(&self, preset: Preset) -> Settings {
         let mut settings = preset.settings();
         if !self.embeddings.has_singular_values() {
             settings.embedding.power = Power::Zero;
         }
-        if let Some(als) = self.manifest.als() {
-            settings.context.confidence = als.confidence;
-            settings.context.regularization = als.regularization;
+        let source = self.manifest.source();
+        if let Some(EmbeddingSource::Als { options, .. }) = &source {
+            settings.context.confidence = options.confidence;
+            settings.context.regularization = options.regularization;
             if preset == Preset::Default {
                 settings.context.encoders = vec![EncoderKind::FoldIn];
+            }
+        }
+        if preset == Preset::Default {
+            let choice = self.manifest.choice.as_ref();
+            if let Some(chosen) = choice.and_then(|choice| choice.settings.as_ref()) {
+                settings.embedding = chosen.embedding;
+                settings.context.encoders = vec![chosen.encoder];
+                settings.context.popularity_power = chosen.popularity_power;
+            }
+            if !source.is_some_and(|source| source.is_fitted()) {
+                settings.context.folds = 0;
             }
         }
         settings
@@ -234,7 +264,7 @@ impl Prepared {
         if !folder.exists() {
             let staged = StagedFolder::new(&folder)?;
             let weights = staged.path().join(WEIGHTS);
-            StoredEmbeddings { v: make()?, singular_values: None }.save(&weights)?;
+            StoredEmbeddings::from(make()?).save(&weights)?;
             fs::write(staged.path().join(DIGEST), digest_file(&weights)?)?;
             staged.commit()?;
         }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
-use super::{EMBEDDINGS, FEATURE_TABLE, FEATURES, MANIFEST};
+use super::{CHOICE, EMBEDDINGS, FEATURE_TABLE, FEATURES, MANIFEST};
 use crate::dataset::tables;
 use crate::error::{Error, Result};
 use crate::files::{digest_file, read_text, write_atomic};
@@ -41,7 +41,7 @@ impl Phase {
     fn files(self) -> &'static [&'static str] {
         match self {
             Self::Sessions => &tables::FILES,
-            Self::Embeddings => &[EMBEDDINGS],
+            Self::Embeddings => &[EMBEDDINGS, CHOICE],
             Self::Features => &[FEATURES, FEATURE_TABLE],
         }
     }
@@ -151,6 +151,11 @@ impl Work {
     /// SHA-256 of the files of a phase that has ended.
     pub(super) fn digests(&self, phase: Phase) -> Vec<Option<&String>> {
         phase.files().iter().map(|name| self.made.files.get(*name)).collect()
+    }
+
+    /// The folder that the phases fill.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// True if every file came from the folder that would be replaced.

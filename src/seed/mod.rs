@@ -43,6 +43,12 @@ pub enum Purpose {
     Dropout = 13,
     /// Slates drawn uniformly.
     Uniform = 14,
+    /// The fold of each training user.
+    Folds = 15,
+    /// The halves of a training user's items that an epoch observes and hides.
+    Redraw = 16,
+    /// The training users who judge embeddings.
+    Judges = 17,
 }
 
 /// A run's seed.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::embedding::Power;
+use crate::embedding::Form;
 use crate::encoder::ContextSettings;
 use crate::error::{Error, Result};
 use crate::method::{Learned, Method};
@@ -51,7 +51,7 @@ pub struct Settings {
     /// K.
     pub slate_size: usize,
     /// How β is formed from the prepared embeddings.
-    pub embedding: EmbeddingSettings,
+    pub embedding: Form,
     /// M(X).
     pub context: ContextSettings,
     /// Exclusion, the warning of the audit, and the graph.
@@ -70,14 +70,6 @@ pub struct Settings {
     pub evaluation: EvaluationSettings,
     /// Which checkpoints to keep.
     pub checkpoint: CheckpointSettings,
-}
-
-/// How β is formed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EmbeddingSettings {
-    /// p in β = V·s^p: 0, 0.25, 0.5 or 1.
-    pub power: Power,
 }
 
 /// Exclusion, the warning of the audit, and the graph.
@@ -249,6 +241,7 @@ impl Settings {
     /// # Errors
     /// [`Error::Setting`] with the key and the reason.
     pub fn validate(&self) -> Result<()> {
+        self.embedding.validate()?;
         self.context.validate()?;
         self.method.check(self.slate_size, self.reward.kind)?;
         self.tower.validate()?;

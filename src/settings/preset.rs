@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BudgetSettings, BudgetUnit, CheckpointSettings, EmbeddingSettings, EvaluationSearch,
-    EvaluationSettings, OptimizerSettings, RetrievalSettings, RewardSettings, Schedule, Settings,
+    BudgetSettings, BudgetUnit, CheckpointSettings, EvaluationSearch, EvaluationSettings,
+    OptimizerSettings, RetrievalSettings, RewardSettings, Schedule, Settings,
 };
-use crate::embedding::{AlsOptions, Power};
+use crate::embedding::{AlsOptions, Form, Power};
 use crate::encoder::{ContextSettings, EncoderKind};
 use crate::estimator::ControlVariate;
 use crate::method::{LatentMethod, Method, MethodKind};
@@ -35,7 +35,7 @@ impl Preset {
         let paper = Settings {
             seed: Seed(0),
             slate_size: 5,
-            embedding: EmbeddingSettings { power: Power::Zero },
+            embedding: Form { power: Power::Zero, ridge: 0.0, popularity: 0.0 },
             context: ContextSettings {
                 encoders: vec![EncoderKind::Mean],
                 popularity_power: 0.5,
@@ -43,6 +43,8 @@ impl Preset {
                 ridge: 10.0,
                 confidence: als.confidence,
                 regularization: als.regularization,
+                folds: 0,
+                redraw: false,
             },
             retrieval: RetrievalSettings {
                 exclude_observed: false,
@@ -81,10 +83,12 @@ impl Preset {
         match self {
             Self::Paper => paper,
             Self::Default => Settings {
-                embedding: EmbeddingSettings { power: Power::Quarter },
+                embedding: Form { power: Power::Quarter, ..paper.embedding },
                 context: ContextSettings {
                     encoders: vec![EncoderKind::WeightedMean],
                     popularity_power: 0.25,
+                    folds: 5,
+                    redraw: true,
                     ..paper.context
                 },
                 retrieval: RetrievalSettings {

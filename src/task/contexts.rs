@@ -1,9 +1,10 @@
-//! A prepared folder and context settings in; the users' profiles and the context encoder out.
+//! A prepared folder and settings in; the users' profiles, the vectors of the items and the context
+//! encoder out.
 
 use std::sync::Arc;
 
-use crate::dataset::{ActionSets, Sessions, Split, Times};
-use crate::embedding::{ActionEmbeddings, FoldIn, FoldInOptions};
+use crate::dataset::{ActionSets, Sessions, Times};
+use crate::embedding::{ActionEmbeddings, EmbeddingFile, FoldIn, FoldInOptions, Vectors};
 use crate::encoder::{
     Concatenation, ContextEncoder, ContextSettings, EncoderKind, Features, Known, Mean, Ridge,
     encode_all, least_squares,
@@ -11,6 +12,7 @@ use crate::encoder::{
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::prepared::Prepared;
+use crate::settings::Settings;
 
 /// The times and features of users that a run's encoders read.
 #[derive(Clone, Debug)]
@@ -24,7 +26,7 @@ pub struct Profiles {
 impl Profiles {
     /// # Errors
     /// [`Error::Setting`] for a setting that needs what the folder does not have.
-    fn load(prepared: &Prepared, settings: &ContextSettings) -> Result<Self> {
+    pub(super) fn load(prepared: &Prepared, settings: &ContextSettings) -> Result<Self> {
         let folder = prepared.folder().display();
         let missing = |key: &str, what: &str, flag: &str| {
             let problem = format!("needs {what}, which {folder} does not have: prepare it {flag}");
@@ -79,72 +81,81 @@ impl Profiles {
 /// Training contexts on which the spread of a context's numbers is measured.
 const SAMPLE: usize = 4096;
 
-/// The encoder that computes M(X), and the profiles that it reads. The weights of a ridge regression
-/// are kept in the prepared folder.
-pub(super) fn encoder(
-    prepared: &Prepared,
-    actions: &Arc<ActionEmbeddings>,
-    settings: &ContextSettings,
-) -> Result<(Arc<dyn ContextEncoder>, Profiles)> {
-    let (sessions, profiles) = (&prepared.sessions, Profiles::load(prepared, settings)?);
-    let mut encoders: Vec<Arc<dyn ContextEncoder>> = Vec::new();
-    for kind in &settings.encoders {
-        encoders.push(match kind {
-            EncoderKind::Mean => Arc::new(Mean::new(Arc::clone(actions))),
-            EncoderKind::WeightedMean => {
-                let (popularity, gamma) = (popularity(sessions), settings.popularity_power);
-                let mean = Mean::inverse_popularity(Arc::clone(actions), &popularity, gamma);
-                Arc::new(mean.with_half_life(settings.half_life))
-            }
-            EncoderKind::Ridge => {
-                let key = format!("{:?}", ("ridge", actions.digest(), settings.ridge));
-                let fit = || Ok(fit(sessions, actions, settings.ridge)?.into_weights());
-                Arc::new(Ridge::new(prepared.kept(&key, fit)?))
-            }
-            EncoderKind::FoldIn => {
-                let ContextSettings { confidence, regularization, .. } = *settings;
-                let options = FoldInOptions { regularization, confidence };
-                Arc::new(FoldIn::new(Arc::clone(actions), options)?)
-            }
-            EncoderKind::Features => {
-                let dim = profiles.features.as_ref().map_or(0, Matrix::cols);
-                let trained_on = sessions.contexts(Split::Train);
-                let step = trained_on.len().div_ceil(SAMPLE).max(1);
-                let sample: Vec<u32> = trained_on.into_iter().step_by(step).collect();
-                let before = Concatenation(encoders.clone());
-                let others =
-                    encode_all(&before, &sample, |context| profiles.observed(sessions, context));
-                Arc::new(Features::beside(dim, &others))
-            }
-        });
-    }
-    let encoder = match encoders.len() {
-        1 => encoders.swap_remove(0),
-        _ => Arc::new(Concatenation(encoders)),
-    };
-    Ok((encoder, profiles))
+/// What contexts are encoded with, and what was fitted for that.
+#[derive(Clone, Debug)]
+pub(super) struct Contexts {
+    pub(super) vectors: Vectors,
+    pub(super) encoder: Arc<dyn ContextEncoder>,
+    /// The leading encoders that give a vector in the space of the actions.
+    pub(super) of_actions: usize,
 }
 
-/// The ridge regression of what training users hid on what was observed of them.
-fn fit(sessions: &Sessions, actions: &ActionEmbeddings, lambda: f32) -> Result<Ridge> {
-    let trained_on = sessions.contexts(Split::Train);
-    let of_training = |sets: &ActionSets| {
-        let sizes: Vec<usize> = trained_on.iter().map(|&context| sets.of(context).len()).collect();
+impl Contexts {
+    /// The vectors of `embeddings`, and the encoder that computes M(X) with them; what is fitted is
+    /// fitted on `users`. The weights of a ridge regression are kept in the prepared folder.
+    pub(super) fn new(
+        prepared: &Prepared,
+        embeddings: &EmbeddingFile,
+        users: &[u32],
+        profiles: &Profiles,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let sessions = &prepared.sessions;
+        let popularity = sessions.popularity(users);
+        let vectors = embeddings.vectors(&settings.embedding, &popularity)?;
+        let (actions, settings) = (&vectors.actions, &settings.context);
+        let mut encoders: Vec<Arc<dyn ContextEncoder>> = Vec::new();
+        for kind in &settings.encoders {
+            encoders.push(match kind {
+                EncoderKind::Mean => Arc::new(Mean::new(Arc::clone(&vectors.inputs))),
+                EncoderKind::WeightedMean => {
+                    let (inputs, gamma) = (Arc::clone(&vectors.inputs), settings.popularity_power);
+                    let mean = Mean::inverse_popularity(inputs, &popularity, gamma);
+                    Arc::new(mean.with_half_life(settings.half_life))
+                }
+                EncoderKind::Ridge => {
+                    let key = format!("{:?}", ("ridge", actions.digest(), settings.ridge));
+                    let fit = || Ok(fit(sessions, users, actions, settings.ridge)?.into_weights());
+                    Arc::new(Ridge::new(prepared.kept(&key, fit)?))
+                }
+                EncoderKind::FoldIn => {
+                    let ContextSettings { confidence, regularization, .. } = *settings;
+                    let options = FoldInOptions { regularization, confidence };
+                    Arc::new(FoldIn::new(Arc::clone(actions), options)?)
+                }
+                EncoderKind::Features => {
+                    let dim = profiles.features.as_ref().map_or(0, Matrix::cols);
+                    let step = users.len().div_ceil(SAMPLE).max(1);
+                    let sample: Vec<u32> = users.iter().copied().step_by(step).collect();
+                    let before = Concatenation(encoders.clone());
+                    let known = |context| profiles.observed(sessions, context);
+                    Arc::new(Features::beside(dim, &encode_all(&before, &sample, known)))
+                }
+            });
+        }
+        let is_of_actions = |kind: &&EncoderKind| **kind != EncoderKind::Features;
+        let of_actions = settings.encoders.iter().take_while(is_of_actions).count();
+        let encoder = match encoders.len() {
+            1 => encoders.swap_remove(0),
+            _ => Arc::new(Concatenation(encoders)),
+        };
+        Ok(Self { vectors, encoder, of_actions })
+    }
+}
+
+/// The ridge regression of what `users` hid on what was observed of them.
+fn fit(
+    sessions: &Sessions,
+    users: &[u32],
+    actions: &ActionEmbeddings,
+    lambda: f32,
+) -> Result<Ridge> {
+    let of_users = |sets: &ActionSets| {
+        let sizes: Vec<usize> = users.iter().map(|&context| sets.of(context).len()).collect();
         ActionSets::filled(&sizes, |row, set| {
-            set.copy_from_slice(sets.of(trained_on[row as usize]));
+            set.copy_from_slice(sets.of(users[row as usize]));
         })
     };
-    let targets = least_squares(&of_training(&sessions.hidden), actions)?;
-    Ridge::fit(&of_training(&sessions.observed), sessions.num_actions, &targets, lambda)
-}
-
-/// The number of training users of each action.
-fn popularity(sessions: &Sessions) -> Vec<u32> {
-    let mut counts = vec![0; sessions.num_actions];
-    for context in sessions.contexts(Split::Train) {
-        for set in [&sessions.observed, &sessions.hidden] {
-            set.of(context).iter().for_each(|&action| counts[action as usize] += 1);
-        }
-    }
-    counts
+    let targets = least_squares(&of_users(&sessions.hidden), actions)?;
+    Ridge::fit(&of_users(&sessions.observed), sessions.num_actions, &targets, lambda)
 }

@@ -4,16 +4,20 @@
 mod audit;
 mod contexts;
 mod ef_search;
+mod folds;
+mod redraw;
 
 use std::sync::Arc;
 
 use burn::tensor::Device;
 
+use self::contexts::Contexts;
+use self::folds::{CrossFit, CrossFitted, Fit};
 use crate::dataset::{Sessions, Split};
 use crate::embedding::ActionEmbeddings;
 use crate::encoder::{ContextEncoder, encode_all};
 use crate::error::{Error, Result};
-use crate::estimator::AnyEstimator;
+use crate::estimator::{AnyEstimator, Estimator};
 use crate::matrix::Matrix;
 use crate::method::{Learned, Method, Parts};
 use crate::model::{Model, SigmaFactor};
@@ -22,7 +26,7 @@ use crate::prepared::Prepared;
 use crate::retrieval::{
     Exact, Queries, Retriever, Search, Slates, check_slate_size, excluded_lists, most_excluded,
 };
-use crate::reward::SlateReward;
+use crate::reward::{RewardKind, SlateReward};
 use crate::seed::Seed;
 use crate::settings::Settings;
 
@@ -41,7 +45,7 @@ pub struct Task {
     pub encoder: Arc<dyn ContextEncoder>,
     /// Times and features of the users.
     pub profiles: Arc<Profiles>,
-    /// M(X) of every context, `[U, D]`.
+    /// M(X) of every context, `[U, D]`; those of a fold come from what was fitted without it.
     pub contexts: Matrix,
     /// Exact search over β.
     pub exact: Arc<dyn Retriever>,
@@ -49,30 +53,48 @@ pub struct Task {
     pub graph: Option<Arc<dyn Retriever>>,
     /// r̂.
     pub reward: Arc<dyn SlateReward>,
+    /// The kind of the reward; none for one of the caller's own.
+    reward_kind: Option<RewardKind>,
+    cross: Option<Arc<CrossFit>>,
     noise: Option<Arc<dyn Noise>>,
     slate_size: usize,
     exclude_observed: bool,
 }
 
 impl Task {
-    /// The task that `settings` make of a prepared folder. Builds the index if it is needed and not
-    /// there yet.
+    /// The task that `settings` make of a prepared folder. Builds the index and fits the folds if
+    /// they are needed and not there yet.
     ///
     /// # Errors
     /// [`Error::SlateTooLarge`]; what embeddings, encoders and index refuse.
     pub fn load(prepared: &Prepared, settings: &Settings) -> Result<Self> {
+        let task = Self::to_decide(prepared, settings)?;
+        match settings.context.folds {
+            0 => Ok(task),
+            count => task.cross_fitted(prepared, settings, count),
+        }
+    }
+
+    /// [`load`](Self::load) without folds, to decide for users who are not trained on.
+    ///
+    /// # Errors
+    /// The errors of [`load`](Self::load).
+    pub fn to_decide(prepared: &Prepared, settings: &Settings) -> Result<Self> {
         let sessions = Arc::clone(&prepared.sessions);
         let (slate_size, exclude_observed) =
             (settings.slate_size, settings.retrieval.exclude_observed);
         let excluded = exclude_observed.then_some(sessions.as_ref());
         check_slate_size(slate_size, sessions.num_actions, most_excluded(excluded))?;
-        let actions = Arc::new(prepared.embeddings.actions(settings.embedding.power)?);
+        let profiles = Profiles::load(prepared, &settings.context)?;
+        let users = sessions.contexts(Split::Train);
+        let contexts = Contexts::new(prepared, &prepared.embeddings, &users, &profiles, settings)?;
+        let Contexts { vectors, encoder, .. } = contexts;
+        let actions = vectors.actions;
         let graph: Option<Arc<dyn Retriever>> = if settings.needs_index() {
             Some(Arc::new(prepared.index(&actions, &settings.retrieval.hnsw)?))
         } else {
             None
         };
-        let (encoder, profiles) = contexts::encoder(prepared, &actions, &settings.context)?;
         let everybody: Vec<u32> = sessions.observed.contexts().collect();
         let known = |context| profiles.observed(&sessions, context);
         Ok(Self {
@@ -82,12 +104,55 @@ impl Task {
             exact: Arc::new(Exact::new(Arc::clone(&actions))),
             graph,
             reward: settings.reward.kind.init(slate_size, Arc::clone(&sessions), &actions),
+            reward_kind: Some(settings.reward.kind),
+            cross: None,
             noise: None,
             slate_size,
             exclude_observed,
             sessions,
             actions,
         })
+    }
+
+    /// This task with contexts and searches of training users from embeddings that were fitted
+    /// without their fold.
+    fn cross_fitted(self, prepared: &Prepared, settings: &Settings, count: u16) -> Result<Self> {
+        let folds = prepared.folds(count);
+        let embeddings = prepared.fold_embeddings(&folds)?;
+        let fits = (0..).zip(&embeddings).map(|(fold, embeddings)| {
+            let fitted_on = folds.without(fold);
+            let contexts =
+                Contexts::new(prepared, embeddings, &fitted_on, &self.profiles, settings)?;
+            let users = folds.within(fold);
+            let known = |context| self.profiles.observed(&self.sessions, context);
+            let fit = Fit::new(&contexts, &self.actions)?;
+            Ok(fit.scaled(&users, known, &self.contexts.select(&users)))
+        });
+        let fits = fits.collect::<Result<_>>()?;
+        Ok(Self { cross: Some(Arc::new(CrossFit { folds, fits })), ..self }.with_fold_contexts())
+    }
+
+    /// Encodes the training users of each fold with what was fitted without it.
+    fn with_fold_contexts(mut self) -> Self {
+        let Some(cross) = self.cross.clone() else { return self };
+        for (fold, fit) in (0..).zip(&cross.fits) {
+            let users = cross.folds.within(fold);
+            let known = |context| self.profiles.observed(&self.sessions, context);
+            let rows = fit.encode(&users, known);
+            for (context, row) in users.iter().zip(rows.iter_rows()) {
+                self.contexts.row_mut(*context as usize).copy_from_slice(row);
+            }
+        }
+        self
+    }
+
+    /// The training contexts in groups; those of a group are searched alike.
+    #[must_use]
+    pub fn training_groups(&self) -> Vec<Vec<u32>> {
+        match &self.cross {
+            None => vec![self.sessions.contexts(Split::Train)],
+            Some(cross) => (0..cross.folds.count()).map(|fold| cross.folds.within(fold)).collect(),
+        }
     }
 
     /// A text that is equal for settings of which [`load`](Self::load) makes the same task.
@@ -100,7 +165,7 @@ impl Task {
     /// Replaces the reward.
     #[must_use]
     pub fn with_reward(self, reward: Arc<dyn SlateReward>) -> Self {
-        Self { reward, ..self }
+        Self { reward, reward_kind: None, ..self }
     }
 
     /// Replaces the latent noise that a method's settings name.
@@ -157,7 +222,26 @@ impl Task {
     /// # Errors
     /// [`Error::Setting`] if the method's settings do not fit each other or this task.
     pub fn estimator(&self, method: &Method, seed: Seed) -> Result<AnyEstimator> {
-        method.recipe().estimator(&self.parts(method, seed)?)
+        let parts = self.parts(method, seed)?;
+        let estimator = method.recipe().estimator(&parts)?;
+        let Some(cross) = &self.cross else { return Ok(estimator) };
+        let of_queries = |estimator| match estimator {
+            AnyEstimator::Queries(estimator) => Ok(estimator),
+            AnyEstimator::Actions(_) => {
+                let problem =
+                    "belong to fixed embeddings, and this method learns them; set it to 0";
+                Err(Error::setting("context.folds", problem))
+            }
+        };
+        let of_fold = |fit: &Fit| {
+            let retriever: Arc<dyn Retriever> = fit.exact.clone();
+            let parts = Parts { actions: Arc::clone(&fit.actions), retriever, ..parts.clone() };
+            of_queries(method.recipe().estimator(&parts)?)
+        };
+        let of_folds = cross.fits.iter().map(of_fold).collect::<Result<Vec<_>>>()?;
+        let (cross, of_others) = (Arc::clone(cross), of_queries(estimator)?);
+        let estimator: Arc<dyn Estimator> = Arc::new(CrossFitted { cross, of_folds, of_others });
+        Ok(AnyEstimator::Queries(estimator))
     }
 
     fn search(&self, search: Search) -> Result<&Arc<dyn Retriever>> {
@@ -195,12 +279,17 @@ impl Task {
         retriever: &dyn Retriever,
     ) -> Result<Slates> {
         let latent = model.latent(&self.contexts.select(contexts))?; // [B, L]
-        let excluded = self.excluded_of(contexts, 1);
-        retriever.search(Queries {
-            latent: &latent,
-            slate_size: self.slate_size,
-            excluded: excluded.as_deref(),
-        })
+        let search = |latent: &Matrix, contexts: &[u32], fit: Option<&Fit>| {
+            let excluded = self.excluded_of(contexts, 1);
+            let slate_size = self.slate_size;
+            let queries = Queries { latent, slate_size, excluded: excluded.as_deref() };
+            match fit {
+                None => retriever.search(queries),
+                Some(fit) => fit.search(queries),
+            }
+        };
+        let Some(cross) = &self.cross else { return search(&latent, contexts, None) };
+        cross.apart(contexts, &latent, self.slate_size, search)
     }
 
     /// Fails if no policy can be trained with `settings`: constructs everything that they describe.

@@ -93,7 +93,7 @@ mod tests {
         settings.budget.unit = unit;
         settings.budget.amount = amount;
         settings.evaluation.count = evaluations;
-        Budget::new(&settings, &Batches::new((0..100).collect(), 32, Seed(0)))
+        Budget::new(&settings, &Batches::new(vec![(0..100).collect()], 32, Seed(0)))
     }
 
     #[test]

@@ -7,7 +7,6 @@ use burn::tensor::{Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::learner::{Batch, Learner};
-use crate::dataset::Split;
 use crate::error::{Error, Result};
 use crate::seed::Purpose;
 use crate::settings::Settings;
@@ -40,7 +39,8 @@ const BATCHES: usize = 4;
 /// The batches on which a run reports its gradient: a fixed sample of its training contexts.
 #[must_use]
 pub fn batches(task: &Task, settings: &Settings) -> Vec<Batch> {
-    let mut contexts = task.sessions.contexts(Split::Train);
+    // Of one group, as a batch of training is.
+    let mut contexts = task.training_groups().swap_remove(0);
     settings.seed.stream(Purpose::Report, 1, 0).shuffle(&mut contexts);
     let batches = contexts.chunks_exact(settings.optimizer.batch_size.min(contexts.len()).max(1));
     let batch = |contexts: &[u32]| Batch {

@@ -62,16 +62,16 @@ impl<'a> Record<'a> {
     }
 
     /// Evaluates, appends the rows, and checkpoints, in this order: a checkpoint's rows are always
-    /// on disk. The learner goes on with the search that the audit decided for.
+    /// on disk. The state says which search the audit decided for.
     pub(super) fn take(
         &self,
-        learner: Learner,
+        learner: &Learner,
         adam: &ModuleOptimizer,
         clock: Clock,
         budget: &Budget,
         state: &mut CheckpointState,
         observer: &mut dyn Observer,
-    ) -> Result<Learner> {
+    ) -> Result<()> {
         let model = learner.model().valid();
         let mut rows = Vec::new();
         for (split, contexts, start) in &self.splits {
@@ -96,12 +96,12 @@ impl<'a> Record<'a> {
         if clock.step == 0 || budget.is_spent(clock) {
             rows.extend(self.audit(&model, clock, observer)?);
         }
-        rows.extend(self.gradient(&learner, clock)?);
+        rows.extend(self.gradient(learner, clock)?);
         rows.extend(self.coverage(&model, clock, state, observer)?);
         metrics::append(&self.trainer.run.metrics_path(), &rows)?;
-        self.checkpoint(&learner, adam, clock, state)?;
+        self.checkpoint(learner, adam, clock, state)?;
         observer.recorded(&rows);
-        Ok(learner.with_estimator(self.trainer.estimator(state)?))
+        Ok(())
     }
 
     /// Writes a checkpoint and removes those that need not be kept.

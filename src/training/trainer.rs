@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::estimator::AnyEstimator;
 use crate::model::Model;
 use crate::run::{Best, CheckpointState, RunFolder, Which};
+use crate::seed::Seed;
 use crate::settings::Settings;
 use crate::task::Task;
 
@@ -87,11 +88,11 @@ impl<'a> Trainer<'a> {
     /// stays and can be resumed from.
     pub fn train(&self, observer: &mut dyn Observer) -> Result<Outcome> {
         let settings = self.settings;
-        let trained_on = self.task.sessions.contexts(Split::Train);
-        if trained_on.is_empty() {
+        if self.task.sessions.contexts(Split::Train).is_empty() {
             return Err(Error::file(self.run.path(), "the prepared data has no training user"));
         }
-        let mut batches = Batches::new(trained_on, settings.optimizer.batch_size, settings.seed);
+        let groups = self.task.training_groups();
+        let mut batches = Batches::new(groups, settings.optimizer.batch_size, settings.seed);
         let budget = Budget::new(settings, &batches);
         let initial = self.task.initial_model(settings, self.device)?;
         let initial = self.run.initial_model(initial)?;
@@ -101,8 +102,10 @@ impl<'a> Trainer<'a> {
         let (mut learner, mut adam, mut state) = self.start(&initial)?;
         let mut clock = Clock { step: state.step, seconds: state.seconds };
         if fresh {
-            learner = record.take(learner, &adam, clock, &budget, &mut state, observer)?;
+            record.take(&learner, &adam, clock, &budget, &mut state, observer)?;
+            learner = learner.with_estimator(self.estimator(self.task, &state)?);
         }
+        let mut halves = Halves::new(self.task, settings);
 
         let patience = settings.evaluation.patience;
         while !budget.is_spent(clock) {
@@ -110,7 +113,10 @@ impl<'a> Trainer<'a> {
                 return Ok(outcome(&learner, &state, clock, Ending::StoppedEarly));
             }
             let (before, started) = (clock, Instant::now());
-            let batch = batches.at(clock.step, &self.task.contexts);
+            if halves.turn_to(batches.epoch(clock.step)) {
+                learner = learner.with_estimator(self.estimator(halves.task(), &state)?);
+            }
+            let batch = batches.at(clock.step, &halves.task().contexts);
             let output = learner.step(batch);
             let sampled_reward = output.item.reward?;
             learner = learner.optimize(&mut adam, budget.learning_rate(clock).into(), output.grads);
@@ -126,7 +132,8 @@ impl<'a> Trainer<'a> {
 
             let due = budget.evaluation_due(before, clock);
             if due {
-                learner = record.take(learner, &adam, clock, &budget, &mut state, observer)?;
+                record.take(&learner, &adam, clock, &budget, &mut state, observer)?;
+                learner = learner.with_estimator(self.estimator(halves.task(), &state)?);
             }
             if self.stop.load(Ordering::Relaxed) && !budget.is_spent(clock) {
                 if !due {
@@ -157,16 +164,45 @@ impl<'a> Trainer<'a> {
 
     fn learner(&self, model: Model, state: &CheckpointState) -> Result<Learner> {
         let clipping = self.settings.optimizer.gradient_clipping;
-        Ok(Learner::new(model, self.estimator(state)?).with_clipping(clipping))
+        Ok(Learner::new(model, self.estimator(self.task, state)?).with_clipping(clipping))
     }
 
-    /// The run's estimator, with a search for every sample where shared candidates hold too little.
-    pub(super) fn estimator(&self, state: &CheckpointState) -> Result<AnyEstimator> {
+    /// The run's estimator on `task`, with a search for every sample where shared candidates hold too
+    /// little.
+    fn estimator(&self, task: &Task, state: &CheckpointState) -> Result<AnyEstimator> {
         let Settings { method, seed, .. } = self.settings;
         if state.per_sample {
-            return self.task.estimator(&method.clone().without_candidates(), *seed);
+            return task.estimator(&method.clone().without_candidates(), *seed);
         }
-        self.task.estimator(method, *seed)
+        task.estimator(method, *seed)
+    }
+}
+
+/// The task of the epoch: the run's, with the halves of the training users drawn anew if the settings
+/// ask for that.
+struct Halves<'a> {
+    given: &'a Task,
+    redraw: bool,
+    seed: Seed,
+    drawn: Option<(u64, Task)>,
+}
+
+impl<'a> Halves<'a> {
+    fn new(given: &'a Task, settings: &Settings) -> Self {
+        Self { given, redraw: settings.context.redraw, seed: settings.seed, drawn: None }
+    }
+
+    /// Turns to an epoch; true if the task is another one then. The first has the halves as given.
+    fn turn_to(&mut self, epoch: u64) -> bool {
+        if !self.redraw || epoch == self.drawn.as_ref().map_or(0, |(drawn, _)| *drawn) {
+            return false;
+        }
+        self.drawn = self.given.redrawn(self.seed, epoch).map(|task| (epoch, task));
+        self.drawn.is_some()
+    }
+
+    fn task(&self) -> &Task {
+        self.drawn.as_ref().map_or(self.given, |(_, task)| task)
     }
 }
 

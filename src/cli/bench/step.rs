@@ -17,7 +17,6 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::cli::prologue::{Opened, SettingsArgs};
 use crate::cli::report::Report;
-use crate::dataset::Split;
 use crate::model::Model;
 use crate::settings::Settings;
 use crate::task::{Audit, Audits, Task};
@@ -73,9 +72,10 @@ struct Part {
 pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
     let task = Task::load(&prepared, &settings)?;
-    let contexts = task.sessions.contexts(Split::Train);
-    anyhow::ensure!(!contexts.is_empty(), "{}: no training user", args.data.display());
-    let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
+    let groups = task.training_groups();
+    let nobody = groups.iter().all(Vec::is_empty);
+    anyhow::ensure!(!nobody, "{}: no training user", args.data.display());
+    let mut batches = Batches::new(groups, settings.optimizer.batch_size, settings.seed);
     let model = task.initial_model(&settings, &device.device)?;
     let candidates = audit(&task, &settings, &model)?;
     let mut method = settings.method.clone();

@@ -8,7 +8,8 @@ use clap::{Args, ValueHint};
 use crate::cli::prologue::{preset, share};
 use crate::dataset::{FeatureSource, Filters, ITEM_ID, RowFilter, Source, SplitSettings};
 use crate::embedding::{AlsOptions, Import, Missing, SessionPart, SvdOptions};
-use crate::prepared::{EmbeddingSource, PrepareSettings};
+use crate::prepared::{EmbeddingSource, Judge, PrepareSettings};
+use crate::reward::RewardKind;
 use crate::seed::Seed;
 use crate::settings::Preset;
 
@@ -67,13 +68,21 @@ pub(crate) struct PrepareArgs {
     /// The share of the users in the test split [default: 0.1; 0 with --preset paper].
     #[arg(long)]
     test_share: Option<f64>,
-    /// The source of the embeddings: svd, als (implicit alternating least squares), or a file. A
-    /// .parquet file has a column of item ids, and a column of lists of floats or several columns of
+    /// The source of the embeddings: auto (what earns most on training users that it was not fitted
+    /// on), svd, als (implicit alternating least squares), or a file. A .parquet file has a column of item ids, and a column of lists of floats or several columns of
     /// floats. A .npy or .safetensors (`beta`) file has rows in the order of actions.parquet or
-    /// --embedding-ids.
-    #[arg(long, value_name = "svd|als|FILE", value_hint = ValueHint::FilePath,
-        default_value = "svd")]
-    embeddings: Embeddings,
+    /// --embedding-ids [default: auto; svd with --preset paper, or with a flag of svd].
+    #[arg(long, value_name = "auto|svd|als|FILE", value_hint = ValueHint::FilePath)]
+    embeddings: Option<Embeddings>,
+    /// The seconds in which auto looks for embeddings.
+    #[arg(long, value_name = "SECONDS")]
+    within: Option<u64>,
+    /// The reward that auto looks at, as in reward.kind [default: discounted].
+    #[arg(long, value_parser = reward)]
+    reward: Option<RewardKind>,
+    /// K of the slates that auto looks at [default: 5].
+    #[arg(long)]
+    slate_size: Option<usize>,
     /// L, the length of an embedding [default: 100; the length of the rows of a file].
     #[arg(long)]
     latent_dim: Option<usize>,
@@ -128,15 +137,17 @@ pub(crate) struct PrepareArgs {
 /// The source of the embeddings.
 #[derive(Clone, Debug)]
 enum Embeddings {
+    Auto,
     Svd,
     Als,
     File(PathBuf),
 }
 
-/// Every text but the two names is a path.
+/// Every text but the three names is a path.
 impl From<&str> for Embeddings {
     fn from(text: &str) -> Self {
         match text {
+            "auto" => Self::Auto,
             "svd" => Self::Svd,
             "als" => Self::Als,
             path => Self::File(path.into()),
@@ -185,10 +196,20 @@ impl PrepareArgs {
     }
 
     fn embedding(&self) -> Result<EmbeddingSource> {
-        self.require_fitting_flags()?;
+        let source = self.source_of_embeddings();
+        self.require_fitting_flags(&source)?;
         let interactions =
             if self.observed_only { SessionPart::Observed } else { SessionPart::All };
-        Ok(match &self.embeddings {
+        Ok(match &source {
+            Embeddings::Auto => {
+                let default = Judge::default();
+                EmbeddingSource::Auto(Judge {
+                    reward: self.reward.unwrap_or(default.reward),
+                    slate_size: self.slate_size.unwrap_or(default.slate_size),
+                    within: self.within.unwrap_or(default.within),
+                    ..default
+                })
+            }
             Embeddings::Svd => {
                 let default = SvdOptions::default();
                 let latent_dim = self.latent_dim.unwrap_or(default.latent_dim);
@@ -219,8 +240,24 @@ impl PrepareArgs {
         })
     }
 
+    /// The source that was asked for, by name or by a flag that only svd has.
+    fn source_of_embeddings(&self) -> Embeddings {
+        let of_svd =
+            self.normalization.is_some() || self.latent_dim.is_some() || self.observed_only;
+        match &self.embeddings {
+            Some(embeddings) => embeddings.clone(),
+            None if of_svd || self.preset == Preset::Paper => Embeddings::Svd,
+            None => Embeddings::Auto,
+        }
+    }
+
     /// Fails on a flag that the embeddings have no use for.
-    fn require_fitting_flags(&self) -> Result<()> {
+    fn require_fitting_flags(&self, source: &Embeddings) -> Result<()> {
+        let auto = [
+            ("--within", self.within.is_some()),
+            ("--reward", self.reward.is_some()),
+            ("--slate-size", self.slate_size.is_some()),
+        ];
         let als = [
             ("--confidence", self.confidence.is_some()),
             ("--regularization", self.regularization.is_some()),
@@ -234,24 +271,24 @@ impl PrepareArgs {
             ("--embedding-ids", self.embedding_ids.is_some()),
             ("--missing-embeddings", self.missing_embeddings.is_some()),
         ];
-        let (is_als, is_file) = match &self.embeddings {
-            Embeddings::Svd => (false, false),
-            Embeddings::Als => (true, false),
-            Embeddings::File(_) => (false, true),
-        };
+        let is_auto = matches!(source, Embeddings::Auto);
+        let is_svd = matches!(source, Embeddings::Svd);
+        let is_als = matches!(source, Embeddings::Als);
+        let is_file = matches!(source, Embeddings::File(_));
         for (flags, fit, of) in [
-            (&als[..], is_als, "als"),
-            (&svd, !is_als && !is_file, "svd"),
-            (&computed, !is_file, "svd or als: the rows of a file have their own length"),
+            (&auto[..], is_auto, "auto"),
+            (&als, is_als, "als"),
+            (&svd, is_svd, "svd"),
+            (&computed, is_svd || is_als, "svd or als"),
             (&file, is_file, "FILE"),
         ] {
             if let Some((flag, _)) = flags.iter().find(|(_, given)| *given && !fit) {
                 bail!("{flag} goes with --embeddings {of}");
             }
         }
-        match &self.embeddings {
+        match source {
             Embeddings::File(path) if !path.exists() => {
-                bail!("{}: no such file; --embeddings is svd, als or a file", path.display())
+                bail!("{}: no such file; --embeddings is auto, svd, als or a file", path.display())
             }
             _ => Ok(()),
         }
@@ -268,6 +305,11 @@ impl PrepareArgs {
         let (path, columns) = (path.clone(), self.feature_columns.clone());
         Ok(Some(FeatureSource { path, id_column: id_column.clone(), columns }))
     }
+}
+
+fn reward(text: &str) -> Result<RewardKind, String> {
+    let value = toml::Value::String(text.to_owned());
+    value.try_into().map_err(|error: toml::de::Error| error.message().to_owned())
 }
 
 fn missing(text: &str) -> Result<Missing, String> {

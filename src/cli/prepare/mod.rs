@@ -2,6 +2,7 @@
 
 mod args;
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -14,6 +15,8 @@ use super::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
 use crate::device;
 use crate::error::Error;
+use crate::estimate::Estimate;
+use crate::experiment::{Candidate, League, Standing, league};
 use crate::prepared::{Input, Manifest, Phase, Phases, Prepared, prepare};
 use crate::settings::{Preset, Settings};
 use crate::task::{Audit, Audits, EfSearch, Task};
@@ -32,6 +35,8 @@ struct PreparedReport {
     /// Recall of the preset's index on the queries of its first step.
     recall: Option<Audit>,
     tuning: Option<EfSearch>,
+    /// The embeddings that were tried, unless they were named or taken over.
+    league: Option<League>,
 }
 
 /// Seconds of each phase.
@@ -45,7 +50,14 @@ struct Seconds {
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let input = Input::File(args.source(), args.filters());
-    let (prepared, phases) = prepare(&input, &args.settings()?, &args.out, args.force)?;
+    let played = RefCell::new(None);
+    let choose = |sessions: &_, judge: &_, seed| {
+        let (chosen, league) = league(sessions, judge, seed)?;
+        played.replace(Some(league));
+        Ok(chosen)
+    };
+    let (prepared, phases) = prepare(&input, &args.settings()?, &choose, &args.out, args.force)?;
+    let league = played.into_inner();
     let prepared = watched(prepared);
     let started = Instant::now();
     let (recall, tuning) = if args.no_index {
@@ -70,6 +82,9 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     if !phases.reused.is_empty() {
         let names: Vec<_> = phases.reused.iter().map(|phase| phase.name()).collect();
         text += &format!("\nreused from an earlier preparation: {}", names.join(", "));
+    }
+    if let Some(league) = &league {
+        text += &format!("\n{}", table(league));
     }
     let features = prepared.feature_table()?;
     if let Some(table) = &features {
@@ -100,8 +115,49 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
         phases: Seconds { prepared: phases, index },
         recall,
         tuning,
+        league,
     };
     Report::new(&report, text)
+}
+
+/// The standings of a league, the best of each source.
+fn table(league: &League) -> String {
+    let League { table, judges, tried, left_out, seconds } = league;
+    let mut text = format!(
+        "embeddings: the best of {tried} tried in {seconds:.0} s, by the reward at θ = I of {judges} \
+         training users outside the fit\n  {:<46} {:>15}  {:>17}  bytes an item",
+        "", "reward", "difference",
+    );
+    for standing in table {
+        let Standing { candidate, reward, reward_se, difference, difference_se, .. } = *standing;
+        let reward = Estimate { mean: reward, standard_error: reward_se }.to_string();
+        let difference = format!("{difference:+.4} ± {difference_se:.4}");
+        let mark = if standing.chosen { '→' } else { ' ' };
+        let name = name(&candidate);
+        text += &format!("\n{mark} {name:<46} {reward:>15}  {difference:>17}  {}", standing.bytes);
+    }
+    if !left_out.is_empty() {
+        text += &format!("\n  no time for {} (--within SECONDS)", left_out.join(", "));
+    }
+    text
+}
+
+fn name(candidate: &Candidate) -> String {
+    match candidate {
+        Candidate::Svd { normalization, latent_dim, form, popularity_power } => {
+            let weight = match form.ridge {
+                0.0 => format!("p = {}", f64::from(form.power)),
+                ridge => format!("λ = {ridge}"),
+            };
+            let kappa = form.popularity;
+            format!(
+                "svd L = {latent_dim}, η = {normalization}, {weight}, κ = {kappa}, γ = {popularity_power}"
+            )
+        }
+        Candidate::Als { latent_dim, confidence, regularization } => {
+            format!("als L = {latent_dim}, α = {confidence}, λ = {regularization}")
+        }
+    }
 }
 
 /// The columns of features, and the number of users without any.

@@ -1,0 +1,86 @@
+//! Embeddings that were fitted without a fold of the training users, `folds/KEY/0.safetensors` and
+//! so on. They join the folder when first needed, as indexes do.
+
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
+
+use super::{DIGEST, EmbeddingSource, Prepared};
+use crate::dataset::Folds;
+use crate::embedding::{EmbeddingFile, StoredEmbeddings};
+use crate::error::{Error, Result};
+use crate::files::{StagedFolder, digest_bytes, digest_file, read_text};
+
+const FOLDS: &str = "folds";
+
+impl Prepared {
+    /// `count` folds of the training users, the same for every run on this folder.
+    #[must_use]
+    pub fn folds(&self, count: u16) -> Folds {
+        Folds::new(&self.sessions, count, self.manifest.seed())
+    }
+
+    /// This folder's embeddings, fitted again without each of the `folds`. They are fitted if no run
+    /// has needed them before.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if the embeddings were not fitted here; [`Error::File`] for a damaged
+    /// file; fails if the factorisation fails.
+    pub fn fold_embeddings(&self, folds: &Folds) -> Result<Vec<EmbeddingFile>> {
+        let Some(source) = self.manifest.source().filter(EmbeddingSource::is_fitted) else {
+            let problem = "needs embeddings that are fitted to this log, svd or als; set it to 0";
+            return Err(Error::setting("context.folds", problem));
+        };
+        let folder = place(&self.folder, &source, folds.count());
+        if !folder.exists() {
+            let fitted = (0..folds.count()).map(|fold| {
+                tracing::info!("fitting embeddings without fold {} of {}", fold + 1, folds.count());
+                let users = folds.without(fold);
+                let most = users.len().min(self.sessions.num_actions).saturating_sub(1);
+                let source = source.clone().at_most(most);
+                let fitted = source.fit(&self.sessions, &users, self.manifest.seed())?;
+                Ok(fitted.resized(self.embeddings.latent_dim()))
+            });
+            write(&folder, fitted)?;
+        }
+        let open = |fold| {
+            let path = folder.join(format!("{fold}.safetensors"));
+            let digest = folder.join(format!("{fold}.{DIGEST}"));
+            if digest_file(&path)? != read_text(&digest)? {
+                let problem = "is damaged; delete its folder to have it made again";
+                return Err(Error::file(path, problem));
+            }
+            EmbeddingFile::open(&path)
+        };
+        (0..folds.count()).map(open).collect()
+    }
+}
+
+/// Writes the embeddings of `source` without each fold into a prepared folder.
+#[cfg(feature = "prepare")]
+pub(super) fn save(
+    prepared: &Path,
+    source: &EmbeddingSource,
+    folds: &[StoredEmbeddings],
+) -> Result<()> {
+    let count = u16::try_from(folds.len()).unwrap_or(u16::MAX);
+    write(&place(prepared, source, count), folds.iter().cloned().map(Ok))
+}
+
+fn place(prepared: &Path, source: &EmbeddingSource, count: u16) -> PathBuf {
+    let key = digest_bytes(format!("{source:?}").as_bytes());
+    prepared.join(FOLDS).join(format!("{count}-{}", &key[..16]))
+}
+
+fn write(folder: &Path, folds: impl Iterator<Item = Result<StoredEmbeddings>>) -> Result<()> {
+    if folder.exists() {
+        return Ok(());
+    }
+    let staged = StagedFolder::new(folder)?;
+    for (fold, embeddings) in folds.enumerate() {
+        let path = staged.path().join(format!("{fold}.safetensors"));
+        embeddings?.save(&path)?;
+        fs::write(staged.path().join(format!("{fold}.{DIGEST}")), digest_file(&path)?)?;
+    }
+    staged.commit()
+}

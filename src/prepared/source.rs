@@ -1,0 +1,161 @@
+//! The sources of embeddings in, embeddings fitted on some of the training users out.
+
+#[cfg(feature = "prepare")]
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::CHOICE;
+
+use crate::dataset::Sessions;
+use crate::embedding::{
+    AlsOptions, Form, Import, SessionPart, StoredEmbeddings, SvdOptions, implicit_als,
+    interactions_of, truncated_svd,
+};
+use crate::encoder::EncoderKind;
+use crate::error::{Error, Result, toml_problem};
+use crate::files::read_text;
+#[cfg(feature = "prepare")]
+use crate::files::write_atomic;
+use crate::reward::RewardKind;
+use crate::seed::Seed;
+
+/// The source of the action vectors V.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EmbeddingSource {
+    /// The best of several, by the reward of the decision at θ = I on training users that it was not
+    /// fitted on.
+    Auto(Judge),
+    /// The truncated SVD of the training interactions.
+    Svd {
+        /// The interactions to fit.
+        interactions: SessionPart,
+        /// Settings of the decomposition.
+        options: SvdOptions,
+    },
+    /// Alternating least squares on the training interactions.
+    Als {
+        /// The interactions to fit.
+        interactions: SessionPart,
+        /// Settings of ALS.
+        options: AlsOptions,
+    },
+    /// A file.
+    Import(Import),
+}
+
+/// What decides between embeddings: a run's reward, slate size and exclusion, and how long to look.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Judge {
+    /// r̂.
+    pub reward: RewardKind,
+    /// K.
+    pub slate_size: usize,
+    /// True if the observed actions of a user stay off the slates.
+    pub exclude_observed: bool,
+    /// Seconds of wall-clock time, in which everything counts but the shortest candidate.
+    pub within: u64,
+}
+
+impl Default for Judge {
+    /// The default preset's reward, for a minute.
+    fn default() -> Self {
+        Self { reward: RewardKind::Discounted, slate_size: 5, exclude_observed: true, within: 60 }
+    }
+}
+
+/// The source of a folder's embeddings, and the settings that were chosen with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// The source, never [`EmbeddingSource::Auto`].
+    pub source: EmbeddingSource,
+    /// None for a source that was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<ChosenSettings>,
+}
+
+/// The settings of vectors and contexts that earned the most.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChosenSettings {
+    /// How β is made of the source.
+    pub embedding: Form,
+    /// The encoder of contexts.
+    pub encoder: EncoderKind,
+    /// γ of the weighted mean.
+    pub popularity_power: f32,
+}
+
+/// Embeddings with their source, fitted on all training users and without each of the folds.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The source and the settings.
+    pub choice: Choice,
+    /// Fitted on all training users.
+    pub embeddings: StoredEmbeddings,
+    /// Fitted without each fold of [`Prepared::folds`](super::Prepared::folds); empty if no fold
+    /// was needed.
+    pub folds: Vec<StoredEmbeddings>,
+}
+
+/// Chooses between embeddings for [`EmbeddingSource::Auto`].
+pub type Choose<'a> = dyn Fn(&Sessions, &Judge, Seed) -> Result<Chosen> + 'a;
+
+impl EmbeddingSource {
+    /// True if [`fit`](Self::fit) makes the embeddings of interactions.
+    #[must_use]
+    pub fn is_fitted(&self) -> bool {
+        matches!(self, Self::Svd { .. } | Self::Als { .. })
+    }
+
+    /// This source with at most so many dimensions.
+    #[must_use]
+    pub fn at_most(mut self, most: usize) -> Self {
+        match &mut self {
+            Self::Svd { options, .. } => options.latent_dim = options.latent_dim.min(most),
+            Self::Als { options, .. } => options.latent_dim = options.latent_dim.min(most),
+            Self::Auto(_) | Self::Import(_) => {}
+        }
+        self
+    }
+
+    /// Fits the embeddings on the interactions of `users`, which are training contexts.
+    ///
+    /// # Errors
+    /// Fails if the factorisation fails; [`Error::Setting`] for a source that fits nothing.
+    pub fn fit(&self, sessions: &Sessions, users: &[u32], seed: Seed) -> Result<StoredEmbeddings> {
+        let of = |part: &SessionPart| interactions_of(sessions, users, *part);
+        match self {
+            Self::Svd { interactions, options } => {
+                truncated_svd(&of(interactions), sessions.num_actions, *options, seed)
+            }
+            Self::Als { interactions, options } => {
+                implicit_als(&of(interactions), sessions.num_actions, *options, seed)
+            }
+            Self::Auto(_) | Self::Import(_) => {
+                Err(Error::setting("embeddings", "expected svd or als, which are fitted"))
+            }
+        }
+    }
+}
+
+impl Choice {
+    /// Reads the choice of a prepared folder.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a file that is missing or damaged.
+    pub(super) fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(CHOICE);
+        let text = read_text(&path)?;
+        toml::from_str(&text).map_err(|error| Error::file(&path, toml_problem(&error, &text)))
+    }
+
+    /// Writes the choice into a folder.
+    #[cfg(feature = "prepare")]
+    pub(super) fn save(&self, folder: &Path) -> Result<()> {
+        let text = toml::to_string(self).map_err(|error| Error::library(CHOICE, error))?;
+        write_atomic(&folder.join(CHOICE), |file| Ok(file.write_all(text.as_bytes())?))
+    }
+}
