@@ -127,7 +127,7 @@ impl FoldIn {
 }
 
 /// The most parts of the sum: enough for the threads to share, few enough to fit in memory.
-const PARTS: usize = 64;
+const PARTS: usize = 16;
 /// Rows that fit into a core's second-level cache as f64.
 const PIECE: usize = 512;
 

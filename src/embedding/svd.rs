@@ -1,19 +1,22 @@
-//! Takes the binary training matrix A (contexts × actions) and returns its truncated SVD, from the
-//! leading eigenvectors of `A Aᵀ` or `AᵀA`, whichever is smaller (`krylov`). It uses A only in products
-//! with thin dense blocks, so memory is O((U + P)·L); the basis has 6 to 7 times L columns and
-//! min(U, P) rows.
+//! Takes the binary training matrix A (contexts × actions) and returns its truncated SVD, by
+//! randomised subspace iteration (Halko, Martinsson & Tropp, *Finding structure with randomness*, 2011)
+//! with the shift of Feng, Yu, Xie & Tang (*Algorithm 1043: Faster randomized SVD with dynamic shifts*,
+//! 2024). A random block Q of L columns and some more is multiplied by `A Aᵀ − αI` and made orthonormal
+//! again, some times; the leading singular vectors within the last AᵀQ are the result.
 //!
-//! The blocks are f32, so a singular value σ is good to about 1e-7 · (σ_1 / σ)² of itself; σ_1 / σ_L is
-//! a few tens for interactions.
+//! A occurs only in products with a block, so memory is O((U + P)·L). The blocks are f32, so a singular
+//! value σ is good to about 1e-7 · σ_1 / σ of itself; σ_1 / σ_L is a few tens for interactions.
 
-use std::borrow::Cow;
-
+use faer::diag::Diag;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
+use faer::{Mat, MatRef, Par, Spec};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{ActionSets, Sessions, Split};
-use crate::embedding::krylov::{Search, leading};
-use crate::embedding::tall::decompose;
+use crate::embedding::fold_in::gram;
+use crate::embedding::orthonormal::{orthonormalise, times};
 use crate::embedding::{Spectrum, StoredEmbeddings};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -36,27 +39,45 @@ pub enum SessionPart {
 pub struct SvdOptions {
     /// L.
     pub latent_dim: usize,
-    /// The most multiplications of a block of L/4 columns by A and Aᵀ.
-    pub images: usize,
+    /// Filters of the block.
+    pub passes: usize,
     /// η: the decomposed matrix is `(n_u n_a)^−η A_{ua}`, n being the numbers of interactions of a
     /// context and of an action. At 0 the most frequent ones dominate the leading dimensions; ½ is the
     /// normalised adjacency of the graph.
     pub normalization: f32,
-    /// The search ends once two more images raise the captured energy `‖A V‖² = Σ σ²` by less than
-    /// this share; 0 means all `images`.
+    /// The iteration ends once a pass raises the captured energy `‖A V‖² = Σ σ²` by less than this
+    /// share; 0 means all `passes`.
     pub tolerance: f64,
 }
 
 impl Default for SvdOptions {
     fn default() -> Self {
-        Self { latent_dim: 100, images: 24, normalization: 0.25, tolerance: 1.5e-3 }
+        Self { latent_dim: 100, passes: 2, normalization: 0.25, tolerance: 1.5e-3 }
     }
 }
 
-impl SvdOptions {
-    /// Columns of a block: whole lines of the cache.
-    fn block(self) -> usize {
-        self.latent_dim.div_ceil(4).next_multiple_of(16)
+/// The leading part of a matrix's singular value decomposition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decomposition {
+    /// V `[P, L]`, the right singular vectors as columns.
+    pub v: Matrix,
+    /// s `[L]`, descending.
+    pub singular_values: Vec<f32>,
+    /// The sum of the squares of all entries of the matrix, hence of all its singular values. What
+    /// the L leading ones leave is `energy − Σ s²`.
+    pub energy: f64,
+    /// The number of all its singular values, the smaller of its sides.
+    pub rank: usize,
+}
+
+impl Decomposition {
+    /// V and s, as they are kept on disk.
+    #[must_use]
+    pub fn into_stored(self) -> StoredEmbeddings {
+        #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
+        let total = Some([self.energy as f32, self.rank as f32]);
+        let spectrum = Spectrum { values: self.singular_values, total };
+        StoredEmbeddings { v: self.v, spectrum: Some(spectrum), inputs: None }
     }
 }
 
@@ -92,14 +113,14 @@ pub fn interactions_of(
 /// is positive. The result does not depend on the number of threads.
 ///
 /// # Errors
-/// [`Error::Setting`] when L is 0 or not below both sides of the matrix, the tolerance not in [0, 1) or
-/// the normalisation not in [0, 1]; [`Error::Library`] when the small dense SVD fails.
+/// [`Error::Setting`] when L is 0 or not below both sides of the matrix, or the normalisation not in
+/// [0, 1]; [`Error::Library`] when a small dense decomposition fails.
 pub fn truncated_svd(
     matrix: &ActionSets,
     num_actions: usize,
     options: SvdOptions,
     seed: Seed,
-) -> Result<StoredEmbeddings> {
+) -> Result<Decomposition> {
     let rank = matrix.len().min(num_actions);
     let latent_dim = options.latent_dim;
     if latent_dim == 0 || latent_dim >= rank {
@@ -111,67 +132,118 @@ pub fn truncated_svd(
         );
         return Err(Error::setting("embedding.latent_dim", problem));
     }
-    if !(0.0..1.0).contains(&options.tolerance) {
-        let problem = format!("is {}, but must be in [0, 1)", options.tolerance);
-        return Err(Error::setting("embedding.tolerance", problem));
-    }
     if !(0.0..=1.0).contains(&options.normalization) {
         let problem = format!("is {}, but must be from 0 to 1", options.normalization);
         return Err(Error::setting("embedding.normalization", problem));
     }
-    let search = Search {
-        count: latent_dim,
-        block: options.block(),
-        images: options.images,
-        tolerance: options.tolerance,
-    };
-    // The basis is on the side with fewer rows: A Aᵀ or AᵀA.
     let transposed = matrix.transposed(num_actions);
+    // Q is on the side with fewer rows.
     let of_actions = num_actions < matrix.len();
     let (near, far) = if of_actions { (&transposed, matrix) } else { (matrix, &transposed) };
-    let mut draws = 0;
-    let normals = |block: &mut [f32]| {
-        fill_normals(block, near.len(), draws, seed);
-        draws += 1;
-    };
-    let scales = |sets| (options.normalization > 0.0).then(|| scales(sets, options.normalization));
-    let (near_scales, far_scales) = (scales(near), scales(far));
-    let image = |block: &[f32], width| {
-        let block = scaled(Cow::Borrowed(block), near_scales.as_deref(), width);
-        let image = scaled(far.times(&block, width).into(), far_scales.as_deref(), width);
-        let image = scaled(image, far_scales.as_deref(), width);
-        scaled(near.times(&image, width).into(), near_scales.as_deref(), width).into_owned()
-    };
-    let (values, mut v) = leading(near.len(), search, normals, image)?;
-    #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
-    let mut singular_values: Vec<f32> =
-        values.iter().map(|value| value.max(0.0).sqrt() as f32).collect();
-    if !of_actions {
-        let v_in = scaled(v.into(), near_scales.as_deref(), latent_dim);
-        let image = transposed.times(&v_in, latent_dim).into(); // AᵀU = V Σ
-        v = scaled(image, far_scales.as_deref(), latent_dim).into_owned();
-        singular_values = decompose(&mut v, latent_dim)?;
+    let near = Side { sets: near, scales: scales(near, options.normalization) };
+    let far = Side { sets: far, scales: scales(far, options.normalization) };
+    let width = (latent_dim + OVERSAMPLING).min(rank);
+
+    let start = near.image(&far, &normals(far.sets.len(), width, 0, seed))?;
+    let mut q = near.image(&far, &far.image(&near, &start)?)?; // [near, width]
+    orthonormalise(&mut q)?;
+    let mut image = far.image(&near, &q)?; // [far, width]
+    for _ in 0..options.passes {
+        q = filtered(&near, &far, q, &image)?;
+        orthonormalise(&mut q)?;
+        image = far.image(&near, &q)?;
     }
-    let v = with_fixed_signs(v, latent_dim)?;
-    let energy = energy(matrix, &transposed, options.normalization);
-    let spectrum = Spectrum { values: singular_values, total: Some([energy, rank as f32]) };
-    Ok(StoredEmbeddings { v, spectrum: Some(spectrum), inputs: None })
+    orthonormalise(&mut q)?;
+    image = far.image(&near, &q)?;
+
+    let (values, vectors) = eigen(gram(&image).as_ref())?;
+    let values: Vec<f64> = values.into_iter().rev().take(latent_dim).collect();
+    let own = values.iter().filter(|value| **value > NEGLIGIBLE * values[0]).count();
+    let scale = |i: usize| if of_actions || i >= own { 1.0 } else { values[i].sqrt().recip() };
+    let rotation =
+        Mat::from_fn(width, latent_dim, |i, j| (vectors[(i, width - 1 - j)] * scale(j)) as f32);
+    let mut v = times(if of_actions { &q } else { &image }, rotation.as_ref());
+    if own < latent_dim {
+        // The rank of A is exhausted.
+        let random = normals(v.rows(), latent_dim, 1, seed);
+        let rows = v.as_mut_slice().chunks_exact_mut(latent_dim).zip(random.iter_rows());
+        rows.for_each(|(row, random)| row[own..].copy_from_slice(&random[own..]));
+        orthonormalise(&mut v)?;
+        orthonormalise(&mut v)?;
+    }
+    with_fixed_signs(&mut v);
+    let singular_values =
+        (0..latent_dim).map(|i| if i < own { values[i].sqrt() as f32 } else { 0.0 });
+    Ok(Decomposition {
+        v,
+        singular_values: singular_values.collect(),
+        energy: near.energy(&far),
+        rank,
+    })
 }
 
-/// The sum of the squared entries of the decomposed matrix, which is that of all squared singular
-/// values.
-#[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
-fn energy(matrix: &ActionSets, transposed: &ActionSets, normalization: f32) -> f32 {
-    let squares = |sets| -> Vec<f64> {
-        scales(sets, normalization).into_iter().map(|scale| f64::from(scale).powi(2)).collect()
-    };
-    let (of_contexts, of_actions) = (squares(matrix), squares(transposed));
-    let row = |context: u32| -> f64 {
-        matrix.of(context).iter().map(|&action| of_actions[action as usize]).sum()
-    };
-    matrix.contexts().map(|context| of_contexts[context as usize] * row(context)).sum::<f64>()
-        as f32
+/// The normalised A or Aᵀ, of which `sets` are the rows: entry (i, j) is `scale_i · scale_j`, the other
+/// scale being the other side's.
+struct Side<'a> {
+    sets: &'a ActionSets,
+    scales: Vec<f32>,
 }
+
+impl Side<'_> {
+    /// The product with a block whose rows are the columns of this side, the rows of `other`.
+    fn image(&self, other: &Side<'_>, block: &Matrix) -> Result<Matrix> {
+        let scales = Some([&self.scales[..], &other.scales]);
+        Matrix::new(self.sets.scaled_times(scales, block.as_slice(), block.cols()), block.cols())
+    }
+
+    /// The sum of the squared entries.
+    fn energy(&self, other: &Side<'_>) -> f64 {
+        let square = |scale: f32| f64::from(scale).powi(2);
+        let of = |row| self.sets.of(row).iter().map(|at| square(other.scales[*at as usize]));
+        self.sets
+            .contexts()
+            .map(|row| square(self.scales[row as usize]) * of(row).sum::<f64>())
+            .sum()
+    }
+}
+
+/// `T_d(2C/b − I) Q` for `C = A Aᵀ` and the orthonormal Q, of which `image` is AᵀQ. The Chebyshev
+/// polynomial T_d is at most 1 on the eigenvalues below b, an estimate of the least that Q has found,
+/// and grows faster above than any other polynomial of its degree.
+fn filtered(near: &Side<'_>, far: &Side<'_>, q: Matrix, image: &Matrix) -> Result<Matrix> {
+    let lengths = squared_lengths(image); // qᵀCq
+    let most = lengths.iter().copied().fold(0.0, f64::max);
+    let bound =
+        lengths.iter().copied().fold(most, f64::min).max(1e-6 * most).max(f64::MIN_POSITIVE);
+    let degree = (GAIN.ln() / (2.0 * most / bound - 1.0).acosh()).floor().clamp(1.0, 4.0);
+    // T_{k+1} = 2 (2C/b − I) T_k − T_{k−1}
+    let step = |image: &Matrix, at: &Matrix, before: Option<&Matrix>| -> Result<Matrix> {
+        let mut next = near.image(far, image)?;
+        let factor = (2.0 / bound) as f32;
+        let rows = next.par_rows_mut().zip(at.as_slice().par_chunks_exact(at.cols())).enumerate();
+        rows.for_each(|(i, (next, at))| {
+            next.iter_mut().zip(at).for_each(|(next, at)| *next = factor * *next - at);
+            if let Some(before) = before {
+                let pairs = next.iter_mut().zip(at).zip(before.row(i));
+                pairs.for_each(|((next, _), before)| *next = 2.0 * *next - before);
+            }
+        });
+        Ok(next)
+    };
+    let (mut before, mut at) = (None, q);
+    let mut next = step(image, &at, before.as_ref())?;
+    for _ in 1..degree as usize {
+        (before, at) = (Some(at), next);
+        next = step(&far.image(near, &at)?, &at, before.as_ref())?;
+    }
+    Ok(next)
+}
+
+/// Columns beyond the L wanted. The more there are, the faster the last of the L converge.
+const OVERSAMPLING: usize = 64;
+/// f32 has digits for no more.
+const GAIN: f64 = 4e7;
+const NEGLIGIBLE: f64 = 1e-10;
 
 /// `n^−η` of each set, n its size.
 fn scales(sets: &ActionSets, normalization: f32) -> Vec<f32> {
@@ -179,37 +251,50 @@ fn scales(sets: &ActionSets, normalization: f32) -> Vec<f32> {
     sets.contexts().map(scale).collect()
 }
 
-/// Each row of `block` times its scale, if there are scales.
-fn scaled<'a>(block: Cow<'a, [f32]>, scales: Option<&[f32]>, width: usize) -> Cow<'a, [f32]> {
-    let Some(scales) = scales else { return block };
-    let mut block = block.into_owned();
-    let rows = block.par_chunks_exact_mut(width).zip(scales);
-    rows.for_each(|(row, scale)| row.iter_mut().for_each(|value| *value *= scale));
-    block.into()
-}
-
-fn fill_normals(block: &mut [f32], rows: usize, draw: u64, seed: Seed) {
-    let width = block.len() / rows;
-    block.par_chunks_exact_mut(width).enumerate().for_each(|(position, row)| {
+fn normals(rows: usize, width: usize, draw: u64, seed: Seed) -> Matrix {
+    let mut block = Matrix::zeros(rows, width);
+    block.par_rows_mut().enumerate().for_each(|(position, row)| {
         seed.stream(Purpose::Sketch, draw, position as u64).fill_normals(row);
     });
+    block
+}
+
+/// `‖b‖²` of each column b.
+fn squared_lengths(block: &Matrix) -> Vec<f64> {
+    let mut sums = vec![0.0; block.cols()];
+    for row in block.iter_rows() {
+        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(value * value));
+    }
+    sums
+}
+
+/// Eigenvalues, ascending, and their eigenvectors, of a symmetric matrix whose lower triangle is read.
+fn eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
+    let size = matrix.nrows();
+    let (mut values, mut vectors) = (Diag::zeros(size), Mat::zeros(size, size));
+    let (wanted, options) = (ComputeEigenvectors::Yes, Spec::default());
+    let scratch = self_adjoint_evd_scratch::<f64>(size, wanted, Par::Seq, options);
+    let mut memory = MemBuffer::new(scratch);
+    let stack = MemStack::new(&mut memory);
+    self_adjoint_evd(matrix, values.as_mut(), Some(vectors.as_mut()), Par::Seq, stack, options)
+        .map_err(|error| Error::library("eigenvalue decomposition", format!("{error:?}")))?;
+    Ok((values.column_vector().iter().copied().collect(), vectors))
 }
 
 /// Singular vectors are defined up to a sign: each column's largest entry (the first of equals)
 /// becomes positive.
-fn with_fixed_signs(mut block: Vec<f32>, width: usize) -> Result<Matrix> {
-    let mut largest = vec![0.0_f32; width];
-    for row in block.chunks_exact(width) {
+fn with_fixed_signs(block: &mut Matrix) {
+    let mut largest = vec![0.0_f32; block.cols()];
+    for row in block.iter_rows() {
         for (largest, &value) in largest.iter_mut().zip(row) {
             if value.abs() > largest.abs() {
                 *largest = value;
             }
         }
     }
-    for row in block.chunks_exact_mut(width) {
+    block.par_rows_mut().for_each(|row| {
         row.iter_mut().zip(&largest).for_each(|(value, largest)| *value *= largest.signum());
-    }
-    Matrix::new(block, width)
+    });
 }
 
 #[cfg(test)]
@@ -267,7 +352,7 @@ mod tests {
         let outside = &v - reference * (reference.transpose() * &v);
         let sine = outside.singular_values().unwrap()[0];
         assert!(sine <= 1e-4, "sine of the largest principal angle {sine}");
-        for (i, value) in found.spectrum.unwrap().values.into_iter().enumerate() {
+        for (i, value) in found.singular_values.unwrap().into_iter().enumerate() {
             assert!((f64::from(value) / values[i] - 1.0).abs() <= 1e-4, "σ_{i}");
         }
     }
@@ -291,7 +376,7 @@ mod tests {
             let (v, reference) = (as_f64(&found.v), exact.V().subcols(0, L));
             let outside = &v - reference * (reference.transpose() * &v);
             assert!(outside.singular_values().unwrap()[0] <= 1e-4);
-            for (i, value) in found.spectrum.unwrap().values.into_iter().enumerate() {
+            for (i, value) in found.singular_values.unwrap().into_iter().enumerate() {
                 let expected = exact.S().column_vector()[i];
                 assert!((f64::from(value) / expected - 1.0).abs() <= 1e-4, "σ_{i}");
             }
@@ -315,7 +400,7 @@ mod tests {
                 let (low, high) = (column().fold(0.0, f64::min), column().fold(0.0, f64::max));
                 assert!(high >= -low - 1e-6, "column {i} from {low} to {high}");
             }
-            assert!(found.spectrum.unwrap().values.is_sorted_by(|a, b| a >= b));
+            assert!(found.singular_values.unwrap().is_sorted_by(|a, b| a >= b));
         }
     }
 
@@ -347,7 +432,7 @@ mod tests {
         let matrix = tastes();
         let captured = |options| {
             let found = truncated_svd(&matrix, 2500, options, Seed(5)).unwrap();
-            let values = found.spectrum.unwrap().values;
+            let values = found.singular_values.unwrap();
             values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>()
         };
         let options = SvdOptions { latent_dim: 20, ..SvdOptions::default() };

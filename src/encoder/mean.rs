@@ -51,13 +51,7 @@ impl ContextEncoder for Mean {
     fn encode(&self, known: Known<'_>, context: &mut [f32]) {
         context.fill(0.0);
         let mut total = 0.0;
-        let times = known.times.filter(|_| self.half_life > 0.0);
-        let latest = times.and_then(|times| times.iter().max()).copied().unwrap_or_default();
-        for (at, &action) in known.actions.iter().enumerate() {
-            let mut weight = self.weights.as_ref().map_or(1.0, |weights| weights[action as usize]);
-            if let Some(times) = times {
-                weight *= recency(latest.saturating_sub(times[at]), self.half_life);
-            }
+        for (weight, &action) in self.weights(known).zip(known.actions) {
             total += weight;
             let input = self.inputs.row(action as usize);
             context.iter_mut().zip(input).for_each(|(sum, value)| *sum += weight * value);
@@ -67,6 +61,24 @@ impl ContextEncoder for Mean {
                 *sum /= total;
             }
         }
+    }
+
+    fn shares(&self, known: Known<'_>) -> Vec<f32> {
+        let total: f32 = self.weights(known).sum();
+        self.weights(known).map(|weight| weight / total).collect()
+    }
+}
+
+impl Mean {
+    /// w of each known action.
+    fn weights<'a>(&'a self, known: Known<'a>) -> impl Iterator<Item = f32> + 'a {
+        let times = known.times.filter(|_| self.half_life > 0.0);
+        let latest = times.and_then(|times| times.iter().max()).copied().unwrap_or_default();
+        known.actions.iter().enumerate().map(move |(at, &action)| {
+            let weight = self.weights.as_ref().map_or(1.0, |weights| weights[action as usize]);
+            let age = times.map(|times| latest.saturating_sub(times[at]));
+            age.map_or(weight, |age| weight * recency(age, self.half_life))
+        })
     }
 }
 

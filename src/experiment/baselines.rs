@@ -58,7 +58,7 @@ impl TunedBaseline {
         let mut best: Option<(f64, Baseline, Box<dyn Fitted>)> = None;
         let mut given = Some(first);
         let next = |best: Option<&Baseline>| {
-            given.take().or_else(|| nearest(&mut left, places, best.unwrap_or(&first)))
+            given.take().or_else(|| nearest(&mut left, places, best.unwrap_or(&first), usize::MAX))
         };
         let found = search(deadline, next, |&settings| {
             let fitted = match algorithms.fit(settings) {

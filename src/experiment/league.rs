@@ -53,6 +53,8 @@ const OF_ACTIONS: [f32; 3] = [0.0, 0.25, 0.5];
 const OF_CONTEXTS: [f32; 4] = [0.0, 0.25, 0.5, 0.75];
 const CONFIDENCES: [f64; 4] = [1.0, 3.0, 10.0, 30.0];
 const REGULARIZATIONS: [f64; 4] = [0.3, 1.0, 10.0, 100.0];
+/// A search ends where nothing within so many steps earns more.
+const STEP: usize = 1;
 /// Share of the time that is spent on the weights of each normalisation.
 const NORMALIZING: f64 = 0.08;
 /// Share of the time left that the long decompositions may take.
@@ -274,9 +276,11 @@ pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen,
     let beyond = lengths().filter(|length| *length > long);
     left_out.extend(beyond.map(|length| format!("svd with L = {length}")));
     let until = deadline.until(Some(limit.saturating_sub(time(long) / 5)));
-    if long > short {
-        let first = best.with_length(long);
+    let first = best.with_length(long);
+    if play.fitted.is_none_or(|fitted| fitted.source() != first.source()) {
         play.fit(first)?;
+    }
+    if long > short {
         play.search(until, reward.as_ref(), first, weights(first))?;
     }
     let best = play.best()?;
@@ -430,7 +434,7 @@ impl<'a> Play<'a> {
         grid.retain(|other| *other != first);
         let mut given = Some(first);
         let next = |best: Option<&Candidate>| {
-            given.take().or_else(|| nearest(&mut grid, places, best.unwrap_or(&first)))
+            given.take().or_else(|| nearest(&mut grid, places, best.unwrap_or(&first), STEP))
         };
         search(deadline, next, |candidate| {
             if matches!(candidate, Candidate::Als { .. }) {

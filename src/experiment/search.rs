@@ -119,18 +119,19 @@ pub fn search<C>(
 }
 
 /// Takes out of `left` the candidate nearest to `centre`, in steps along the axes on which `places`
-/// puts them, the first of several.
+/// puts them, the first of several; none that is more than `within` steps away.
 pub(super) fn nearest<C>(
     left: &mut Vec<C>,
     places: impl Fn(&C) -> Vec<usize>,
     centre: &C,
+    within: usize,
 ) -> Option<C> {
     let centre = places(centre);
     let distance = |candidate: &C| -> usize {
         places(candidate).iter().zip(&centre).map(|(a, b)| a.abs_diff(*b)).sum()
     };
-    let at = (0..left.len()).min_by_key(|&at| distance(&left[at]))?;
-    Some(left.remove(at))
+    let near = (0..left.len()).map(|at| (distance(&left[at]), at)).min();
+    near.filter(|(steps, _)| *steps <= within).map(|(_, at)| left.remove(at))
 }
 
 #[cfg(test)]

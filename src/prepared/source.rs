@@ -129,7 +129,8 @@ impl EmbeddingSource {
         let of = |part: &SessionPart| interactions_of(sessions, users, *part);
         match self {
             Self::Svd { interactions, options } => {
-                truncated_svd(&of(interactions), sessions.num_actions, *options, seed)
+                let matrix = of(interactions);
+                Ok(truncated_svd(&matrix, sessions.num_actions, *options, seed)?.into_stored())
             }
             Self::Als { interactions, options } => {
                 implicit_als(&of(interactions), sessions.num_actions, *options, seed)
