@@ -1,6 +1,7 @@
 //! `slate prepare`: a log in, a prepared folder with an index and a report out.
 
 mod args;
+mod data;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,7 +15,7 @@ use super::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
 use crate::device;
 use crate::error::Error;
-use crate::prepared::{Input, Manifest, Phase, Phases, Prepared, prepare};
+use crate::prepared::{Manifest, Phase, Phases, Prepared, prepare};
 use crate::settings::{Preset, Settings};
 use crate::task::{Audit, Audits, EfSearch, Task};
 pub(crate) use args::PrepareArgs;
@@ -44,8 +45,7 @@ struct Seconds {
 }
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
-    let input = Input::File(args.source(), args.filters());
-    let (prepared, phases) = prepare(&input, &args.settings()?, &args.out, args.force)?;
+    let (prepared, phases) = prepare(&args.input()?, &args.settings()?, &args.out, args.force)?;
     let prepared = watched(prepared);
     let started = Instant::now();
     let (recall, tuning) = if args.no_index {

@@ -212,7 +212,8 @@ impl<'a> Pairs<'a> {
             of_user.into_iter().map(|(_, time)| time)
         });
         let times = (!latest.is_empty()).then(|| times.collect());
-        Ok(Interactions { users: user_ids, items: item_ids, titles: None, items_of, times })
+        let (users, items) = (user_ids, item_ids);
+        Ok(Interactions { users, items, titles: None, items_of, times, files: None })
     }
 }
 
