@@ -108,16 +108,16 @@ impl SplitSettings {
 /// to judge on, or for a split by time of interactions without times.
 pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<Dataset> {
     settings.check()?;
-    let all = Cuts::new(&interactions, settings)?;
-    let cuts = all.cuts.as_slice();
+    let contexts = Cuts::new(&interactions, settings)?;
+    let cuts = contexts.all.as_slice();
     // The order of a user's items is theirs alone, so each part can be cut by itself.
     let observed = ActionSets::filled(&sizes(cuts, |cut| cut.observed), |context, set| {
         let cut = &cuts[context as usize];
-        set.copy_from_slice(&all.order(cut.user)[..cut.observed]);
+        set.copy_from_slice(&contexts.order(cut.user)[..cut.observed]);
     });
     let hidden = ActionSets::filled(&sizes(cuts, |cut| cut.hidden.len()), |context, set| {
         let cut = &cuts[context as usize];
-        set.copy_from_slice(&all.order(cut.user)[cut.hidden.clone()]);
+        set.copy_from_slice(&contexts.order(cut.user)[cut.hidden.clone()]);
     });
     let users_of: Vec<u32> = cuts.iter().map(|cut| cut.user).collect();
     let split = cuts.iter().map(|cut| cut.split).collect();
@@ -160,7 +160,7 @@ pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<
         item_of.iter().map(|&item| titles[item as usize].clone()).collect::<Vec<_>>()
     });
     let several = settings.kind != SplitKind::Random;
-    let contexts = contexts(&users, &users_of, several.then_some(sessions.split.as_slice()))
+    let contexts = self::contexts(&users, &users_of, several.then_some(sessions.split.as_slice()))
         .map_err(|error| Error::library("naming contexts", error))?;
     let actions = actions(&items, &item_of, titles)
         .map_err(|error| Error::library("naming actions", error))?;

@@ -44,7 +44,7 @@ pub(super) struct Cuts<'a> {
     interactions: &'a Interactions,
     order: Order<'a>,
     seed: Seed,
-    pub(super) cuts: Vec<Cut>,
+    pub(super) all: Vec<Cut>,
 }
 
 impl<'a> Cuts<'a> {
@@ -66,7 +66,7 @@ impl<'a> Cuts<'a> {
                 return Err(Error::setting("split.kind", problem));
             }
         };
-        let mut all = Self { interactions, order, seed: settings.seed, cuts: Vec::new() };
+        let mut cuts = Self { interactions, order, seed: settings.seed, all: Vec::new() };
         if settings.kind == SplitKind::Random {
             let split = split_users(interactions.users.len(), settings)?;
             let cut = |(user, split): (u32, Split)| {
@@ -74,11 +74,11 @@ impl<'a> Cuts<'a> {
                 let observed = share_of(count, settings.observed_share, f64::floor);
                 Cut { user, split, observed, hidden: observed..count }
             };
-            all.cuts = (0..).zip(split).map(cut).collect();
+            cuts.all = (0..).zip(split).map(cut).collect();
         } else {
-            all.hold_out(settings)?;
+            cuts.hold_out(settings)?;
         }
-        Ok(all)
+        Ok(cuts)
     }
 
     /// The items of a user in order.
@@ -123,49 +123,26 @@ impl<'a> Cuts<'a> {
             }
             _ => Moment(0),
         };
-        let has_validation = matches!(self.order, Order::File(files)
+        let has_file = matches!(self.order, Order::File(files)
             if files.iter().any(|files| in_file(*files, Split::Validation)));
         let (mut left_out, mut only_train) = (0, 0);
         for user in self.interactions.items_of.contexts() {
-            let count = self.interactions.items_of.of(user).len();
-            // The ends of the training and the validation items and of all, and of the test's X.
-            let (train, validation, all, known) = match (settings.kind, &self.order) {
-                (SplitKind::Dates { test_after, .. }, Order::Time(times)) => {
-                    let times = self.interactions.items_of.values_of(user, times);
-                    let before = |end: Moment| times.iter().filter(|time| **time < end.0).count();
-                    (before(begins), before(test_after), count, before(test_after))
-                }
-                (_, Order::File(files)) => {
-                    let [train, validation, test] = self.of_files(user, files).map(|it| it.len());
-                    let (held, new) = (train + validation, train + validation + test);
-                    if has_validation {
-                        (train, held, new, train)
-                    } else {
-                        (ends(train, settings.validation_share, 0.0).0, train, new, train)
-                    }
-                }
-                _ => {
-                    let shares = (settings.validation_share, settings.test_share);
-                    let (train, validation) = ends(count, shares.0, shares.1);
-                    (train, validation, count, validation)
-                }
-            };
-            // The training context hides the last items before it hides none.
+            let Ends { train, validation, test, known } =
+                self.ends(user, settings, begins, has_file);
             let observed = share_of(train, settings.observed_share, f64::floor);
             let least = usize::from(settings.observed_share > 0.0 && train > 1);
             let observed = observed.max(least);
-            let contexts = [
-                (Split::Train, observed, observed..train, train > 0),
-                (Split::Validation, train, train..validation, train > 0),
-                (Split::Test, known, validation..all, known > 0),
-            ];
-            let before = self.cuts.len();
-            for (split, observed, hidden, is_known) in contexts {
+            let before = self.all.len();
+            for (split, is_known, observed, hidden) in [
+                (Split::Train, train > 0, observed, observed..train),
+                (Split::Validation, train > 0, train, train..validation),
+                (Split::Test, known > 0, known, validation..test),
+            ] {
                 if is_known && !hidden.is_empty() {
-                    self.cuts.push(Cut { user, split, observed, hidden });
+                    self.all.push(Cut { user, split, observed, hidden });
                 }
             }
-            match &self.cuts[before..] {
+            match &self.all[before..] {
                 [] => left_out += 1,
                 [Cut { split: Split::Train, .. }] => only_train += 1,
                 _ => {}
@@ -177,7 +154,33 @@ impl<'a> Cuts<'a> {
         if only_train > 0 {
             tracing::info!("{only_train} users only train: nothing of theirs is held out");
         }
-        self.check(settings, begins, has_validation)
+        self.check(settings, begins, has_file)
+    }
+
+    /// The ends of the parts of a user's items. Validation begins at the moment `begins` where
+    /// moments say so, and comes from a file of its own if it `has_file`.
+    fn ends(&self, user: u32, settings: &SplitSettings, begins: Moment, has_file: bool) -> Ends {
+        let items_of = &self.interactions.items_of;
+        match (settings.kind, &self.order) {
+            (SplitKind::Dates { test_after, .. }, Order::Time(times)) => {
+                let times = items_of.values_of(user, times);
+                let before = |end: Moment| times.iter().filter(|time| **time < end.0).count();
+                let validation = before(test_after);
+                let (train, test) = (before(begins), times.len());
+                Ends { train, validation, test, known: validation }
+            }
+            (_, Order::File(files)) => {
+                let [known, validation, test] = self.of_files(user, files).map(|it| it.len());
+                let held = Ends::of_shares(known, settings.validation_share, 0.0);
+                let train = if has_file { known } else { held.train };
+                let validation = known + validation;
+                Ends { train, validation, test: validation + test, known }
+            }
+            _ => {
+                let SplitSettings { validation_share, test_share, .. } = *settings;
+                Ends::of_shares(items_of.of(user).len(), validation_share, test_share)
+            }
+        }
     }
 
     /// The moment from which the interactions before `test_after` are for validation: the validation
@@ -206,7 +209,7 @@ impl<'a> Cuts<'a> {
             (Split::Validation, is_explicit || settings.validation_share > 0.0),
             (Split::Test, tests),
         ];
-        let is_missing = |split: Split| !self.cuts.iter().any(|cut| cut.split == split);
+        let is_missing = |split: Split| !self.all.iter().any(|cut| cut.split == split);
         let Some((split, _)) =
             asked.into_iter().find(|(split, asked)| *asked && is_missing(*split))
         else {
@@ -246,18 +249,27 @@ impl<'a> Cuts<'a> {
     }
 }
 
-/// The ends of the training and of the validation items of a user with `count` items. Each part has
-/// an item, and training two; a user with fewer only trains.
-fn ends(count: usize, validation: f64, test: f64) -> (usize, usize) {
-    let least = 2 + usize::from(validation > 0.0) + usize::from(test > 0.0);
-    if count < least {
-        return (count, count);
+/// Where the parts of a user's items end in their order.
+struct Ends {
+    train: usize,
+    validation: usize,
+    test: usize,
+    /// The end of X of the test context.
+    known: usize,
+}
+
+impl Ends {
+    /// The ends for a user with `count` items. Each part has an item, and training two; a user with
+    /// fewer only trains.
+    fn of_shares(count: usize, validation: f64, test: f64) -> Self {
+        let least = 2 + usize::from(validation > 0.0) + usize::from(test > 0.0);
+        let part = |share: f64, most: usize| {
+            let part = share_of(count, share, f64::round);
+            if share > 0.0 && count >= least { part.clamp(1, most) } else { 0 }
+        };
+        let test = part(test, (count + 1).saturating_sub(least));
+        let known = count - test;
+        let validation = part(validation, known.saturating_sub(2));
+        Self { train: known - validation, validation: known, test: count, known }
     }
-    let part = |share: f64, most: usize| match share > 0.0 {
-        true => share_of(count, share, f64::round).clamp(1, most),
-        false => 0,
-    };
-    let test = part(test, count + 1 - least);
-    let validation = part(validation, count - 2 - test);
-    (count - test - validation, count - test)
 }

@@ -1,3 +1,5 @@
+mod held_out;
+
 use super::*;
 use crate::dataset::{SyntheticSettings, synthetic};
 
