@@ -45,9 +45,13 @@ impl Input {
         }
     }
 
-    fn read(&self) -> Result<Interactions> {
+    /// Reads the interactions; a split by time counts what is repeated from the first time on.
+    fn read(&self, split: &SplitSettings) -> Result<Interactions> {
         match self {
-            Self::File(source, filters) => dataset::read(source, filters),
+            Self::File(source, filters) => {
+                let first_times = source.first_times || split.kind.is_by_time();
+                dataset::read(&Source { first_times, ..source.clone() }, filters)
+            }
             Self::Given(given, filters) => dataset::read_given(given, filters),
             Self::Synthetic(synthetic) => dataset::synthetic(synthetic),
         }
@@ -165,7 +169,7 @@ pub fn prepare(
         phases.sessions = started.elapsed().as_secs_f64();
         (sessions, None)
     } else {
-        let dataset = assemble(input.read()?, &settings.split)?;
+        let dataset = assemble(input.read(&settings.split)?, &settings.split)?;
         phases.sessions = started.elapsed().as_secs_f64();
         // The tables are written by one thread while others make the embeddings.
         let started = Instant::now();

@@ -127,6 +127,7 @@ impl DataArgs {
             item_column: self.item_column.clone(),
             rating_column: self.rating_column.clone(),
             time_column: self.time_column.clone(),
+            first_times: false,
         }
     }
 
@@ -168,7 +169,6 @@ impl DataArgs {
             (_, None | Some(Kind::Random)) => SplitKind::Random,
         };
         let is_dates = matches!(kind, SplitKind::Dates { .. });
-        let by_time = is_dates || kind == SplitKind::Temporal;
         for (flag, is_useless, why) in [
             (
                 "--split",
@@ -201,7 +201,7 @@ impl DataArgs {
                 bail!("{flag} {why}");
             }
         }
-        if by_time && self.time_column.is_none() {
+        if kind.is_by_time() && self.time_column.is_none() {
             bail!(
                 "a split by time needs --time-column NAME, the column that says when things happened"
             );

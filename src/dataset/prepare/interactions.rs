@@ -19,7 +19,7 @@ pub struct Interactions {
     pub(super) titles: Option<Vec<Option<String>>>,
     /// The items of each user, by their rows in `items`.
     pub(super) items_of: ActionSets,
-    /// When each pair of `items_of` last happened, in seconds since 1970, if it was asked for.
+    /// When each pair of `items_of` last happened (first, with [`Source::first_times`](super::Source)), in seconds since 1970, if it was asked for.
     pub(super) times: Option<Vec<i64>>,
     /// The [`mark`]s of the files that hold each pair of `items_of`, if the files are split already.
     pub(super) files: Option<Vec<u8>>,

@@ -43,6 +43,15 @@ pub enum SplitKind {
     Given,
 }
 
+impl SplitKind {
+    /// True if times decide. Interactions are then read with
+    /// [`first_times`](super::Source::first_times).
+    #[must_use]
+    pub fn is_by_time(self) -> bool {
+        matches!(self, Self::Temporal | Self::Dates { .. })
+    }
+}
+
 /// How interactions are split into sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -18,6 +18,7 @@ fn source(path: PathBuf, time: Option<&str>) -> Source {
         user_column: Some("who".into()),
         item_column: Some("what".into()),
         time_column: time.map(str::to_owned),
+        first_times: true,
         ..Source::default()
     }
 }
@@ -135,14 +136,14 @@ fn nothing_from_the_moment_on_is_trained_on() {
     let dates =
         |validation_after| of_kind(SplitKind::Dates { test_after: Moment(500), validation_after });
     let dataset = timed(&text, &dates(Some(Moment(400)))).unwrap();
-    let mut latest = std::collections::BTreeMap::new();
+    let mut first = std::collections::BTreeMap::new();
     for &(user, item, time) in &rows {
-        let kept: &mut u32 = latest.entry((i64::from(user), i64::from(item))).or_default();
-        *kept = time.max(*kept);
+        let kept: &mut u32 = first.entry((i64::from(user), i64::from(item))).or_insert(time);
+        *kept = time.min(*kept);
     }
     let of = |user: &str, times: std::ops::Range<u32>| {
         let user: i64 = user.parse().unwrap();
-        let of_user = latest.iter().filter(|((of, _), time)| *of == user && times.contains(time));
+        let of_user = first.iter().filter(|((of, _), time)| *of == user && times.contains(time));
         of_user.map(|((_, item), _)| *item).collect::<Vec<_>>()
     };
     let found = sets(&dataset);
@@ -175,7 +176,7 @@ fn nothing_from_the_moment_on_is_trained_on() {
 
     // By itself, validation is a tenth of what is before the test, and all that is as late.
     let dataset = timed(&text, &dates(None)).unwrap();
-    let mut before: Vec<u32> = latest.values().copied().filter(|time| *time < 500).collect();
+    let mut before: Vec<u32> = first.values().copied().filter(|time| *time < 500).collect();
     before.sort_unstable();
     let begins = before[before.len() - share_of(before.len(), 0.1, f64::round)];
     for (user, split, observed, _) in sets(&dataset) {
