@@ -4,9 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
-use fast_slate::dataset::Split;
+use fast_slate::dataset::{Split, read_item_ids, read_user_ids};
 use fast_slate::prepared::Prepared;
-use polars::prelude::*;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -44,13 +43,6 @@ fn json(command: &mut Command) -> Value {
     serde_json::from_str(&stdout(command.arg("--json"))).unwrap()
 }
 
-fn ids(folder: &Path, file: &str, column: &str) -> Vec<String> {
-    let file = fs_err::File::open(folder.join(file)).unwrap();
-    let table = ParquetReader::new(file).finish().unwrap();
-    let column = table.column(column).unwrap().cast(&DataType::String).unwrap();
-    column.str().unwrap().iter().map(|id| id.unwrap().to_owned()).collect()
-}
-
 fn timed() -> (TempDir, HashMap<String, Vec<String>>) {
     let folder = tempfile::tempdir().unwrap();
     let (log, walks) = walks(folder.path());
@@ -74,8 +66,8 @@ fn a_split_by_time_is_trained_on_judged_and_served() {
     let (folder, walks) = timed();
     let at = |name: &str| folder.path().join(name);
     let sessions = Prepared::open(&at("data")).unwrap().sessions;
-    let users = ids(&at("data"), "contexts.parquet", "user_id");
-    let items = ids(&at("data"), "actions.parquet", "item_id");
+    let users = read_user_ids(&at("data")).unwrap();
+    let items = read_item_ids(&at("data")).unwrap();
     assert_eq!(users.len(), 180);
     for (context, user) in (0_u32..).zip(&users) {
         let place = |action: u32| {
