@@ -152,7 +152,7 @@ fn metrics_that_cannot_be_are_named() {
         assert_eq!(output.status.code(), Some(2));
         assert_says(&stderr, &[&format!("found `{wrong}`"), "such as recall@20"]);
     }
-    let report = json(&mut evaluate("recall@20").args(["--index", "--split", "train"]));
+    let report = json(evaluate("recall@20").args(["--index", "--split", "train"]));
     assert!(report["recall@20"].as_f64().unwrap() > 0.0);
 }
 

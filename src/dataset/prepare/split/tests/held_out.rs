@@ -106,7 +106,7 @@ fn the_latest_items_are_the_test_and_those_before_them_validation() {
 
 #[test]
 fn parts_have_an_item_each_or_the_share_of_zero() {
-    let rows: String = (0..5).map(|at| format!("1,{at},{at}\n")).collect();
+    let rows = (0..5).map(|at| format!("1,{at},{at}\n")).collect::<Vec<_>>().concat();
     let cut = |validation_share, test_share, observed_share| {
         let kind = SplitKind::Temporal;
         let settings =
@@ -132,7 +132,8 @@ fn nothing_from_the_moment_on_is_trained_on() {
             (user, stream.below(40) + time / 10, time)
         })
         .collect();
-    let text: String = rows.iter().map(|(u, i, t)| format!("{u},{i},{t}\n")).collect();
+    let text: Vec<_> = rows.iter().map(|(u, i, t)| format!("{u},{i},{t}\n")).collect();
+    let text = text.concat();
     let dates =
         |validation_after| of_kind(SplitKind::Dates { test_after: Moment(500), validation_after });
     let dataset = timed(&text, &dates(Some(Moment(400)))).unwrap();
