@@ -157,7 +157,7 @@ impl Policy {
         Ok(Self { task, origin, model, initial, step, serving })
     }
 
-    /// The ids of the users in the prepared data, in the order of their contexts.
+    /// The ids of the users in the prepared data, each once, in the order of their contexts.
     ///
     /// # Errors
     /// [`Error::File`] for a prepared folder that cannot be read.

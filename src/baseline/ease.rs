@@ -11,6 +11,7 @@ use std::sync::Arc;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, Par};
 use rayon::prelude::*;
+use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use super::asked::{Asked, Fitted, Training, count_shared};
 use super::inverse::inverse;
@@ -18,9 +19,6 @@ use crate::dataset::ActionSets;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::Slates;
-
-/// The most rows of the inverted matrix.
-pub(super) const LARGEST: usize = 20_000;
 
 /// EASE, through one of its two inverses.
 #[derive(Debug)]
@@ -46,10 +44,16 @@ impl Ease {
         }
         let (contexts, actions) = (training.actions_of.len(), training.num_actions());
         let size = contexts.min(actions);
-        if size > LARGEST {
+        // The Gram matrix, if it is not there yet, its Cholesky factor and the inverse.
+        let copies = if gram.is_some() { 2.0 } else { 3.0 };
+        let needed = copies * 4.0 * (size as f64).powi(2);
+        if let Some(available) = available_memory().filter(|available| *available < needed) {
             let problem = format!(
-                "takes the inverse of a dense matrix, of {actions} actions or {contexts} training \
-                 users, and at most {LARGEST}"
+                "takes {copies} dense matrices with a row and a column for each of the {actions} \
+                 actions or the {contexts} training users, whichever are fewer: {:.1} GB of memory, \
+                 and {:.1} GB are available",
+                needed / 1e9,
+                available / 1e9
             );
             return Err(Error::setting("ease", problem));
         }
@@ -74,6 +78,14 @@ impl Ease {
         let diagonal = diagonal.collect();
         Ok(Self::OfContexts { inverse, contexts_of, diagonal })
     }
+}
+
+/// The memory that can be had without swapping, in bytes; none where the system does not tell.
+fn available_memory() -> Option<f64> {
+    let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
+    let system = System::new_with_specifics(refresh);
+    let limit = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+    Some(system.available_memory().min(limit) as f64).filter(|bytes| *bytes > 0.0)
 }
 
 /// The number of members that any two of the sets `near` share, `[N, N]`; `far` lists the sets of

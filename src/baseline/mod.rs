@@ -66,7 +66,8 @@ pub enum Baseline {
     Als(AlsOptions),
     /// The linear autoencoder without self-similarity, in closed form (Steck, *Embarrassingly
     /// shallow autoencoders for sparse data*, 2019). It inverts a dense matrix with a row for each
-    /// action or for each training user, whichever are fewer, at most [`Baseline::LARGEST_EASE`].
+    /// action or for each training user, whichever are fewer: N³ multiplications and 12 N² bytes,
+    /// which have to be available.
     Ease {
         /// λ, added to the diagonal of the Gram matrix; greater than 0.
         ridge: f32,
@@ -94,9 +95,6 @@ impl Baseline {
             Self::ItemKnn { neighbours: 100, shrinkage: 10.0 },
         ]
     }
-
-    /// The most rows of the matrix that EASE inverts; more would take minutes and over 6 GB.
-    pub const LARGEST_EASE: usize = ease::LARGEST;
 
     /// The baseline of this [`name`](Self::name), with the hyperparameters that are tried first.
     #[must_use]
@@ -163,7 +161,7 @@ impl Fitter {
     ///
     /// # Errors
     /// [`crate::Error::Setting`] for hyperparameters outside their range, or for more actions and
-    /// training users than the baseline can take; [`crate::Error::Library`] for a singular matrix.
+    /// training users than memory can take; [`crate::Error::Library`] for a singular matrix.
     pub fn fit(&mut self, baseline: Baseline) -> Result<Box<dyn Fitted>> {
         let training = &self.training;
         Ok(match baseline {

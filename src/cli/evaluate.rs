@@ -1,6 +1,9 @@
 //! `slate evaluate`: a run in, the reward of its decision on held-out users out, beside the rewards of
 //! other recommenders on the same users.
 
+mod text;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,12 +16,14 @@ use super::report::Report;
 use crate::baseline::{Asked, Baseline};
 use crate::dataset::Split;
 use crate::estimate::{Estimate, Interval};
-use crate::evaluation::{CHOSEN_HERE, Evaluation, Metrics};
+use crate::evaluation::{CHOSEN_HERE, Evaluation, MetricAt, Metrics};
 use crate::experiment::{BaselineTrial, TunedBaseline};
 use crate::facade::Policy;
+use crate::model::Model;
 use crate::retrieval::Search;
 use crate::run::Which;
 use crate::seed::Seed;
+use crate::task::Task;
 
 #[derive(Debug, Args)]
 pub(crate) struct EvaluateArgs {
@@ -38,6 +43,10 @@ pub(crate) struct EvaluateArgs {
     /// fits and evaluations count.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "against")]
     tune: u64,
+    /// Also report these metrics, separated by commas: recall@K, ndcg@K or hits@K for any K. They are
+    /// computed on exact slates, whose length need not be the run's.
+    #[arg(long, value_name = "METRIC@K", value_delimiter = ',')]
+    metrics: Vec<MetricAt>,
     /// Retrieve through the index instead of exactly.
     #[arg(long)]
     index: bool,
@@ -64,15 +73,21 @@ struct Evaluated {
     gain: Interval,
     start: Scores,
     against: Vec<Row>,
+    /// The metrics asked for.
+    #[serde(skip)]
+    asked: Vec<String>,
 }
 
 /// The reward and the metrics of a recommender.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Scores {
     reward: f64,
     reward_se: f64,
     #[serde(flatten)]
     metrics: Metrics,
+    /// The metrics asked for, by name.
+    #[serde(flatten)]
+    metrics_at: BTreeMap<String, f64>,
 }
 
 /// A recommender that the run is compared with.
@@ -108,13 +123,6 @@ enum How {
     Baseline { settings: Baseline, tried: Vec<BaselineTrial>, seconds: f64 },
 }
 
-impl Scores {
-    fn of(evaluation: &Evaluation) -> Self {
-        let Estimate { mean: reward, standard_error: reward_se } = evaluation.reward();
-        Self { reward, reward_se, metrics: evaluation.metrics() }
-    }
-}
-
 /// What `--tune` says of a baseline that is judged on the users it was tuned on.
 const TUNED_HERE: &str = "these settings were chosen on these users";
 
@@ -140,8 +148,9 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
     if args.tune > 0 && task.sessions.contexts(Split::Validation).is_empty() {
         bail!("{data}: no user is in the validation split, on which --tune tunes");
     }
-    let now = Evaluation::of(task, &policy.model, &contexts, args.search())?;
-    let start = Evaluation::of(task, &policy.initial, &contexts, args.search())?;
+    args.check_metrics(task, &contexts)?;
+    let now = args.decisions(task, task, &policy.model, &contexts)?;
+    let start = args.decisions(task, task, &policy.initial, &contexts)?;
     let judge = Judge { args, split, policy: &policy, contexts: &contexts, now: &now };
     let evaluated = Evaluated {
         run: args.run.clone(),
@@ -151,10 +160,11 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
         slate_size: task.slate_size(),
         through_index: args.index,
         note: judge.chosen_here(),
-        scores: Scores::of(&now),
+        scores: args.scores(&now),
         gain: now.gain_over(&start),
-        start: Scores::of(&start),
+        start: args.scores(&start),
         against: args.against.iter().map(|name| judge.row(name)).collect::<Result<_>>()?,
+        asked: args.metrics.iter().map(MetricAt::to_string).collect(),
     };
     Report::new(&evaluated, evaluated.text())
 }
@@ -162,6 +172,47 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
 impl EvaluateArgs {
     fn search(&self) -> Search {
         if self.index { Search::Hnsw } else { Search::Exact }
+    }
+
+    /// Fails on a metric of more actions than there are for one of `contexts`.
+    fn check_metrics(&self, task: &Task, contexts: &[u32]) -> Result<()> {
+        let observed = &task.sessions.observed;
+        let excluded = contexts.iter().map(|context| observed.of(*context).len()).max();
+        let excluded = excluded.filter(|_| task.excluded().is_some()).unwrap_or(0);
+        let most = task.sessions.num_actions - excluded;
+        if let Some(metric) = self.metrics.iter().find(|metric| metric.k() > most) {
+            bail!("--metrics {metric}: only {most} items can be shown to every user");
+        }
+        Ok(())
+    }
+
+    /// Judges the decisions of `model`, made for the contexts of `theirs`, by the reward of `task`.
+    /// The metrics asked for are always those of exact slates.
+    fn decisions(
+        &self,
+        task: &Task,
+        theirs: &Task,
+        model: &Model,
+        contexts: &[u32],
+    ) -> Result<Evaluation> {
+        let judged = |search: Search, metrics: &[MetricAt]| {
+            let theirs = theirs.clone().with_slate_size(Evaluation::longest(task, metrics));
+            let retriever = theirs.retriever(model, search)?;
+            let slates = |block: &[u32]| theirs.decide(model, block, retriever.as_ref());
+            Evaluation::with_metrics(task, contexts, metrics, slates)
+        };
+        if self.index && !self.metrics.is_empty() {
+            let exact = judged(Search::Exact, &self.metrics)?;
+            return Ok(judged(Search::Hnsw, &[])?.with_metrics_of(exact));
+        }
+        Ok(judged(self.search(), &self.metrics)?)
+    }
+
+    fn scores(&self, evaluation: &Evaluation) -> Scores {
+        let Estimate { mean: reward, standard_error: reward_se } = evaluation.reward();
+        let metrics_at = self.metrics.iter().map(MetricAt::to_string);
+        let metrics_at = metrics_at.zip(evaluation.metrics_at().iter().copied()).collect();
+        Scores { reward, reward_se, metrics: evaluation.metrics(), metrics_at }
     }
 }
 
@@ -181,7 +232,7 @@ impl Judge<'_> {
 
     fn judged(&self, evaluation: &Evaluation) -> Outcome {
         let difference = self.now.gain_over(evaluation);
-        Outcome::Judged { scores: Scores::of(evaluation), difference }
+        Outcome::Judged { scores: self.args.scores(evaluation), difference }
     }
 
     fn baseline(&self, baseline: Baseline) -> Result<Row> {
@@ -198,8 +249,11 @@ impl Judge<'_> {
                 return Ok(Row { name, outcome, how, note: None });
             }
         };
-        let slates = |block: &[u32]| tuned.fitted.slates(Asked::of(task, block));
-        let evaluation = Evaluation::by(task, self.contexts, slates)?;
+        let metrics = &self.args.metrics;
+        let slate_size = Evaluation::longest(task, metrics);
+        let slates =
+            |block: &[u32]| tuned.fitted.slates(Asked { slate_size, ..Asked::of(task, block) });
+        let evaluation = Evaluation::with_metrics(task, self.contexts, metrics, slates)?;
         let seconds = tuned.elapsed.as_secs_f64();
         let chosen = self.split == Split::Validation && !tuned.tried.is_empty();
         let how = How::Baseline { settings: tuned.baseline, tried: tuned.tried, seconds };
@@ -223,111 +277,9 @@ impl Judge<'_> {
                 run.display()
             );
         }
-        let theirs = other.task.with_slate_size(task.slate_size());
-        let retriever = theirs.retriever(&other.model, self.args.search())?;
-        let slates = |block: &[u32]| theirs.decide(&other.model, block, retriever.as_ref());
-        let evaluation = Evaluation::by(task, self.contexts, slates)?;
+        let evaluation = self.args.decisions(task, &other.task, &other.model, self.contexts)?;
         let outcome = self.judged(&evaluation);
         let (name, how) = (run.display().to_string(), How::Run { step: other.step });
         Ok(Row { name, outcome, how, note: self.chosen_here() })
-    }
-}
-
-/// The widest name of a row, in characters.
-const WIDEST: usize = 19;
-
-impl Evaluated {
-    fn text(&self) -> String {
-        let mut text = format!(
-            "{}, {} {} users, K = {}, {} retrieval\n",
-            self.run.display(),
-            self.contexts,
-            self.split,
-            self.slate_size,
-            if self.through_index { "index" } else { "exact" },
-        );
-        let mut rows = vec![
-            (format!("policy, step {}", self.step), self.scores.text()),
-            ("its step 0".into(), format!("{}  {}", self.start.text(), self.gain)),
-        ];
-        rows.extend(self.against.iter().map(|row| (row.label(), row.outcome.text())));
-        let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-        text += &format!(
-            "{:width$}  {:>15}  {:>6}  {:>6}  {:>6}  {:>9}  policy − row, 95 % interval\n",
-            "", "reward", "nDCG", "recall", "hits", "catalogue"
-        );
-        for (name, scores) in rows {
-            text += format!("{name:width$}  {scores}").trim_end();
-            text += "\n";
-        }
-        let own = self.note.map(|note| format!("policy: {note}"));
-        let notes: Vec<String> =
-            own.into_iter().chain(self.against.iter().filter_map(Row::notes)).collect();
-        if !notes.is_empty() {
-            text += &format!("\n{}", notes.join("\n"));
-        }
-        text
-    }
-}
-
-impl Scores {
-    fn text(&self) -> String {
-        let Metrics { ndcg, recall, hit_rate, catalogue_coverage } = self.metrics;
-        let reward = Estimate { mean: self.reward, standard_error: self.reward_se }.to_string();
-        let catalogue = 100.0 * catalogue_coverage;
-        format!("{reward:>15}  {ndcg:>6.4}  {recall:>6.4}  {hit_rate:>6.4}  {catalogue:>7.2} %")
-    }
-}
-
-impl Outcome {
-    fn text(&self) -> String {
-        match self {
-            Self::Judged { scores, difference } => format!("{}  {difference}", scores.text()),
-            Self::Refused { .. } => format!("{:>15}", "N/A"),
-        }
-    }
-}
-
-impl Row {
-    /// The end of a name that is too long for the table.
-    fn label(&self) -> String {
-        let step = match self.how {
-            How::Run { step } => format!(", step {step}"),
-            How::Baseline { .. } => String::new(),
-        };
-        let name: Vec<char> = (self.name.clone() + &step).chars().collect();
-        match name.len().checked_sub(WIDEST) {
-            None | Some(0) => name.iter().collect(),
-            Some(cut) => std::iter::once('…').chain(name[cut + 1..].iter().copied()).collect(),
-        }
-    }
-
-    /// How a baseline was fitted or why it was not, and whether these users chose anything.
-    fn notes(&self) -> Option<String> {
-        let name = &self.name;
-        let How::Baseline { settings, tried, seconds } = &self.how else {
-            return self.note.map(|note| format!("{}: {note}", self.label()));
-        };
-        if let Outcome::Refused { refused } = &self.outcome {
-            return Some(format!("{name}: N/A: {refused}"));
-        }
-        let settings = settings.to_string();
-        if settings.is_empty() {
-            return None;
-        }
-        let best = tried.iter().filter_map(|trial| trial.reward).reduce(f64::max);
-        let mut text = match best {
-            None => format!("{name}: {settings} (not tuned: --tune SECONDS), {seconds:.1} s"),
-            Some(best) => {
-                let count = tried.len();
-                format!(
-                    "{name}: {settings}, validation reward {best:.4}, the best of {count} tried in {seconds:.1} s"
-                )
-            }
-        };
-        if let Some(note) = self.note {
-            text += &format!("; {note}");
-        }
-        Some(text)
     }
 }

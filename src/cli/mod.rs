@@ -51,7 +51,7 @@ struct Cli {
 enum Verb {
     /// Turn a log of interactions into sessions, embeddings and an index.
     #[cfg(feature = "prepare")]
-    Prepare(prepare::PrepareArgs),
+    Prepare(Box<prepare::PrepareArgs>),
     /// List the public data sets that `prepare` reads without any flags for columns.
     #[cfg(feature = "prepare")]
     Datasets,

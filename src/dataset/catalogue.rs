@@ -26,7 +26,8 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Reads `contexts.parquet` and `actions.parquet` in `folder`.
+    /// Reads `contexts.parquet` and `actions.parquet` in `folder`. Where a user has several contexts,
+    /// the user's id stands for the last of them, which holds the most of what is known.
     ///
     /// # Errors
     /// An error naming the file that is missing or damaged and the column at fault, or the column in
@@ -34,6 +35,7 @@ impl Catalogue {
     pub fn read(folder: &Path) -> Result<Self> {
         let (contexts_path, actions_path) = (folder.join(CONTEXTS), folder.join(ACTIONS));
         let (_, user_ids) = ids(&contexts_path, "context", "user_id")?;
+        let contexts = by_id(&user_ids, &contexts_path, "user_id", has_splits(&contexts_path)?)?;
         let (with_titles, item_ids) = ids(&actions_path, "action", ITEM_ID)?;
         let titles = if with_titles {
             let table = read_columns(&actions_path, &["title"])?;
@@ -46,8 +48,8 @@ impl Catalogue {
             vec![None; item_ids.len()]
         };
         Ok(Self {
-            contexts: by_id(&user_ids, &contexts_path, "user_id")?,
-            actions: by_id(&item_ids, &actions_path, ITEM_ID)?,
+            contexts,
+            actions: by_id(&item_ids, &actions_path, ITEM_ID, false)?,
             contexts_path,
             actions_path,
             user_ids,
@@ -56,9 +58,9 @@ impl Catalogue {
         })
     }
 
-    /// Ids of the users, in the order of their contexts.
+    /// Ids of the users, each once, in the order of their contexts.
     pub fn user_ids(&self) -> impl Iterator<Item = &str> {
-        self.user_ids.iter().map(String::as_str)
+        self.user_ids.chunk_by(PartialEq::eq).map(|of_user| of_user[0].as_str())
     }
 
     /// P.
@@ -67,7 +69,7 @@ impl Catalogue {
         self.item_ids.len()
     }
 
-    /// The context of a user.
+    /// The context of a user, the last one of several.
     ///
     /// # Errors
     /// [`Error::UnknownId`].
@@ -107,9 +109,21 @@ impl Catalogue {
     }
 }
 
-fn by_id(ids: &[String], path: &Path, column: &str) -> Result<HashMap<String, u32>> {
+/// True if the contexts in the table have splits, so that a user may have several.
+fn has_splits(path: &Path) -> Result<bool> {
+    Ok(column_names(path)?.iter().any(|name| name == "split"))
+}
+
+/// The last row of each id. With `repeated`, an id may stand in several rows, one after the other.
+fn by_id(
+    ids: &[String],
+    path: &Path,
+    column: &str,
+    repeated: bool,
+) -> Result<HashMap<String, u32>> {
     let rows: HashMap<_, _> = ids.iter().cloned().zip(0..).collect();
-    if rows.len() < ids.len() {
+    let expected = if repeated { ids.chunk_by(PartialEq::eq).count() } else { ids.len() };
+    if rows.len() < expected {
         return Err(Error::file(path, format!("column `{column}` holds an id twice")));
     }
     Ok(rows)
@@ -159,7 +173,7 @@ impl Dataset {
     }
 }
 
-/// The ids of the users in `folder`, in the order of their contexts, as text.
+/// The ids of the users in `folder`, one for each context, as text.
 ///
 /// # Errors
 /// An error naming `contexts.parquet` where it is missing or damaged.

@@ -28,24 +28,25 @@ pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 pub use folds::Folds;
 #[cfg(feature = "prepare")]
 pub use prepare::{
-    FeatureSource, Filters, Interactions, PAPER_SHAPES, RowFilter, Shape, Source, SplitSettings,
-    Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble, digest, read, synthesize,
-    synthetic,
+    FeatureSource, Filters, Given, Interactions, Moment, PAPER_SHAPES, RowFilter, Shape, Source,
+    SplitKind, SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble,
+    digest, read, read_given, synthesize, synthetic,
 };
 #[cfg(feature = "train")]
 pub(crate) use statistics::percent;
 pub use statistics::{Count, Statistics};
 pub(crate) use vectors::read_vectors;
 
-/// Which part of the users a session belongs to.
+/// What a session is for. A user has one session, or up to one of each, in this order, where a part
+/// of each user's actions is held out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Split {
-    /// Users to train on.
+    /// To train on.
     Train,
-    /// Users to watch while training, and to choose checkpoints and settings on.
+    /// To watch while training, and to choose checkpoints and settings on.
     Validation,
-    /// Users to judge on once, at the end.
+    /// To judge on once, at the end.
     Test,
 }
 
@@ -76,19 +77,31 @@ impl ActionSets {
             *end += size;
             Some(*end)
         }));
-        let mut actions = vec![0; offsets[sizes.len()]];
-        let mut rest = actions.as_mut_slice();
-        let mut sets = Vec::with_capacity(sizes.len());
-        for (context, &size) in (0_u32..).zip(sizes) {
-            let set = rest.split_off_mut(..size).unwrap_or_default();
+        let actions = vec![0; offsets[sizes.len()]];
+        let mut sets = Self { offsets, actions };
+        sets.change(fill);
+        sets
+    }
+
+    /// Changes each set in its place, in parallel; `change` leaves different actions, in any order.
+    fn change(&mut self, change: impl Fn(u32, &mut [u32]) + Sync) {
+        let mut rest = self.actions.as_mut_slice();
+        let mut sets = Vec::with_capacity(self.offsets.len());
+        for (context, ends) in (0_u32..).zip(self.offsets.windows(2)) {
+            let set = rest.split_off_mut(..ends[1] - ends[0]).unwrap_or_default();
             sets.push((context, set));
         }
         sets.into_par_iter().for_each(|(context, set)| {
-            fill(context, set);
+            change(context, set);
             set.sort_unstable();
             debug_assert!(set.is_sorted_by(|a, b| a < b), "different actions");
         });
-        Self { offsets, actions }
+    }
+
+    /// Gives each action another number, `numbers[action]`.
+    #[cfg(feature = "prepare")]
+    pub(crate) fn renumber(&mut self, numbers: &[u32]) {
+        self.change(|_, set| set.iter_mut().for_each(|action| *action = numbers[*action as usize]));
     }
 
     /// No sets yet, for [`push_set`](Self::push_set).
@@ -251,7 +264,8 @@ pub struct Dataset {
     pub sessions: Sessions,
     /// Times of the interactions, if they were asked for.
     pub times: Option<Times>,
-    /// `context: u32`, `user_id: i64 | str`; row i is context i.
+    /// `context: u32`, `user_id: i64 | str` and, where a user may have several contexts, `split: str`;
+    /// row i is context i.
     pub contexts: DataFrame,
     /// `action: u32`, `item_id: i64 | str` and, where the input has titles, `title: str | null`;
     /// row i is action i.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Sessions, Split};
 
-/// Users of one split and their interactions, observed and hidden together.
+/// Users of one split and the interactions of their contexts, observed and hidden together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Number of users.
@@ -22,7 +22,7 @@ pub struct Statistics {
     pub actions: usize,
     /// U.
     pub users: usize,
-    /// Pairs of a user and an action.
+    /// Different pairs of a user and an action.
     pub interactions: usize,
     /// `interactions / (users · actions)`, a share.
     pub density: f64,
@@ -35,9 +35,15 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Counts `sessions`.
+    /// Counts `sessions`, each of another user.
     #[must_use]
     pub fn of(sessions: &Sessions) -> Self {
+        Self::of_users(sessions, &sessions.observed.contexts().collect::<Vec<_>>())
+    }
+
+    /// Counts `sessions`, whose users are `users`; the contexts of a user stand together.
+    #[must_use]
+    pub fn of_users(sessions: &Sessions, users: &[impl PartialEq]) -> Self {
         let count = |split| {
             let contexts = sessions.contexts(split);
             let pairs = |&context: &u32| {
@@ -45,8 +51,18 @@ impl Statistics {
             };
             Count { users: contexts.len(), interactions: contexts.iter().map(pairs).sum() }
         };
-        let (actions, users) = (sessions.num_actions, sessions.num_contexts());
-        let interactions = sessions.observed.num_pairs() + sessions.hidden.num_pairs();
+        let actions = sessions.num_actions;
+        let (mut contexts, mut num_users, mut interactions) = (sessions.observed.contexts(), 0, 0);
+        for of_user in users.chunk_by(PartialEq::eq) {
+            let sets = contexts.by_ref().take(of_user.len());
+            let sets = sets.flat_map(|at| [sessions.observed.of(at), sessions.hidden.of(at)]);
+            let mut different = sets.collect::<Vec<_>>().concat();
+            different.sort_unstable();
+            different.dedup();
+            num_users += 1;
+            interactions += different.len();
+        }
+        let users = num_users;
         Self {
             actions,
             users,

@@ -3,8 +3,10 @@
 //! | file | columns | rows |
 //! |---|---|---|
 //! | `interactions.parquet` | `context: u32`, `action: u32`, `hidden: bool`, `split: str`, perhaps `time: i64` | by context, action |
-//! | `contexts.parquet` | `context: u32`, `user_id: i64 \| str` | row i is context i |
+//! | `contexts.parquet` | `context: u32`, `user_id: i64 \| str`, perhaps `split: str` | row i is context i |
 //! | `actions.parquet` | `action: u32`, `item_id: i64 \| str`, perhaps `title: str \| null` | row i is action i |
+//!
+//! A user has one context, or, where `contexts.parquet` has splits, up to three, one after the other.
 //!
 //! Reading checks every number, whichever program wrote the files, so that no later code meets one
 //! out of range. polars writes no checksums into Parquet: a flipped bit that leaves a valid table is

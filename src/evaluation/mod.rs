@@ -12,8 +12,8 @@ use crate::retrieval::{Search, Slates};
 use crate::task::Task;
 
 pub use crate::estimate::Interval;
-pub use metrics::Metrics;
 use metrics::Tally;
+pub use metrics::{MetricAt, Metrics};
 
 /// What a report says when it judges a checkpoint on the users whose rewards chose it.
 pub const CHOSEN_HERE: &str = "this checkpoint was chosen on these users";
@@ -23,6 +23,7 @@ pub const CHOSEN_HERE: &str = "this checkpoint was chosen on these users";
 pub struct Evaluation {
     rewards: Vec<f32>,
     metrics: Metrics,
+    metrics_at: Vec<f64>,
 }
 
 /// Contexts decided at once. It bounds the memory of an evaluation.
@@ -47,17 +48,57 @@ impl Evaluation {
         contexts: &[u32],
         decide: impl Fn(&[u32]) -> Result<Slates>,
     ) -> Result<Self> {
+        Self::with_metrics(task, contexts, &[], decide)
+    }
+
+    /// Judges any recommender also by metrics at other lengths than K: `decide` gives so many actions
+    /// as the longest of `metrics` and K need ([`longest`](Self::longest)) for each context of a
+    /// block, best first. All else is about the first K of them.
+    ///
+    /// # Errors
+    /// Fails if `decide` fails.
+    pub fn with_metrics(
+        task: &Task,
+        contexts: &[u32],
+        metrics: &[MetricAt],
+        decide: impl Fn(&[u32]) -> Result<Slates>,
+    ) -> Result<Self> {
         let mut rewards = Vec::with_capacity(contexts.len());
-        let mut tally = Tally::new(task.sessions.num_actions);
+        let tally = || Tally::new(task.sessions.num_actions);
+        let (mut tallies, mut at_k) = (vec![tally(); metrics.len()], tally());
         for block in contexts.chunks(BLOCK) {
-            let slates = decide(block)?; // [block, K]
-            let reward = |at: usize| task.reward.reward(block[at], slates.slate(at));
+            let slates = decide(block)?; // [block, longest]
+            let slate = |at: usize| &slates.slate(at)[..task.slate_size()];
+            let reward = |at: usize| task.reward.reward(block[at], slate(at));
             rewards.par_extend((0..block.len()).into_par_iter().map(reward));
             for (at, &context) in block.iter().enumerate() {
-                tally.add(task.sessions.hidden.of(context), slates.slate(at));
+                let hidden = task.sessions.hidden.of(context);
+                at_k.add(hidden, slate(at));
+                for (tally, metric) in tallies.iter_mut().zip(metrics) {
+                    tally.add(hidden, &slates.slate(at)[..metric.k()]);
+                }
             }
         }
-        Ok(Self { rewards, metrics: tally.metrics() })
+        let metrics_at = metrics.iter().zip(&tallies).map(|(it, tally)| it.of(tally.metrics()));
+        Ok(Self { rewards, metrics: at_k.metrics(), metrics_at: metrics_at.collect() })
+    }
+
+    /// The number of actions of a slate that K and all of `metrics` can be computed on.
+    #[must_use]
+    pub fn longest(task: &Task, metrics: &[MetricAt]) -> usize {
+        metrics.iter().map(|metric| metric.k()).max().unwrap_or(0).max(task.slate_size())
+    }
+
+    /// The values of the metrics that were asked for, in their order.
+    #[must_use]
+    pub fn metrics_at(&self) -> &[f64] {
+        &self.metrics_at
+    }
+
+    /// This evaluation, with the metrics that were asked of `other`.
+    #[must_use]
+    pub fn with_metrics_of(self, other: Self) -> Self {
+        Self { metrics_at: other.metrics_at, ..self }
     }
 
     /// The metrics that do not depend on the reward.
@@ -105,6 +146,7 @@ mod tests {
         let of = |reward: &dyn Fn(i32) -> f32| Evaluation {
             rewards: (0..100).map(reward).collect(),
             metrics: Metrics::default(),
+            metrics_at: Vec::new(),
         };
         let start = of(&|i| i as f32);
         let now = of(&|i| i as f32 + 1.0 + 0.1 * (i % 2) as f32);

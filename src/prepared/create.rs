@@ -13,8 +13,9 @@ use super::phase::{Phase, Work, write_manifest};
 use super::source::{Choice, Choose, Chosen, EmbeddingSource, Judge};
 use super::{EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest, Prepared};
 use crate::dataset::{
-    self, FeatureSource, Filters, Sessions, Source, Split, SplitSettings, Statistics,
-    SyntheticSettings, UserFeatures, UserTable, assemble, read_item_ids, read_user_ids, tables,
+    self, FeatureSource, Filters, Given, Interactions, Sessions, Source, Split, SplitSettings,
+    Statistics, SyntheticSettings, UserFeatures, UserTable, assemble, read_item_ids, read_user_ids,
+    tables,
 };
 use crate::embedding::{Import, import, tensors};
 use crate::error::{Error, Result};
@@ -27,8 +28,33 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub enum Input {
     /// A file of interactions.
     File(Source, Filters),
+    /// Files that are split already.
+    Given(Given, Filters),
     /// Synthetic interactions.
     Synthetic(SyntheticSettings),
+}
+
+impl Input {
+    /// SHA-256 of the files, in hex; empty for synthetic sessions.
+    fn digest(&self) -> Result<String> {
+        match self {
+            Self::File(source, _) => dataset::digest(source),
+            Self::Given(given, _) => given.digests(),
+            Self::Synthetic(_) => Ok(String::new()),
+        }
+    }
+
+    /// Reads the interactions; a split by time counts what is repeated from the first time on.
+    fn read(&self, split: &SplitSettings) -> Result<Interactions> {
+        match self {
+            Self::File(source, filters) => {
+                let first_times = source.first_times || split.kind.is_by_time();
+                dataset::read(&Source { first_times, ..source.clone() }, filters)
+            }
+            Self::Given(given, filters) => dataset::read_given(given, filters),
+            Self::Synthetic(synthetic) => dataset::synthetic(synthetic),
+        }
+    }
 }
 
 /// The settings of a preparation.
@@ -86,10 +112,7 @@ pub fn prepare(
     replace: bool,
 ) -> Result<(Prepared, Phases)> {
     require_free(out, replace)?;
-    let input_digest = match input {
-        Input::File(source, _) => dataset::digest(source)?,
-        Input::Synthetic(_) => String::new(),
-    };
+    let input_digest = input.digest()?;
     // An error in it is reported before hours of other work.
     let started = Instant::now();
     let read = |source| Ok::<_, Error>((source, UserTable::read(source)?));
@@ -108,11 +131,7 @@ pub fn prepare(
         phases.sessions = started.elapsed().as_secs_f64();
         (sessions, None)
     } else {
-        let interactions = match input {
-            Input::File(source, filters) => dataset::read(source, filters)?,
-            Input::Synthetic(synthetic) => dataset::synthetic(synthetic)?,
-        };
-        let dataset = assemble(interactions, &settings.split)?;
+        let dataset = assemble(input.read(&settings.split)?, &settings.split)?;
         phases.sessions = started.elapsed().as_secs_f64();
         // The tables are written by one thread while others make the embeddings.
         let started = Instant::now();
@@ -163,7 +182,8 @@ pub fn prepare(
     }
 
     let started = Instant::now();
-    let manifest = manifest(input, input_digest, settings, &work, Statistics::of(&sessions))?;
+    let statistics = Statistics::of_users(&sessions, &read_user_ids(staged.path())?);
+    let manifest = manifest(input, input_digest, settings, &work, statistics)?;
     if work.changes_nothing() {
         // So its indexes stay.
         write_manifest(out, &manifest)?;
@@ -210,6 +230,10 @@ fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> Str
             // The bytes decide, not where they are.
             let columns = Source { path: PathBuf::new(), ..source.clone() };
             format!("{:?}", (input_digest, columns, filters))
+        }
+        Input::Given(Given { train, validation, .. }, filters) => {
+            let columns = Source { path: PathBuf::new(), ..train.clone() };
+            format!("{:?}", (input_digest, columns, validation.is_some(), filters))
         }
         Input::Synthetic(synthetic) => format!("{synthetic:?}"),
     };
@@ -260,6 +284,12 @@ fn manifest(
         Input::File(source, filters) => {
             all.insert("filters".into(), table(toml::Table::try_from(filters))?.into());
             source.path.display().to_string()
+        }
+        Input::Given(given, filters) => {
+            all.insert("filters".into(), table(toml::Table::try_from(filters))?.into());
+            let files = given.files().into_iter();
+            let names = files.map(|(split, file)| format!("{split}: {}", file.path.display()));
+            names.collect::<Vec<_>>().join(", ")
         }
         Input::Synthetic(synthetic) => {
             all.insert("synthetic".into(), table(toml::Table::try_from(synthetic))?.into());

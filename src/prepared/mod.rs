@@ -52,9 +52,9 @@ const DIGEST: &str = "weights.sha256";
 pub struct Manifest {
     /// The version of this crate that wrote the folder.
     pub version: String,
-    /// The file of interactions, or "synthetic sessions".
+    /// The file of interactions, the files of a given split, or "synthetic sessions".
     pub input: String,
-    /// SHA-256 of that file; empty for synthetic sessions.
+    /// SHA-256 of each file; empty for synthetic sessions.
     pub input_digest: String,
     /// SHA-256 of each file of the folder.
     pub files: BTreeMap<String, String>,

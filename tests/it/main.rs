@@ -34,5 +34,6 @@ mod rejection;
 mod report;
 mod resume;
 mod shared_candidates;
+mod splits;
 mod synth;
 mod tune;

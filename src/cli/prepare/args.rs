@@ -5,21 +5,18 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
 
+use super::data::DataArgs;
 use crate::cli::prologue::{preset, share};
-use crate::dataset::{FeatureSource, Filters, ITEM_ID, RowFilter, Source, SplitSettings};
+use crate::dataset::{FeatureSource, ITEM_ID};
 use crate::embedding::{AlsOptions, Import, Missing, SessionPart, SvdOptions};
-use crate::prepared::{EmbeddingSource, Judge, PrepareSettings};
+use crate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings};
 use crate::reward::RewardKind;
-use crate::seed::Seed;
 use crate::settings::Preset;
 
 #[derive(Debug, Args)]
 pub(crate) struct PrepareArgs {
-    /// The log: the folder, archive or file of a known data set (see `slate datasets`), a CSV or TSV
-    /// file (gzipped or not), a Parquet file, a folder of Parquet files, or a pattern in quotes such
-    /// as 'log/*.csv'.
-    #[arg(value_hint = ValueHint::AnyPath)]
-    input: PathBuf,
+    #[command(flatten)]
+    data: DataArgs,
     /// The prepared folder to write.
     #[arg(long, value_hint = ValueHint::DirPath)]
     pub(super) out: PathBuf,
@@ -29,47 +26,9 @@ pub(crate) struct PrepareArgs {
     /// The named defaults: paper or default.
     #[arg(long, value_parser = preset, default_value = "default")]
     pub(super) preset: Preset,
-    /// The column of user ids; a known data set needs none.
-    #[arg(long)]
-    user_column: Option<String>,
-    /// The column of item ids; a known data set needs none.
-    #[arg(long)]
-    item_column: Option<String>,
-    /// The column of ratings, for --min-rating.
-    #[arg(long)]
-    rating_column: Option<String>,
-    /// The column of times, for context.half_life: seconds, milli-, micro- or nanoseconds since 1970
-    /// (their size tells which), or in Parquet also dates and times without a time zone.
-    #[arg(long)]
-    time_column: Option<String>,
-    /// The rows that count as interactions: COLUMN=VALUE, all, or known (the rule of a known data
-    /// set).
-    #[arg(long, default_value_t)]
-    rows: RowFilter,
-    /// Skip up to this many rows that cannot be read, and report how many there were. Every line is
-    /// then a row, even within quotes.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    skip_bad_rows: u64,
-    /// Keep only interactions with at least this rating.
-    #[arg(long)]
-    min_rating: Option<f64>,
-    /// Keep only users with at least this many interactions.
-    #[arg(long, default_value_t = 20)]
-    min_user_interactions: u32,
-    /// Keep only items with at least this many interactions.
-    #[arg(long, default_value_t = 1)]
-    min_item_interactions: u32,
-    /// The share of each user's items that is observed; the rest is hidden.
-    #[arg(long, default_value_t = 0.5)]
-    observed_share: f64,
-    /// The share of the users in the validation split [default: 0.1].
-    #[arg(long)]
-    validation_share: Option<f64>,
-    /// The share of the users in the test split [default: 0.1; 0 with --preset paper].
-    #[arg(long)]
-    test_share: Option<f64>,
     /// The source of the embeddings: auto (what earns most on training users that it was not fitted
-    /// on), svd, als (implicit alternating least squares), or a file. A .parquet file has a column of item ids, and a column of lists of floats or several columns of
+    /// on), svd, als (implicit alternating least squares), or a file. A .parquet file has a column of
+    /// item ids, and a column of lists of floats or several columns of
     /// floats. A .npy or .safetensors (`beta`) file has rows in the order of actions.parquet or
     /// --embedding-ids [default: auto; svd with --preset paper, or with a flag of svd].
     #[arg(long, value_name = "auto|svd|als|FILE", value_hint = ValueHint::FilePath)]
@@ -129,9 +88,6 @@ pub(crate) struct PrepareArgs {
     /// Build no index now; the first run that needs an index builds it.
     #[arg(long, conflicts_with = "recall")]
     pub(super) no_index: bool,
-    /// The seed of the splits and of the embeddings.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
 }
 
 /// The source of the embeddings.
@@ -156,40 +112,14 @@ impl From<&str> for Embeddings {
 }
 
 impl PrepareArgs {
-    pub(super) fn source(&self) -> Source {
-        Source {
-            path: self.input.clone(),
-            user_column: self.user_column.clone(),
-            item_column: self.item_column.clone(),
-            rating_column: self.rating_column.clone(),
-            time_column: self.time_column.clone(),
-        }
-    }
-
-    pub(super) fn filters(&self) -> Filters {
-        Filters {
-            rows: self.rows.clone(),
-            skip_bad_rows: self.skip_bad_rows,
-            min_rating: self.min_rating,
-            min_user_interactions: self.min_user_interactions,
-            min_item_interactions: self.min_item_interactions,
-        }
+    /// The interactions to prepare.
+    pub(super) fn input(&self) -> Result<Input> {
+        self.data.input()
     }
 
     pub(super) fn settings(&self) -> Result<PrepareSettings> {
-        let preset_test_share = match self.preset {
-            Preset::Paper => 0.0,
-            Preset::Default => SplitSettings::default().test_share,
-        };
         Ok(PrepareSettings {
-            split: SplitSettings {
-                observed_share: self.observed_share,
-                validation_share: self
-                    .validation_share
-                    .unwrap_or(SplitSettings::default().validation_share),
-                test_share: self.test_share.unwrap_or(preset_test_share),
-                seed: Seed(self.seed),
-            },
+            split: self.data.split(self.preset)?,
             embedding: self.embedding()?,
             features: self.features()?,
         })
@@ -296,7 +226,8 @@ impl PrepareArgs {
 
     fn features(&self) -> Result<Option<FeatureSource>> {
         let Some(path) = &self.user_features else { return Ok(None) };
-        let Some(id_column) = self.feature_id_column.as_ref().or(self.user_column.as_ref()) else {
+        let Some(id_column) = self.feature_id_column.as_ref().or(self.data.user_column.as_ref())
+        else {
             bail!(
                 "{}: which column holds the users? Say it with --feature-id-column",
                 path.display()

@@ -1,6 +1,7 @@
 //! `slate prepare`: a log in, a prepared folder with an index and a report out.
 
 mod args;
+mod data;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use crate::device;
 use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::experiment::{Candidate, League, Standing, league};
-use crate::prepared::{Input, Manifest, Phase, Phases, Prepared, prepare};
+use crate::prepared::{Manifest, Phase, Phases, Prepared, prepare};
 use crate::settings::{Preset, Settings};
 use crate::task::{Audit, Audits, EfSearch, Task};
 pub(crate) use args::PrepareArgs;
@@ -49,14 +50,14 @@ struct Seconds {
 }
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
-    let input = Input::File(args.source(), args.filters());
     let played = RefCell::new(None);
     let choose = |sessions: &_, judge: &_, seed| {
         let (chosen, league) = league(sessions, judge, seed)?;
         played.replace(Some(league));
         Ok(chosen)
     };
-    let (prepared, phases) = prepare(&input, &args.settings()?, &choose, &args.out, args.force)?;
+    let (prepared, phases) =
+        prepare(&args.input()?, &args.settings()?, &choose, &args.out, args.force)?;
     let league = played.into_inner();
     let prepared = watched(prepared);
     let started = Instant::now();

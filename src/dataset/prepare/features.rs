@@ -95,8 +95,8 @@ impl UserTable {
         Ok(Self { path: path.clone(), id_column: id_column.clone(), rows, columns })
     }
 
-    /// The features of the users with `ids`. Mean, deviation and categories are computed from the
-    /// users whose `split` is training.
+    /// The features of the users with `ids`, one for each context; those of a user stand together.
+    /// Mean, deviation and categories are computed from the contexts whose `split` is training.
     ///
     /// # Errors
     /// [`Error::File`] if no user has a row, or no training user has a value.
@@ -137,7 +137,8 @@ impl UserTable {
             }
             first = range.end;
         }
-        let users_without_row = rows.iter().filter(|row| row.is_none()).count();
+        let users = ids.chunk_by(PartialEq::eq);
+        let users_without_row = users.filter(|of| !self.rows.contains_key(&of[0])).count();
         Ok(UserFeatures { values, table: FeatureTable { width, users_without_row, columns } })
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use polars::prelude::*;
 
-use crate::dataset::ActionSets;
+use crate::dataset::{ActionSets, Split};
 use crate::error::{Error, Result};
 
 /// Distinct pairs of users and items, numbered by ascending id (of integers where every id is one,
@@ -19,8 +19,20 @@ pub struct Interactions {
     pub(super) titles: Option<Vec<Option<String>>>,
     /// The items of each user, by their rows in `items`.
     pub(super) items_of: ActionSets,
-    /// When each pair of `items_of` last happened, in seconds since 1970, if it was asked for.
+    /// When each pair of `items_of` last happened (first, with [`Source::first_times`](super::Source)), in seconds since 1970, if it was asked for.
     pub(super) times: Option<Vec<i64>>,
+    /// The [`mark`]s of the files that hold each pair of `items_of`, if the files are split already.
+    pub(super) files: Option<Vec<u8>>,
+}
+
+/// The mark of the file for `split`; a pair that several files hold has the sum of theirs.
+pub(super) fn mark(split: Split) -> u8 {
+    1 << split as u8
+}
+
+/// True if `marks` say that the file for `split` holds the pair.
+pub(super) fn in_file(marks: u8, split: Split) -> bool {
+    marks & mark(split) != 0
 }
 
 impl Interactions {

@@ -11,8 +11,10 @@
 mod bytes;
 mod features;
 mod filter;
+mod given;
 mod ids;
 mod interactions;
+mod moment;
 mod movielens;
 mod pairs;
 mod parquet;
@@ -26,10 +28,12 @@ mod text;
 
 pub use features::{FeatureSource, UserTable};
 pub use filter::{Filters, RowFilter};
+pub use given::{Given, read_given};
 pub use interactions::Interactions;
+pub use moment::Moment;
 pub use read::{digest, read};
 pub use source::Source;
-pub use split::{SplitSettings, assemble};
+pub use split::{SplitKind, SplitSettings, assemble};
 pub use synthetic::{
     PAPER_SHAPES, Shape, Synthesized, SyntheticLog, SyntheticSettings, synthesize, synthetic,
 };

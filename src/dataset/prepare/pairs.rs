@@ -1,6 +1,5 @@
 //! Batches of rows → distinct pairs of numbers → the interactions that the filters keep.
 
-use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use polars::prelude::*;
@@ -27,6 +26,8 @@ pub(super) struct Pairs<'a> {
     seen: Vec<u64>,
     /// When each pair of `seen` happened; empty where no time is asked for.
     times: Vec<i64>,
+    /// The first of a pair's times counts, not the last.
+    first_times: bool,
     sweep_at: usize,
     rows: u64,
     kept_rows: u64,
@@ -35,13 +36,14 @@ pub(super) struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    pub(super) fn new(filters: &'a Filters) -> Self {
+    pub(super) fn new(filters: &'a Filters, first_times: bool) -> Self {
         Self {
             filters,
             users: Ids::default(),
             items: Ids::default(),
             seen: Vec::new(),
             times: Vec::new(),
+            first_times,
             sweep_at: FIRST_SWEEP,
             rows: 0,
             kept_rows: 0,
@@ -135,14 +137,17 @@ impl<'a> Pairs<'a> {
         Ok((keep, times))
     }
 
-    /// Sorts the pairs, each once, with the latest of its times.
+    /// Sorts the pairs, each once, with the last of its times, or the first.
     fn sweep(&mut self) {
         if !self.times.is_empty() {
-            let times = self.times.drain(..).map(Reverse);
+            // The complement of a time falls as the time rises, and is the time again in turn.
+            let first_times = self.first_times;
+            let place = |time: i64| if first_times { time } else { !time };
+            let times = self.times.drain(..).map(place);
             let mut rows: Vec<_> = self.seen.drain(..).zip(times).collect();
             rows.par_sort_unstable();
             rows.dedup_by_key(|row| row.0);
-            let rows = rows.into_iter().map(|(pair, Reverse(time))| (pair, time));
+            let rows = rows.into_iter().map(|(pair, time)| (pair, place(time)));
             (self.seen, self.times) = rows.unzip();
             return;
         }
@@ -212,7 +217,8 @@ impl<'a> Pairs<'a> {
             of_user.into_iter().map(|(_, time)| time)
         });
         let times = (!latest.is_empty()).then(|| times.collect());
-        Ok(Interactions { users: user_ids, items: item_ids, titles: None, items_of, times })
+        let (users, items) = (user_ids, item_ids);
+        Ok(Interactions { users, items, titles: None, items_of, times, files: None })
     }
 }
 

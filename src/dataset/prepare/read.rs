@@ -18,7 +18,7 @@ use crate::files::{digest_bytes, digest_file};
 /// skipped, a threshold without ratings, or a filter that leaves nothing.
 pub fn read(source: &Source, filters: &Filters) -> Result<Interactions> {
     let files = source.files()?;
-    let mut pairs = Pairs::new(filters);
+    let mut pairs = Pairs::new(filters, source.first_times);
     let mut movies = None;
     for file in &files {
         let columns = if is_parquet(file) {

@@ -28,6 +28,9 @@ pub struct Source {
     /// The column of times, kept if it is given: seconds since 1970 (milli-, micro- and nanoseconds
     /// are recognised by their size) or, in Parquet, dates and times without a zone.
     pub time_column: Option<String>,
+    /// Keep the first time of a pair that occurs several times, as a split by time needs: the pair is
+    /// known from then on. Otherwise the last one is kept.
+    pub first_times: bool,
 }
 
 impl Source {

@@ -1,5 +1,10 @@
-//! Interactions → sessions, by FOPO's procedure: half of each user's items are observed, the rest is
-//! hidden, and each user belongs to training, validation or test.
+//! Interactions → sessions. By FOPO's procedure, half of each user's items are observed, the rest is
+//! hidden, and each user belongs to training, validation or test. The other kinds hold out a part of
+//! each user's items, by time or as given files say ([`cuts`]).
+
+mod cuts;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Reverse;
 
@@ -8,19 +13,58 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::interactions::Interactions;
+use super::moment::Moment;
 use crate::dataset::{ActionSets, Dataset, Sessions, Split, Statistics, Times};
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
+use cuts::{Cut, Cuts};
+
+/// What decides between training, validation and test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SplitKind {
+    /// Users are assigned at random, and each one's items are cut at random (FOPO).
+    #[default]
+    Random,
+    /// Each user's latest items are for the test, and those before them for validation. A user with
+    /// fewer items than one for each of validation and test and two for training only trains.
+    Temporal,
+    /// What happened from a moment on is for the test. A user with nothing before it is left out.
+    Dates {
+        /// The beginning of the test.
+        test_after: Moment,
+        /// The beginning of validation; by default the moment that leaves validation the validation
+        /// share of the interactions before the test.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        validation_after: Option<Moment>,
+    },
+    /// Files say it ([`Given`](super::Given)). Without a validation file, the validation share of
+    /// each user's train file is held out at random.
+    Given,
+}
+
+impl SplitKind {
+    /// True if times decide. Interactions are then read with
+    /// [`first_times`](super::Source::first_times).
+    #[must_use]
+    pub fn is_by_time(self) -> bool {
+        matches!(self, Self::Temporal | Self::Dates { .. })
+    }
+}
 
 /// How interactions are split into sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SplitSettings {
-    /// Share of a user's n items that is observed, ⌊n · share⌋ of them; in [0, 1).
+    /// What decides between training, validation and test.
+    pub kind: SplitKind,
+    /// Share of the n items of a user, or of those to train on, that is observed, ⌊n · share⌋ of
+    /// them; in [0, 1). By time, the latest ones are hidden.
     pub observed_share: f64,
-    /// Share of the users for validation; in [0, 1).
+    /// Share of the users for validation, in [0, 1); of each user's items where they are held out.
     pub validation_share: f64,
-    /// Share of the users for the test; in [0, 1).
+    /// Share of the users for the test, in [0, 1); of each user's items where they are held out.
+    /// Moments and files say it themselves.
     pub test_share: f64,
     /// Seed of the shuffle of users and the shuffle of each user's items.
     pub seed: Seed,
@@ -28,23 +72,76 @@ pub struct SplitSettings {
 
 impl Default for SplitSettings {
     fn default() -> Self {
-        Self { observed_share: 0.5, validation_share: 0.1, test_share: 0.1, seed: Seed(0) }
+        Self {
+            kind: SplitKind::default(),
+            observed_share: 0.5,
+            validation_share: 0.1,
+            test_share: 0.1,
+            seed: Seed(0),
+        }
     }
 }
 
-/// Cuts `interactions` into sessions and numbers contexts, by ascending user id, and actions, by
-/// falling number of training users, then by item id. The same interactions in any order and the
-/// same settings give the same sessions.
+impl SplitSettings {
+    /// Checks the shares.
+    fn check(&self) -> Result<()> {
+        let shares = [
+            ("observed_share", self.observed_share),
+            ("validation_share", self.validation_share),
+            ("test_share", self.test_share),
+        ];
+        for (key, share) in shares {
+            if !(0.0..1.0).contains(&share) {
+                let problem = format!("expected a share in [0, 1), found {share}");
+                return Err(Error::setting(key, problem));
+            }
+        }
+        let held = self.validation_share + self.test_share;
+        if self.kind == SplitKind::Temporal && held >= 1.0 {
+            let problem = format!(
+                "validation and test take {held} of each user's items; lower test_share or \
+                 validation_share (--test-share, --validation-share)"
+            );
+            return Err(Error::setting("test_share", problem));
+        }
+        Ok(())
+    }
+}
+
+/// Cuts `interactions` into sessions and numbers contexts, by ascending user id, then split, and
+/// actions, by falling number of training users, then by item id. The same interactions in any order
+/// and the same settings give the same sessions.
 ///
 /// # Errors
-/// [`Error::Setting`] for a share outside [0, 1), or shares that leave nobody to train on.
+/// [`Error::Setting`] for a share outside [0, 1), for shares or moments that leave nobody to train or
+/// to judge on, or for a split by time of interactions without times.
 pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<Dataset> {
-    let Interactions { users, items, titles, items_of, times } = interactions;
-    let split = split_users(users.len(), settings)?;
+    settings.check()?;
+    let contexts = Cuts::new(&interactions, settings)?;
+    let cuts = contexts.all.as_slice();
+    // The order of a user's items is theirs alone, so each part can be cut by itself.
+    let observed = ActionSets::filled(&sizes(cuts, |cut| cut.observed), |context, set| {
+        let cut = &cuts[context as usize];
+        set.copy_from_slice(&contexts.order(cut.user)[..cut.observed]);
+    });
+    let hidden = ActionSets::filled(&sizes(cuts, |cut| cut.hidden.len()), |context, set| {
+        let cut = &cuts[context as usize];
+        set.copy_from_slice(&contexts.order(cut.user)[cut.hidden.clone()]);
+    });
+    let users_of: Vec<u32> = cuts.iter().map(|cut| cut.user).collect();
+    let split = cuts.iter().map(|cut| cut.split).collect();
+    let Interactions { users, items, titles, items_of, times, .. } = interactions;
+    let mut sessions = Sessions { observed, hidden, split, num_actions: items.len() };
 
     let mut popularity = vec![0_u32; items.len()];
-    for (context, _) in (0..).zip(&split).filter(|(_, split)| **split == Split::Train) {
-        items_of.of(context).iter().for_each(|&item| popularity[item as usize] += 1);
+    for context in sessions.contexts(Split::Train) {
+        for set in [&sessions.observed, &sessions.hidden] {
+            set.of(context).iter().for_each(|&item| popularity[item as usize] += 1);
+        }
+    }
+    let unknown = popularity.iter().filter(|count| **count == 0).count();
+    if unknown > 0 && settings.kind != SplitKind::Random {
+        tracing::info!("{unknown} of {} items are not trained on", items.len());
     }
     let mut item_of: Vec<u32> = (0..).take(items.len()).collect();
     item_of.sort_by_key(|&item| (Reverse(popularity[item as usize]), item));
@@ -52,79 +149,67 @@ pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<
     for (action, &item) in (0_u32..).zip(&item_of) {
         action_of[item as usize] = action;
     }
-
-    // The shuffle of a user's items is theirs alone, so each part can be cut by itself.
-    let shuffled = |context: u32| {
-        let mut items = items_of.of(context).to_vec();
-        settings.seed.stream(Purpose::Hide, 0, context.into()).shuffle(&mut items);
-        items.into_iter().map(|item| action_of[item as usize])
-    };
-    let num_observed =
-        |context| share_of(items_of.of(context).len(), settings.observed_share, f64::floor);
-    let part = |start: &(dyn Fn(u32) -> usize + Sync), end: &dyn Fn(u32) -> usize| {
-        let sizes: Vec<usize> = items_of.contexts().map(|of| end(of) - start(of)).collect();
-        ActionSets::filled(&sizes, |context, set| {
-            let actions = shuffled(context).skip(start(context));
-            set.iter_mut().zip(actions).for_each(|(to, action)| *to = action);
-        })
-    };
-    let observed = part(&|_| 0, &num_observed);
-    let hidden = part(&num_observed, &|context| items_of.of(context).len());
+    sessions.observed.renumber(&action_of);
+    sessions.hidden.renumber(&action_of);
 
     let times = times.map(|times| {
         let of = |sets: &ActionSets| {
-            let of_context = |context| {
-                let (items, times) = (items_of.of(context), items_of.values_of(context, &times));
+            let of_context = |context: u32| {
+                let user = users_of[context as usize];
+                let (items, times) = (items_of.of(user), items_of.values_of(user, &times));
                 let time = |item| times[items.partition_point(|&other| other < item)];
                 let actions = sets.of(context).iter();
                 actions.map(|&action| time(item_of[action as usize])).collect::<Vec<_>>()
             };
             sets.contexts().into_par_iter().flat_map_iter(of_context).collect()
         };
-        Times { observed: of(&observed), hidden: of(&hidden) }
+        Times { observed: of(&sessions.observed), hidden: of(&sessions.hidden) }
     });
     let titles = titles.map(|titles| {
         item_of.iter().map(|&item| titles[item as usize].clone()).collect::<Vec<_>>()
     });
-    let sessions = Sessions { observed, hidden, split, num_actions: items.len() };
-    let (contexts, actions) = names(&users, &items, &item_of, titles)
-        .map_err(|error| Error::library("naming contexts and actions", error))?;
-    let statistics = Statistics::of(&sessions);
+    let several = settings.kind != SplitKind::Random;
+    let contexts = self::contexts(&users, &users_of, several.then_some(sessions.split.as_slice()))
+        .map_err(|error| Error::library("naming contexts", error))?;
+    let actions = actions(&items, &item_of, titles)
+        .map_err(|error| Error::library("naming actions", error))?;
+    let statistics = Statistics::of_users(&sessions, &users_of);
     Ok(Dataset { sessions, times, contexts, actions, statistics })
 }
 
-/// The tables of contexts and of actions.
-fn names(
-    users: &Series,
+fn sizes(cuts: &[Cut], size: impl Fn(&Cut) -> usize) -> Vec<usize> {
+    cuts.iter().map(size).collect()
+}
+
+fn count(name: &str, len: usize) -> Column {
+    Column::new(name.into(), (0_u32..).take(len).collect::<Vec<_>>())
+}
+
+/// The table of contexts; with their splits where users have several contexts.
+fn contexts(users: &Series, users_of: &[u32], split: Option<&[Split]>) -> PolarsResult<DataFrame> {
+    let users = users.take(&IdxCa::from_slice("order".into(), users_of))?;
+    let mut columns =
+        vec![count("context", users_of.len()), users.with_name("user_id".into()).into()];
+    columns.extend(split.map(|split| {
+        Column::new("split".into(), split.iter().map(Split::to_string).collect::<Vec<_>>())
+    }));
+    DataFrame::new_infer_height(columns)
+}
+
+/// The table of actions.
+fn actions(
     items: &Series,
     item_of: &[u32],
     titles: Option<Vec<Option<String>>>,
-) -> PolarsResult<(DataFrame, DataFrame)> {
-    let count = |name: &str, series: &Series| {
-        Column::new(name.into(), (0_u32..).take(series.len()).collect::<Vec<_>>())
-    };
-    let contexts = DataFrame::new_infer_height(vec![
-        count("context", users),
-        users.clone().with_name("user_id".into()).into(),
-    ])?;
-    let order = IdxCa::from_slice("order".into(), item_of);
+) -> PolarsResult<DataFrame> {
+    let items = items.take(&IdxCa::from_slice("order".into(), item_of))?;
     let mut columns =
-        vec![count("action", items), items.take(&order)?.with_name("item_id".into()).into()];
+        vec![count("action", item_of.len()), items.with_name("item_id".into()).into()];
     columns.extend(titles.map(|titles| Column::new("title".into(), titles)));
-    Ok((contexts, DataFrame::new_infer_height(columns)?))
+    DataFrame::new_infer_height(columns)
 }
 
 fn split_users(num_users: usize, settings: &SplitSettings) -> Result<Vec<Split>> {
-    let shares = [
-        ("observed_share", settings.observed_share),
-        ("validation_share", settings.validation_share),
-        ("test_share", settings.test_share),
-    ];
-    for (key, share) in shares {
-        if !(0.0..1.0).contains(&share) {
-            return Err(Error::setting(key, format!("expected a share in [0, 1), found {share}")));
-        }
-    }
     let num_test = share_of(num_users, settings.test_share, f64::round);
     let num_validation = share_of(num_users, settings.validation_share, f64::round);
     if num_test + num_validation >= num_users {
@@ -154,85 +239,4 @@ fn split_users(num_users: usize, settings: &SplitSettings) -> Result<Vec<Split>>
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0..=count")]
 fn share_of(count: usize, share: f64, whole: impl Fn(f64) -> f64) -> usize {
     whole(count as f64 * share + 1e-9) as usize
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::dataset::{SyntheticSettings, synthetic};
-
-    fn dataset(seed: u64) -> Dataset {
-        let settings =
-            SyntheticSettings { users: 200, actions: 300, topics: 20, ..Default::default() };
-        let split = SplitSettings { seed: Seed(seed), ..Default::default() };
-        assemble(synthetic(&settings).unwrap(), &split).unwrap()
-    }
-
-    #[test]
-    fn half_of_each_session_is_observed_and_the_rest_is_hidden() {
-        let Sessions { observed, hidden, .. } = dataset(0).sessions;
-        for context in 0..200 {
-            let (x, y) = (observed.of(context), hidden.of(context));
-            assert_eq!(x.len(), usize::midpoint(x.len(), y.len()));
-            assert!(x.len() + y.len() >= 20);
-            assert!(x.iter().all(|&action| !hidden.contains(context, action)));
-        }
-    }
-
-    #[test]
-    fn the_shares_of_users_are_kept() {
-        let statistics = dataset(0).statistics;
-        assert_eq!(statistics.users, 200);
-        assert_eq!((statistics.train.users, statistics.validation.users), (160, 20));
-        assert_eq!(statistics.test.users, 20);
-    }
-
-    #[test]
-    fn the_seed_decides_and_nothing_else() {
-        let (a, b) = (dataset(1), dataset(1));
-        assert_eq!(a.sessions, b.sessions);
-        assert!(a.actions.equals_missing(&b.actions));
-        let c = dataset(2);
-        assert_ne!(a.sessions.split, c.sessions.split);
-        assert_ne!(a.sessions.observed, c.sessions.observed);
-    }
-
-    #[test]
-    fn actions_are_numbered_by_popularity_among_training_users() {
-        let dataset = dataset(0);
-        let sessions = &dataset.sessions;
-        let mut popularity = vec![0; sessions.num_actions];
-        for context in sessions.contexts(Split::Train) {
-            for set in [&sessions.observed, &sessions.hidden] {
-                set.of(context).iter().for_each(|&action| popularity[action as usize] += 1);
-            }
-        }
-        let ids: Vec<i64> =
-            dataset.actions.column("item_id").unwrap().i64().unwrap().into_no_null_iter().collect();
-        assert!(
-            popularity.windows(2).zip(ids.windows(2)).all(|(count, id)| {
-                count[0] > count[1] || (count[0] == count[1] && id[0] < id[1])
-            })
-        );
-    }
-
-    #[test]
-    fn shares_that_cannot_be_are_refused() {
-        let refused = |settings: SplitSettings| {
-            let made = SyntheticSettings { users: 5, ..Default::default() };
-            assemble(synthetic(&made).unwrap(), &settings).unwrap_err().to_string()
-        };
-        let all = SplitSettings { test_share: 0.6, validation_share: 0.4, ..Default::default() };
-        assert!(refused(all).contains("leave none of the 5 to train on"));
-        for share in [-0.1, 1.0, f64::NAN] {
-            let settings = SplitSettings { observed_share: share, ..Default::default() };
-            assert!(refused(settings).contains("setting `observed_share`"));
-        }
-    }
-
-    #[test]
-    fn decimal_shares_are_taken_at_their_word() {
-        assert_eq!(share_of(100, 0.29, f64::floor), 29);
-        assert_eq!(share_of(5, 0.5, f64::floor), 2);
-    }
 }

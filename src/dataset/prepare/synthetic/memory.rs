@@ -93,6 +93,7 @@ pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
         items: ids(&items),
         items_of,
         times: None,
+        files: None,
     })
 }
 

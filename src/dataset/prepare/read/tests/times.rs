@@ -14,6 +14,9 @@ fn the_latest_time_of_a_pair_is_kept() {
     let source = Source { time_column: Some("timestamp".into()), ..source };
     assert_eq!(pairs(&read(&source, &all()).unwrap()), ["1 10", "1 20", "2 10", "2 30"]);
     assert_eq!(times(&source, &all()).unwrap(), [4, 3, 5, 2]);
+    // Or the first, as a split by time needs.
+    let first = Source { first_times: true, ..source.clone() };
+    assert_eq!(times(&first, &all()).unwrap(), [4, 3, 1, 2]);
     // A rating that does not count has no time either.
     assert_eq!(times(&source, &at_least(3.5)).unwrap(), [4, 1, 2]);
     let filters = Filters { min_item_interactions: 2, ..all() };
