@@ -65,7 +65,7 @@ fn step<const SEARCH: usize>(bencher: Bencher, samples: usize) {
     let samples = format!("method.samples={samples}");
     let (settings, task) = task(&[search[0], search[1], &samples]);
     let contexts = task.sessions.contexts(Split::Train);
-    let mut batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
+    let mut batches = Batches::new(vec![contexts], settings.optimizer.batch_size, settings.seed);
     let device = device::choose(None).unwrap().device;
     let model = task.initial_model(&settings, &device).unwrap();
     let estimator = task.estimator(&settings.method, settings.seed).unwrap();

@@ -157,7 +157,12 @@ impl Trained {
         }
         if let Some(best) = self.best {
             let Best { reward, step } = best;
-            text += &format!("best {reward:.4} at step {step}: {CHOSEN_HERE}\n");
+            text += &match step {
+                0 => "no checkpoint is above the start by more than chance: the start is what is \
+                      evaluated and recommended from\n"
+                    .to_owned(),
+                _ => format!("best {reward:.4} at step {step}: {CHOSEN_HERE}\n"),
+            };
         }
         if self.has_test_users {
             text += &format!("judge it on test users with\n  slate evaluate {run}\n");

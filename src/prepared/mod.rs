@@ -220,6 +220,17 @@ impl Prepared {
         tables::read_times(&self.folder, &self.sessions)
     }
 
+    /// True if times decided what of a user is hidden.
+    #[must_use]
+    pub fn is_split_by_time(&self) -> bool {
+        let split = self.manifest.settings.get("split");
+        match split.and_then(|split| split.get("kind")) {
+            Some(toml::Value::String(kind)) => kind == "temporal",
+            Some(toml::Value::Table(kind)) => kind.contains_key("dates"),
+            _ => false,
+        }
+    }
+
     /// The features of every user `[U, F]`, if the folder was prepared with any.
     ///
     /// # Errors

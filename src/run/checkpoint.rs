@@ -28,9 +28,13 @@ pub struct CheckpointState {
     pub step: u64,
     /// The training clock, seconds.
     pub seconds: f64,
-    /// Best validation reward so far and its step.
+    /// The best validation reward so far, and its step. Later than the start only with a gain over it
+    /// whose paired interval is above 0.
     pub best: Option<Best>,
-    /// Evaluations since then.
+    /// The highest validation reward so far, chance or not.
+    #[serde(default)]
+    pub highest: Option<f64>,
+    /// Evaluations since the highest.
     pub since_best: u64,
     /// True if the last evaluation found too little in the shared candidates, so that every sample
     /// is searched for.

@@ -13,7 +13,7 @@ use burn::tensor::Device;
 
 use self::contexts::Contexts;
 use self::folds::{CrossFit, CrossFitted, Fit};
-use crate::dataset::{Sessions, Split};
+use crate::dataset::{Sessions, Split, Times};
 use crate::embedding::ActionEmbeddings;
 use crate::encoder::{ContextEncoder, Known, encode_all};
 use crate::error::{Error, Result};
@@ -57,6 +57,8 @@ pub struct Task {
     /// The kind of the reward; none for one of the caller's own.
     reward_kind: Option<RewardKind>,
     cross: Option<Arc<CrossFit>>,
+    /// The times by which a split hid the latest items, if that is how it was done.
+    order: Option<Arc<Times>>,
     noise: Option<Arc<dyn Noise>>,
     slate_size: usize,
     exclude_observed: bool,
@@ -69,7 +71,10 @@ impl Task {
     /// # Errors
     /// [`Error::SlateTooLarge`]; what embeddings, encoders and index refuse.
     pub fn load(prepared: &Prepared, settings: &Settings) -> Result<Self> {
-        let task = Self::to_decide(prepared, settings)?;
+        let mut task = Self::to_decide(prepared, settings)?;
+        if settings.context.redraw && prepared.is_split_by_time() {
+            task.order = prepared.times()?.map(Arc::new);
+        }
         match settings.context.folds {
             0 => Ok(task),
             count => task.cross_fitted(prepared, settings, count),
@@ -107,6 +112,7 @@ impl Task {
             reward: settings.reward.kind.init(slate_size, Arc::clone(&sessions), &actions),
             reward_kind: Some(settings.reward.kind),
             cross: None,
+            order: None,
             noise: None,
             slate_size,
             exclude_observed,

@@ -2,43 +2,50 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use super::Task;
-use crate::dataset::{ActionSets, Sessions, Split};
+use super::contexts::Profiles;
+use crate::dataset::{ActionSets, Sessions, Split, Times};
 use crate::encoder::encode_all;
 use crate::seed::{Purpose, Seed};
 
+/// Items with their times; a time is 0 where none is known.
+type Part = Vec<(u32, i64)>;
+
 impl Task {
-    /// This task with the items of every training user observed and hidden anew, as many of each as
-    /// before; `epoch` addresses the draws. None for a reward of the caller's own, which knows the
-    /// halves by itself.
+    /// This task with the items of every training user observed and hidden anew: as many of each as
+    /// before, or, where a split by time hid the latest, those before and after a random moment.
+    /// `epoch` addresses the draws. None for a reward of the caller's own, which knows the halves by
+    /// itself.
     #[must_use]
     pub fn redrawn(&self, seed: Seed, epoch: u64) -> Option<Self> {
         let kind = self.reward_kind?;
-        let Sessions { observed, hidden, split, num_actions } = self.sessions.as_ref();
-        let drawn = |context: u32| {
-            let mut items = [observed.of(context), hidden.of(context)].concat();
-            if split[context as usize] == Split::Train {
-                items.sort_unstable();
-                seed.stream(Purpose::Redraw, epoch, context.into()).shuffle(&mut items);
-            }
-            items
-        };
-        let part = |sizes: &ActionSets, skipped: Option<&ActionSets>| {
-            let lengths: Vec<usize> = sizes.contexts().map(|of| sizes.of(of).len()).collect();
-            ActionSets::filled(&lengths, |context, set| {
-                let first = skipped.map_or(0, |skipped| skipped.of(context).len());
-                set.copy_from_slice(&drawn(context)[first..first + set.len()]);
+        let contexts = self.sessions.observed.contexts().into_par_iter();
+        let parts: Vec<[Part; 2]> = contexts.map(|of| self.halves(of, seed, epoch)).collect();
+        let sets = |half: usize| {
+            let sizes: Vec<usize> = parts.iter().map(|parts| parts[half].len()).collect();
+            ActionSets::filled(&sizes, |context, set| {
+                let items = parts[context as usize][half].iter().map(|(item, _)| *item);
+                set.iter_mut().zip(items).for_each(|(to, item)| *to = item);
             })
         };
         let sessions = Arc::new(Sessions {
-            observed: part(observed, None),
-            hidden: part(hidden, Some(observed)),
-            split: split.clone(),
-            num_actions: *num_actions,
+            observed: sets(0),
+            hidden: sets(1),
+            split: self.sessions.split.clone(),
+            num_actions: self.sessions.num_actions,
         });
+        let times = |half: usize| {
+            parts.iter().flat_map(|parts| parts[half].iter().map(|(_, time)| *time)).collect()
+        };
+        let has_times = self.profiles.times.is_some();
+        let times = has_times.then(|| Times { observed: times(0), hidden: times(1) });
+        let profiles = Profiles { times, ..Profiles::clone(&self.profiles) };
         let mut task = Self {
             reward: kind.init(self.slate_size, Arc::clone(&sessions), &self.actions),
             sessions,
+            profiles: Arc::new(profiles),
             ..self.clone()
         };
         if self.cross.is_some() {
@@ -51,5 +58,39 @@ impl Task {
             task.contexts.row_mut(*context as usize).copy_from_slice(row);
         }
         Some(task)
+    }
+
+    /// What an epoch observes of a context and what it hides, both ascending.
+    fn halves(&self, context: u32, seed: Seed, epoch: u64) -> [Part; 2] {
+        let Sessions { observed, hidden, split, .. } = self.sessions.as_ref();
+        let with_times = |sets: &ActionSets, times: Option<&Vec<i64>>| -> Part {
+            let items = sets.of(context).iter().copied();
+            match times {
+                None => items.map(|item| (item, 0)).collect(),
+                Some(times) => items.zip(sets.values_of(context, times).iter().copied()).collect(),
+            }
+        };
+        let times = self.order.as_deref().or(self.profiles.times.as_ref());
+        let mut first = with_times(observed, times.map(|times| &times.observed));
+        let mut second = with_times(hidden, times.map(|times| &times.hidden));
+        let items = first.len() + second.len();
+        if split[context as usize] != Split::Train || items < 2 {
+            return [first, second];
+        }
+        let mut cut = first.len();
+        first.append(&mut second);
+        let mut stream = seed.stream(Purpose::Redraw, epoch, context.into());
+        if self.order.is_some() {
+            first.sort_unstable_by_key(|&(item, time)| (time, item));
+            let between = u32::try_from(items - 1).unwrap_or(u32::MAX);
+            cut = 1 + stream.below(between) as usize;
+        } else {
+            first.sort_unstable();
+            stream.shuffle(&mut first);
+        }
+        second = first.split_off(cut);
+        first.sort_unstable();
+        second.sort_unstable();
+        [first, second]
     }
 }

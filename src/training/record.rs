@@ -12,6 +12,7 @@ use super::observer::Observer;
 use super::optimizer::save_adam;
 use crate::dataset::Split;
 use crate::error::Result;
+use crate::estimate::Interval;
 use crate::evaluation::Evaluation;
 use crate::model::Model;
 use crate::retrieval::Search;
@@ -79,8 +80,9 @@ impl<'a> Record<'a> {
                 0 => start.clone(),
                 _ => self.evaluate(&model, contexts)?,
             };
+            let gain = now.gain_over(start);
             if *split == Split::Validation {
-                watch(state, clock.step, now.mean());
+                watch(state, clock.step, now.mean(), gain);
             }
             rows.push(MetricsRow::Evaluation {
                 step: clock.step,
@@ -88,7 +90,7 @@ impl<'a> Record<'a> {
                 split: *split,
                 reward: now.mean(),
                 reward_se: now.standard_error(),
-                gain: now.gain_over(start),
+                gain,
                 contexts: contexts.len(),
                 learning_rate: budget.learning_rate(clock),
             });
@@ -195,12 +197,15 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Updates the best validation reward.
-fn watch(state: &mut CheckpointState, step: u64, reward: f64) {
-    if state.best.is_none_or(|best| reward > best.reward) {
-        state.best = Some(Best { step, reward });
-        state.since_best = 0;
+/// Updates the best checkpoint: the start, until a later one gains more than its paired interval. The
+/// highest reward, which patience looks at, may be chance.
+fn watch(state: &mut CheckpointState, step: u64, reward: f64, gain: Interval) {
+    if state.highest.is_none_or(|highest| reward > highest) {
+        (state.highest, state.since_best) = (Some(reward), 0);
     } else {
         state.since_best += 1;
+    }
+    if state.best.is_none_or(|best| reward > best.reward && gain.low > 0.0) {
+        state.best = Some(Best { step, reward });
     }
 }

@@ -34,7 +34,7 @@ fn by_hand(prepared: &Prepared, settings: &Settings) -> Vec<f64> {
     let (beta, sessions) = (task.actions.beta(), &task.sessions);
     let l = beta.cols();
     let trained_on = sessions.contexts(Split::Train);
-    let mut batches = Batches::new(trained_on, settings.optimizer.batch_size, settings.seed);
+    let mut batches = Batches::new(vec![trained_on], settings.optimizer.batch_size, settings.seed);
     let mut theta: Vec<f64> = (0..l * l).map(|at| f64::from(u8::from(at % (l + 1) == 0))).collect();
     let (mut first, mut second) = (vec![0.0; l * l], vec![0.0; l * l]);
     for step in 0..STEPS {

@@ -14,7 +14,7 @@ fn import_rows(path: &Path, num_actions: usize) -> Result<StoredEmbeddings> {
 
 fn expected() -> StoredEmbeddings {
     let v = Matrix::new(NUMBERS.to_vec(), 2).unwrap();
-    StoredEmbeddings { v, singular_values: None }
+    v.into()
 }
 
 fn safetensors(folder: &Path, dtype: Dtype, name: &str, bytes: &[u8]) -> PathBuf {
