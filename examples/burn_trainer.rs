@@ -36,7 +36,7 @@ struct Contexts {
 impl Batcher<u32, Batch> for Contexts {
     fn batch(&self, contexts: Vec<u32>, _device: &Device) -> Batch {
         let step = self.step.fetch_add(1, Ordering::Relaxed);
-        Batch { step, inputs: self.task.contexts.select(&contexts), bags: None, contexts }
+        Batch { step, inputs: self.task.contexts.select(&contexts), contexts }
     }
 }
 

@@ -24,6 +24,7 @@ use crate::dataset::Catalogue;
 use crate::device;
 use crate::encoder::Known;
 use crate::error::{Error, Result};
+use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::retrieval::{Queries, Retriever, Search};
 use crate::run::{RunFolder, RunOrigin};
@@ -195,7 +196,9 @@ impl Policy {
 
     fn slate(&self, known: Known<'_>) -> Result<Vec<Recommendation>> {
         let Serving { retriever, catalogue } = self.serving()?;
-        let latent = self.model.latent(&self.task.input_of(&self.model, known))?; // [1, L]
+        let mut context = Matrix::zeros(1, self.task.encoder.dim());
+        self.task.encoder.encode(known, context.row_mut(0));
+        let latent = self.model.latent(&context)?; // [1, L]
         let slates = retriever.search(Queries {
             latent: &latent,
             slate_size: self.task.slate_size(),

@@ -1,14 +1,12 @@
 //! Contexts in, queries out: the trained parameters, which are θ, θ and a factor of σ, or β.
 
-use std::sync::Arc;
-
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::Result;
 use crate::matrix::Matrix;
-use crate::tower::{Items, Tower, to_device, to_host};
+use crate::tower::{Tower, to_device, to_host};
 
 /// The trained parameters of a policy.
 #[derive(Module, Debug)]
@@ -19,9 +17,6 @@ pub struct Model {
     pub sigma: Option<SigmaFactor>,
     /// β `[P, L]`, where it is learned.
     pub actions: Option<Param<Tensor<2>>>,
-    /// What was learned about the items of contexts, if anything is.
-    #[module(skip)]
-    pub items: Option<Arc<Items>>,
 }
 
 /// A learned factor of σ, `floor + (1 − floor) e^ρ`: 1 at ρ = 0, and never below its floor, so
@@ -50,7 +45,7 @@ impl SigmaFactor {
 
 impl From<Tower> for Model {
     fn from(tower: Tower) -> Self {
-        Self { tower: Some(tower), sigma: None, actions: None, items: None }
+        Self { tower: Some(tower), sigma: None, actions: None }
     }
 }
 
@@ -59,7 +54,7 @@ impl Model {
     #[must_use]
     pub fn of_actions(actions: &ActionEmbeddings, device: &Device) -> Self {
         let beta = Param::from_tensor(to_device(actions.beta(), device));
-        Self { tower: None, sigma: None, actions: Some(beta), items: None }
+        Self { tower: None, sigma: None, actions: Some(beta) }
     }
 
     /// `[B, D]` contexts → `[B, L]` queries, in step `step` of training.

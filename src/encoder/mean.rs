@@ -62,11 +62,6 @@ impl ContextEncoder for Mean {
             }
         }
     }
-
-    fn shares(&self, known: Known<'_>) -> Vec<f32> {
-        let total: f32 = self.weights(known).sum();
-        self.weights(known).map(|weight| weight / total).collect()
-    }
 }
 
 impl Mean {

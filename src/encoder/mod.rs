@@ -41,12 +41,6 @@ pub trait ContextEncoder: Send + Sync + Debug {
     /// Writes M(X) into `context` `[D]`; zeros where nothing is known, so that the slate shows the
     /// most popular actions.
     fn encode(&self, known: Known<'_>, context: &mut [f32]);
-
-    /// The share of each known action in M(X), which adds up to 1; equal ones unless the encoder
-    /// weighs them.
-    fn shares(&self, known: Known<'_>) -> Vec<f32> {
-        vec![1.0 / known.actions.len().max(1) as f32; known.actions.len()]
-    }
 }
 
 /// M(X) is the user vector of ALS, if β comes from ALS.
@@ -67,10 +61,6 @@ pub struct Concatenation(pub Vec<Arc<dyn ContextEncoder>>);
 impl ContextEncoder for Concatenation {
     fn dim(&self) -> usize {
         self.0.iter().map(|encoder| encoder.dim()).sum()
-    }
-
-    fn shares(&self, known: Known<'_>) -> Vec<f32> {
-        self.0.first().map(|encoder| encoder.shares(known)).unwrap_or_default()
     }
 
     fn encode(&self, known: Known<'_>, mut context: &mut [f32]) {

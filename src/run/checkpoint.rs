@@ -4,7 +4,6 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
 
 use burn::module::Module as _;
 use burn::store::ModuleRecord;
@@ -16,8 +15,6 @@ use crate::files::digest_file;
 use crate::model::Model;
 
 pub(super) const MODEL: &str = "model.bpk";
-/// What was learned about items, if anything was.
-pub(super) const ITEMS: &str = "items.safetensors";
 const STATE: &str = "state.toml";
 
 /// The state of a run beside the parameters.
@@ -134,16 +131,6 @@ impl Checkpoint {
         let path = self.path.join(MODEL);
         let failed =
             |error: burn::store::RecordError| Error::library(path.display().to_string(), error);
-        let items = model.items.clone();
-        let loaded =
-            model.try_load_record(ModuleRecord::load(&path).map_err(failed)?).map_err(failed)?;
-        let items = match items.filter(|_| self.state.digests.contains_key(ITEMS)) {
-            Some(items) => {
-                let fresh = Arc::unwrap_or_clone(items);
-                Some(Arc::new(fresh.load(&self.path.join(ITEMS))?))
-            }
-            None => None,
-        };
-        Ok(Model { items, ..loaded })
+        model.try_load_record(ModuleRecord::load(&path).map_err(failed)?).map_err(failed)
     }
 }

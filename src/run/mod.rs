@@ -14,8 +14,8 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use checkpoint::MODEL;
 pub use checkpoint::{Best, Checkpoint, CheckpointState, Which};
-use checkpoint::{ITEMS, MODEL};
 
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{StagedFolder, digest_file, write_atomic};
@@ -170,10 +170,8 @@ impl RunFolder {
         let Checkpoint { path, mut state } = other.checkpoint(Which::Best)?;
         let init = WarmStart { run: from.to_owned(), step: state.step };
         let copy = StagedFolder::new(&self.path.join(INITIAL))?;
-        state.digests.retain(|name, _| name == MODEL || name == ITEMS);
-        for name in state.digests.keys() {
-            fs::copy(path.join(name), copy.path().join(name))?;
-        }
+        fs::copy(path.join(MODEL), copy.path().join(MODEL))?;
+        state.digests.retain(|name, _| name == MODEL);
         checkpoint::write_state(copy.path(), &state)?;
         copy.commit()?;
         self.write_settings(settings, &RunOrigin { init: Some(init), ..origin })
@@ -364,9 +362,6 @@ impl RunFolder {
             .clone()
             .save_file(&model_path)
             .map_err(|error| Error::library(model_path.display().to_string(), error))?;
-        if let Some(items) = &model.items {
-            items.save(&staged.path().join(ITEMS))?;
-        }
         write(staged.path())?;
         state.digests.clear();
         for entry in fs::read_dir(staged.path())? {

@@ -115,13 +115,6 @@ pub struct OptimizerSettings {
     /// The longest that the gradient of all parameters together may be; a longer one is shortened to
     /// it. 0: any.
     pub gradient_clipping: f32,
-    /// Learning rate at step 0 of the items' input vectors, in units of the contexts' numbers; 0: they
-    /// stay as they are.
-    #[serde(default)]
-    pub item_learning_rate: f64,
-    /// Decoupled weight decay of what was learned about the items.
-    #[serde(default)]
-    pub item_decay: f32,
 }
 
 /// The learning rate over the budget.
@@ -275,8 +268,6 @@ impl Settings {
         for (key, value) in [
             ("weight_decay", optimizer.weight_decay),
             ("gradient_clipping", optimizer.gradient_clipping),
-            ("item_learning_rate", optimizer.item_learning_rate as f32),
-            ("item_decay", optimizer.item_decay),
         ] {
             if !(value >= 0.0 && value.is_finite()) {
                 let problem = format!("expected a number of at least 0, found {value}");

@@ -69,8 +69,6 @@ impl Preset {
                 epsilon: 1e-8,
                 weight_decay: 0.0,
                 gradient_clipping: 0.0,
-                item_learning_rate: 0.0,
-                item_decay: 0.0,
             },
             budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 5000 },
             evaluation: EvaluationSettings {

@@ -169,7 +169,7 @@ impl Audits<'_> {
         let mut contexts = self.task.sessions.contexts(Split::Train);
         self.seed.stream(Purpose::Audit, 0, 0).shuffle(&mut contexts);
         contexts.truncate(count);
-        let h = model.latent(&self.task.inputs(model, &contexts))?;
+        let h = model.latent(&self.task.contexts.select(&contexts))?;
         Ok((contexts, h))
     }
 }

@@ -15,7 +15,7 @@ use self::contexts::Contexts;
 use self::folds::{CrossFit, CrossFitted, Fit};
 use crate::dataset::{Sessions, Split, Times};
 use crate::embedding::ActionEmbeddings;
-use crate::encoder::{ContextEncoder, Known, encode_all};
+use crate::encoder::{ContextEncoder, encode_all};
 use crate::error::{Error, Result};
 use crate::estimator::{AnyEstimator, Estimator};
 use crate::matrix::Matrix;
@@ -29,7 +29,6 @@ use crate::retrieval::{
 use crate::reward::{RewardKind, SlateReward};
 use crate::seed::Seed;
 use crate::settings::Settings;
-use crate::tower::{Bags, Items, root_mean_square};
 
 pub use audit::{Audit, Audits};
 pub use contexts::Profiles;
@@ -285,7 +284,7 @@ impl Task {
         contexts: &[u32],
         retriever: &dyn Retriever,
     ) -> Result<Slates> {
-        let latent = model.latent(&self.inputs(model, contexts))?; // [B, L]
+        let latent = model.latent(&self.contexts.select(contexts))?; // [B, L]
         let search = |latent: &Matrix, contexts: &[u32], fit: Option<&Fit>| {
             let excluded = self.excluded_of(contexts, 1);
             let slate_size = self.slate_size;
@@ -297,41 +296,6 @@ impl Task {
         };
         let Some(cross) = &self.cross else { return search(&latent, contexts, None) };
         cross.apart(contexts, &latent, self.slate_size, search)
-    }
-
-    /// The inputs of a model's tower for `contexts`, `[B, D]`: M(X), and what the model has learned
-    /// about its items.
-    #[must_use]
-    pub fn inputs(&self, model: &Model, contexts: &[u32]) -> Matrix {
-        let mut inputs = self.contexts.select(contexts);
-        if let Some(items) = &model.items {
-            items.add_to(&mut inputs, &self.bags(contexts));
-        }
-        inputs
-    }
-
-    /// The observed items of `contexts` with their shares.
-    #[must_use]
-    pub fn bags(&self, contexts: &[u32]) -> Bags {
-        let mut bags = Bags::default();
-        for &context in contexts {
-            let known = self.profiles.observed(&self.sessions, context);
-            bags.push(known.actions, &self.encoder.shares(known));
-        }
-        bags
-    }
-
-    /// The input of a model's tower for anybody, `[1, D]`.
-    #[must_use]
-    pub fn input_of(&self, model: &Model, known: Known<'_>) -> Matrix {
-        let mut input = Matrix::zeros(1, self.encoder.dim());
-        self.encoder.encode(known, input.row_mut(0));
-        if let Some(items) = &model.items {
-            let mut bags = Bags::default();
-            bags.push(known.actions, &self.encoder.shares(known));
-            items.add_to(&mut input, &bags);
-        }
-        input
     }
 
     /// Fails if no policy can be trained with `settings`: constructs everything that they describe.
@@ -368,10 +332,6 @@ impl Task {
             Learned::TowerAndSigma { floor } => Some(SigmaFactor::new(floor, device)),
             _ => None,
         };
-        let items = (settings.optimizer.item_learning_rate > 0.0).then(|| {
-            let scale = root_mean_square(&trained_on);
-            Arc::new(Items::new(self.actions.num_actions(), dim, scale))
-        });
-        Ok(Model { sigma, items, ..tower.into() })
+        Ok(Model { sigma, ..tower.into() })
     }
 }

@@ -1,15 +1,12 @@
 //! A tower h_θ takes the vector M(X) `[D]` of a context and returns the query h `[L]`, as a Burn module
 //! without bias.
 
-mod items;
 mod linear;
 mod mlp;
 mod residual;
 
-pub use items::{Bags, Items};
 pub use linear::LinearTower;
 pub use mlp::SigmoidMlp;
-pub(crate) use residual::root_mean_square;
 pub use residual::{Activation, ResidualMlp};
 
 use burn::module::Module;

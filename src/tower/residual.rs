@@ -146,7 +146,7 @@ impl ResidualMlp {
 }
 
 /// The root mean square of all numbers of `contexts`; 1 where they are all 0.
-pub(crate) fn root_mean_square(contexts: &Matrix) -> f32 {
+fn root_mean_square(contexts: &Matrix) -> f32 {
     let squares: f64 = contexts.iter_rows().map(|context| f64::from(dot(context, context))).sum();
     let mean = squares / contexts.as_slice().len().max(1) as f64;
     #[allow(clippy::cast_possible_truncation, reason = "contexts are f32")]

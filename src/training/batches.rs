@@ -59,7 +59,7 @@ impl Batches {
             #[allow(clippy::cast_possible_truncation, reason = "less than the number of contexts")]
             contexts.push(order[(position % size) as usize]);
         }
-        Batch { step, inputs: vectors.select(&contexts), bags: None, contexts }
+        Batch { step, inputs: vectors.select(&contexts), contexts }
     }
 }
 

@@ -63,14 +63,9 @@ impl Budget {
     }
 
     pub(super) fn learning_rate(&self, clock: Clock) -> f64 {
-        self.optimizer.learning_rate * self.rate_share(clock)
-    }
-
-    /// The learning rates as a share of those at step 0.
-    pub(super) fn rate_share(&self, clock: Clock) -> f64 {
         match self.optimizer.schedule {
-            Schedule::Constant => 1.0,
-            Schedule::Linear => 1.0 - self.spent(clock),
+            Schedule::Constant => self.optimizer.learning_rate,
+            Schedule::Linear => self.optimizer.learning_rate * (1.0 - self.spent(clock)),
         }
     }
 

@@ -46,7 +46,6 @@ pub fn batches(task: &Task, settings: &Settings) -> Vec<Batch> {
     let batch = |contexts: &[u32]| Batch {
         step: 0,
         inputs: task.contexts.select(contexts),
-        bags: None,
         contexts: contexts.to_vec(),
     };
     batches.take(BATCHES).map(batch).collect()
@@ -70,8 +69,8 @@ pub fn gradient_statistics(
         let mut moments = Moments::default();
         for draw in 0..draws {
             let step = FIRST_STEP + at as u64 * draws + draw;
-            let gradients = learner.gradient(&Batch { step, ..batch.clone() })?;
-            moments.add(&flatten(learner, &gradients.parameters)?);
+            let (gradients, _) = learner.gradient(&Batch { step, ..batch.clone() })?;
+            moments.add(&flatten(learner, &gradients)?);
         }
         variance += moments.variance() / batches.len() as f64;
         signal += moments.signal() / batches.len() as f64;

@@ -2,8 +2,6 @@
 //! respect to the queries, the REINFORCE surrogate loss, backward through the tower. S and K never
 //! reach the autodiff tape. Learning β is the one experiment with a second path.
 
-use std::sync::Arc;
-
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, ExecutionError, Tensor};
@@ -16,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::estimator::{AnyEstimator, BatchRows, Estimator, LearnedActions};
 use crate::matrix::Matrix;
 use crate::model::Model;
-use crate::tower::{Bags, to_device, to_host};
+use crate::tower::{to_device, to_host};
 
 /// The contexts of one step.
 #[derive(Clone, Debug)]
@@ -27,8 +25,6 @@ pub struct Batch {
     pub contexts: Vec<u32>,
     /// Their vectors M(X), `[B, D]`.
     pub inputs: Matrix,
-    /// Their items, for a model that learns about items.
-    pub bags: Option<Bags>,
 }
 
 impl Batch {
@@ -42,23 +38,12 @@ impl Batch {
 pub struct StepOutput {
     /// Mean sampled reward, an estimate of R̂(π_θ) on the batch.
     pub reward: Result<f32>,
-    /// The gradient of the loss with respect to the inputs `[B, D]`, for a model that learns about
-    /// items.
-    pub inputs: Option<Matrix>,
 }
 
 impl ItemLazy for StepOutput {
     fn sync(self) -> Result<Self, ExecutionError> {
         Ok(self)
     }
-}
-
-/// The gradients of a step's loss, and the mean reward of its sampled slates.
-pub(super) struct Gradients {
-    pub(super) parameters: GradientsParams,
-    /// With respect to the inputs, `[B, D]`; none unless the batch has bags.
-    inputs: Option<Matrix>,
-    reward: f32,
 }
 
 /// For Burn's own trainer: the loss is minus the reward, NaN for a step that was not taken.
@@ -106,58 +91,21 @@ impl Learner {
     }
 
     /// The gradient of a batch, as long as it is, and the mean reward of its sampled slates.
-    pub(super) fn gradient(&self, batch: &Batch) -> Result<Gradients> {
-        let inputs = to_device(&self.inputs(batch), &self.model.devices().swap_remove(0));
-        let inputs = if batch.bags.is_some() { inputs.require_grad() } else { inputs };
+    pub(super) fn gradient(&self, batch: &Batch) -> Result<(GradientsParams, f32)> {
         let (surrogate, reward) = match &self.estimator {
-            AnyEstimator::Queries(estimator) => {
-                self.of_queries(estimator.as_ref(), batch, inputs.clone())?
-            }
+            AnyEstimator::Queries(estimator) => self.of_queries(estimator.as_ref(), batch)?,
             AnyEstimator::Actions(estimator) => self.of_actions(estimator, batch)?,
         };
         let _backward = trace_span!("backward").entered();
-        let found = surrogate.backward();
-        let of_inputs = batch.bags.as_ref().and_then(|_| inputs.grad(&found));
-        let inputs = of_inputs.map(to_host).transpose()?;
-        Ok(Gradients { parameters: GradientsParams::from_grads(found, self), inputs, reward })
-    }
-
-    /// The inputs of the tower, `[B, D]`.
-    fn inputs(&self, batch: &Batch) -> Matrix {
-        let mut inputs = batch.inputs.clone();
-        if let (Some(items), Some(bags)) = (&self.model.items, &batch.bags) {
-            items.add_to(&mut inputs, bags);
-        }
-        inputs
-    }
-
-    /// Moves the items of a batch by the gradient of its inputs.
-    #[must_use]
-    pub fn optimize_items(
-        mut self,
-        bags: Option<&Bags>,
-        gradient: Option<&Matrix>,
-        rate: f64,
-        decay: f32,
-    ) -> Self {
-        if let (Some(items), Some(bags), Some(gradient)) = (&mut self.model.items, bags, gradient) {
-            #[allow(clippy::cast_possible_truncation, reason = "a rate")]
-            Arc::make_mut(items).step(bags, gradient, rate as f32, decay);
-        }
-        self
+        Ok((GradientsParams::from_grads(surrogate.backward(), self), reward))
     }
 
     /// Algorithm 1 without the update: samples slates and looks up their rewards. The surrogate
     /// `−⟨h, g⟩ / B` has minus the reward's gradient in θ; where σ is learned, `−g_σ log σ` joins.
-    fn of_queries(
-        &self,
-        estimator: &dyn Estimator,
-        batch: &Batch,
-        inputs: Tensor<2>,
-    ) -> Result<(Tensor<1>, f32)> {
+    fn of_queries(&self, estimator: &dyn Estimator, batch: &Batch) -> Result<(Tensor<1>, f32)> {
         let device = self.model.devices().swap_remove(0);
         let forward = trace_span!("forward").entered();
-        let h = self.model.forward_in_training(inputs, batch.step); // [B, L]
+        let h = self.model.forward_in_training(to_device(&batch.inputs, &device), batch.step); // [B, L]
         let latent = to_host(h.clone().inner())?; // waits for the device
         drop(forward);
         let g = estimator.gradient(batch.rows(&latent, self.model.sigma_factor()?))?;
@@ -183,20 +131,20 @@ impl Learner {
 }
 
 impl Learner {
-    fn clipped_gradient(&self, batch: &Batch) -> Result<Gradients> {
-        let mut gradients = self.gradient(batch)?;
+    fn clipped_gradient(&self, batch: &Batch) -> Result<(GradientsParams, f32)> {
+        let (mut gradients, reward) = self.gradient(batch)?;
         if self.clipping > 0.0 {
-            clip(&mut gradients.parameters, self, self.clipping)?;
+            clip(&mut gradients, self, self.clipping)?;
         }
-        Ok(gradients)
+        Ok((gradients, reward))
     }
 
     fn sampled_reward(&self, batch: &Batch) -> Result<f32> {
-        let latent = self.model.latent(&self.inputs(batch))?;
+        let latent = self.model.latent(&batch.inputs)?;
         let rows = batch.rows(&latent, self.model.sigma_factor()?);
         match &self.estimator {
             AnyEstimator::Queries(estimator) => Ok(mean(&estimator.gradient(rows)?.rewards)),
-            AnyEstimator::Actions(_) => Ok(self.gradient(batch)?.reward),
+            AnyEstimator::Actions(_) => Ok(self.gradient(batch)?.1),
         }
     }
 }
@@ -212,15 +160,11 @@ impl TrainStep for Learner {
     fn step(&self, batch: Batch) -> TrainOutput<StepOutput> {
         // The trait has no way to fail: a step that could not be taken changes no parameter and
         // says so in its output.
-        match self.clipped_gradient(&batch) {
-            Ok(Gradients { parameters: grads, inputs, reward }) => {
-                TrainOutput { grads, item: StepOutput { reward: Ok(reward), inputs } }
-            }
-            Err(error) => TrainOutput {
-                grads: GradientsParams::new(),
-                item: StepOutput { reward: Err(error), inputs: None },
-            },
-        }
+        let (grads, reward) = match self.clipped_gradient(&batch) {
+            Ok((grads, reward)) => (grads, Ok(reward)),
+            Err(error) => (GradientsParams::new(), Err(error)),
+        };
+        TrainOutput { grads, item: StepOutput { reward } }
     }
 }
 
@@ -230,6 +174,6 @@ impl InferenceStep for Learner {
     type Output = StepOutput;
 
     fn step(&self, batch: Batch) -> StepOutput {
-        StepOutput { reward: self.sampled_reward(&batch), inputs: None }
+        StepOutput { reward: self.sampled_reward(&batch) }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use burn::module::Module as _;
 use burn::optim::ModuleOptimizer;
 use burn::tensor::Device;
-use burn::train::{TrainOutput, TrainStep as _};
+use burn::train::TrainStep as _;
 use serde::Serialize;
 
 use super::batches::Batches;
@@ -107,7 +107,6 @@ impl<'a> Trainer<'a> {
         }
         let mut halves = Halves::new(self.task, settings);
 
-        let optimizer = &settings.optimizer;
         let patience = settings.evaluation.patience;
         while !budget.is_spent(clock) {
             if patience > 0 && state.since_best >= patience {
@@ -117,22 +116,9 @@ impl<'a> Trainer<'a> {
             if halves.turn_to(batches.epoch(clock.step)) {
                 learner = learner.with_estimator(self.estimator(halves.task(), &state)?);
             }
-            let mut batch = batches.at(clock.step, &halves.task().contexts);
-            if learner.model().items.is_some() {
-                batch.bags = Some(halves.task().bags(&batch.contexts));
-            }
-            let bags = batch.bags.clone();
-            let TrainOutput { grads, item } = learner.step(batch);
-            let sampled_reward = item.reward?;
-            let share = budget.rate_share(clock);
-            learner = learner
-                .optimize(&mut adam, (share * optimizer.learning_rate).into(), grads)
-                .optimize_items(
-                    bags.as_ref(),
-                    item.inputs.as_ref(),
-                    share * optimizer.item_learning_rate,
-                    optimizer.item_decay,
-                );
+            let output = learner.step(batches.at(clock.step, &halves.task().contexts));
+            let sampled_reward = output.item.reward?;
+            learner = learner.optimize(&mut adam, budget.learning_rate(clock).into(), output.grads);
             clock.step += 1;
             clock.seconds += started.elapsed().as_secs_f64();
             observer.stepped(Progress {

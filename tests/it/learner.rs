@@ -59,7 +59,7 @@ fn parameters(tower: &Tower) -> Vec<Matrix> {
 fn check(build: impl Fn(&[Matrix]) -> Tower, theta: &[Matrix]) {
     let (inputs, g) = (normals(10, B, D), normals(11, B, L));
     let learner = Learner::new(build(theta).into(), Fixed(g.clone()).into());
-    let batch = Batch { step: 0, contexts: vec![0; B], inputs: inputs.clone(), bags: None };
+    let batch = Batch { step: 0, contexts: vec![0; B], inputs: inputs.clone() };
     let output = learner.step(batch);
     let reward = output.item.reward.unwrap();
     assert!((reward - 1.0).abs() < 1e-6);
@@ -158,7 +158,7 @@ fn trained(settings: &TowerSettings, size: f32, steps: u64) -> (Vec<Matrix>, Mat
     let mut learner = Learner::new(tower.into(), Fixed(g).into());
     let mut adam = adam(&Preset::Default.settings().optimizer);
     for step in 0..steps {
-        let batch = Batch { step, contexts: vec![0; B], inputs: inputs.clone(), bags: None };
+        let batch = Batch { step, contexts: vec![0; B], inputs: inputs.clone() };
         let grads = learner.step(batch).grads;
         learner = learner.optimize(&mut adam, 0.01.into(), grads);
     }
@@ -215,7 +215,7 @@ fn clipping_shortens_the_gradient_of_all_parameters_together() {
         let tower = Tower::SigmoidMlp(SigmoidMlp::new(&theta[0], &theta[1], &device));
         let learner = Learner::new(tower.into(), Fixed(normals(11, B, L)).into());
         let learner = learner.with_clipping(clipping);
-        let batch = Batch { step: 0, contexts: vec![0; B], inputs: normals(10, B, D), bags: None };
+        let batch = Batch { step: 0, contexts: vec![0; B], inputs: normals(10, B, D) };
         let grads = learner.step(batch).grads;
         let stepped = learner.optimize(&mut SgdConfig::new().init(), 1.0.into(), grads);
         let after = parameters(&stepped.model().valid().tower.unwrap());
@@ -246,7 +246,7 @@ fn decay_takes_its_share_of_theta_and_leaves_sigma() {
         let mut learner = Learner::new(model, Fixed(Matrix::zeros(B, L)).into());
         let mut adam = adam(&settings);
         for step in 0..2 {
-            let batch = Batch { step, contexts: vec![0; B], inputs: normals(10, B, D), bags: None };
+            let batch = Batch { step, contexts: vec![0; B], inputs: normals(10, B, D) };
             let grads = learner.step(batch).grads;
             learner = learner.optimize(&mut adam, 0.5.into(), grads);
         }
@@ -269,7 +269,7 @@ fn a_learned_sigma_follows_its_gradient_and_keeps_its_floor() {
     let tower = Tower::Linear(LinearTower::new(&normals(0, D, L), &device));
     let model = Model { sigma: Some(SigmaFactor::new(floor, &device)), ..tower.into() };
     let g = normals(11, B, L);
-    let batch = Batch { step: 0, contexts: vec![0; B], inputs: normals(10, B, D), bags: None };
+    let batch = Batch { step: 0, contexts: vec![0; B], inputs: normals(10, B, D) };
     let mut descent = SgdConfig::new().init();
 
     let learner = Learner::new(model, Fixed(g).into());
