@@ -25,7 +25,7 @@ impl InnerProduct {
     pub(super) fn svd(training: &Training, latent_dim: usize) -> Result<Self> {
         let options = SvdOptions { latent_dim, normalization: 0.0, ..SvdOptions::default() };
         let (a, actions) = (&training.actions_of, training.num_actions());
-        let stored = truncated_svd(a, actions, options, training.seed)?;
+        let stored = truncated_svd(a, actions, options, training.seed)?.into_stored();
         Self::new(stored, |actions| Ok(Box::new(Mean::new(actions))))
     }
 

@@ -7,6 +7,8 @@ use super::ActionSets;
 
 /// Columns whose sums stay in registers.
 const TILE: usize = 32;
+/// Rows that one thread sums at a time.
+const ROWS: usize = 16;
 
 impl ActionSets {
     /// The contexts of each action. `num_actions` is above every action.
@@ -22,38 +24,53 @@ impl ActionSets {
     /// not depend on the number of threads.
     pub(crate) fn times(&self, dense: &[f32], width: usize) -> Vec<f32> {
         let mut out = vec![0.0; self.len() * width];
+        self.scaled_times(None, dense, width, &mut out);
+        out
+    }
+
+    /// Writes `R A C · dense` over `out`; `scales` are the entries of the diagonal R and C, 1 if absent.
+    pub(crate) fn scaled_times(
+        &self,
+        scales: Option<[&[f32]; 2]>,
+        dense: &[f32],
+        width: usize,
+        out: &mut [f32],
+    ) {
         let arch = pulp::Arch::new();
-        // Few rows at a time: the popular actions, side by side, have most of the entries.
-        let rows = out.par_chunks_exact_mut(width).zip(0_u32..u32::MAX).chunks(16);
-        rows.for_each(|rows| {
-            arch.dispatch(|| {
-                for (row, set) in rows {
-                    sum_rows(self.of(set), dense, row);
+        // A few columns of all rows, side by side, fit a core's cache; whole rows do not.
+        let mut tiles = vec![[0.0; TILE]; dense.len() / width];
+        for start in (0..width).step_by(TILE) {
+            let columns = start..width.min(start + TILE);
+            let rows = dense.par_chunks_exact(width).with_min_len(256);
+            tiles.par_iter_mut().zip(rows).enumerate().for_each(|(at, (tile, row))| {
+                tile[..columns.len()].copy_from_slice(&row[columns.clone()]);
+                if let Some([_, scales]) = scales {
+                    tile.iter_mut().for_each(|value| *value *= scales[at]);
                 }
             });
-        });
-        out
+            // Few rows at a time: the popular actions, side by side, have most of the entries.
+            let blocks = out.par_chunks_mut(ROWS * width).zip(0_u32..u32::MAX);
+            blocks.for_each(|(block, number)| {
+                arch.dispatch(|| {
+                    for (sum, row) in block.chunks_exact_mut(width).zip(ROWS as u32 * number..) {
+                        let mut total = sum_tiles(self.of(row), &tiles);
+                        if let Some([scales, _]) = scales {
+                            total.iter_mut().for_each(|value| *value *= scales[row as usize]);
+                        }
+                        sum[columns.clone()].copy_from_slice(&total[..columns.len()]);
+                    }
+                });
+            });
+        }
     }
 }
 
 #[allow(clippy::inline_always, reason = "what is inlined has the dispatch's instructions")]
 #[inline(always)]
-fn sum_rows(set: &[u32], dense: &[f32], sum: &mut [f32]) {
-    let width = sum.len();
-    let (tiles, rest) = sum.as_chunks_mut::<TILE>();
-    for (tile, sum) in (0..).step_by(TILE).zip(&mut *tiles) {
-        let mut total = [0.0; TILE];
-        for &at in set {
-            if let Some(row) = dense[at as usize * width + tile..].first_chunk::<TILE>() {
-                total.iter_mut().zip(row).for_each(|(total, value)| *total += value);
-            }
-        }
-        *sum = total;
-    }
-    let start = TILE * tiles.len();
-    rest.fill(0.0);
+fn sum_tiles(set: &[u32], tiles: &[[f32; TILE]]) -> [f32; TILE] {
+    let mut total = [0.0; TILE];
     for &at in set {
-        let row = &dense[at as usize * width + start..][..rest.len()];
-        rest.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+        total.iter_mut().zip(&tiles[at as usize]).for_each(|(total, value)| *total += value);
     }
+    total
 }

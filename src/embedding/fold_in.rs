@@ -127,7 +127,7 @@ impl FoldIn {
 }
 
 /// The most parts of the sum: enough for the threads to share, few enough to fit in memory.
-const PARTS: usize = 64;
+const PARTS: usize = 16;
 /// Rows that fit into a core's second-level cache as f64.
 const PIECE: usize = 512;
 
@@ -148,7 +148,11 @@ pub(super) fn gram(factors: &Matrix) -> Mat<f64> {
         sum
     });
     let parts: Vec<Mat<f64>> = parts.collect();
-    parts.into_iter().fold(Mat::zeros(dim, dim), |sum, part| sum + part)
+    let sum = |mut sum: Mat<f64>, part: Mat<f64>| {
+        sum += part;
+        sum
+    };
+    parts.into_iter().reduce(sum).unwrap_or_else(|| Mat::zeros(dim, dim))
 }
 
 /// Adds `scale · BᵀB` to the lower triangle of `sum`.

@@ -6,10 +6,10 @@ pub mod als;
 mod descent;
 pub mod fold_in;
 pub mod import;
-mod krylov;
 mod npy;
+mod orthonormal;
+mod subspace;
 pub mod svd;
-mod tall;
 pub(crate) mod tensors;
 
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::matrix::{Matrix, norm};
 pub use als::{AlsOptions, implicit_als};
 pub use fold_in::{FoldIn, FoldInOptions};
 pub use import::{Import, Missing, import};
-pub use svd::{SessionPart, SvdOptions, training_matrix, truncated_svd};
+pub use svd::{Decomposition, SessionPart, SvdOptions, training_matrix, truncated_svd};
 
 /// β `[P, L]`: one row per action, fixed. Its digest ties indexes and checkpoints to it.
 #[derive(Clone, Debug)]

@@ -232,7 +232,7 @@ fn embed(
     match &settings.embedding {
         EmbeddingSource::Import(file) => import(file, &item_ids()?),
         EmbeddingSource::Svd { interactions, options } => {
-            truncated_svd(&matrix(interactions), num_actions, *options, seed)
+            Ok(truncated_svd(&matrix(interactions), num_actions, *options, seed)?.into_stored())
         }
         EmbeddingSource::Als { interactions, options } => {
             implicit_als(&matrix(interactions), num_actions, *options, seed)
