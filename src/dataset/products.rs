@@ -23,17 +23,19 @@ impl ActionSets {
     /// that set i names, `[contexts, width]`. One thread sums a row, in one order, so the result does
     /// not depend on the number of threads.
     pub(crate) fn times(&self, dense: &[f32], width: usize) -> Vec<f32> {
-        self.scaled_times(None, dense, width)
+        let mut out = vec![0.0; self.len() * width];
+        self.scaled_times(None, dense, width, &mut out);
+        out
     }
 
-    /// `R A C · dense`; `scales` are the entries of the diagonal R and C, 1 if absent.
+    /// Writes `R A C · dense` over `out`; `scales` are the entries of the diagonal R and C, 1 if absent.
     pub(crate) fn scaled_times(
         &self,
         scales: Option<[&[f32]; 2]>,
         dense: &[f32],
         width: usize,
-    ) -> Vec<f32> {
-        let mut out = vec![0.0; self.len() * width];
+        out: &mut [f32],
+    ) {
         let arch = pulp::Arch::new();
         // A few columns of all rows, side by side, fit a core's cache; whole rows do not.
         let mut tiles = vec![[0.0; TILE]; dense.len() / width];
@@ -60,7 +62,6 @@ impl ActionSets {
                 });
             });
         }
-        out
     }
 }
 

@@ -148,7 +148,11 @@ pub(super) fn gram(factors: &Matrix) -> Mat<f64> {
         sum
     });
     let parts: Vec<Mat<f64>> = parts.collect();
-    parts.into_iter().fold(Mat::zeros(dim, dim), |sum, part| sum + part)
+    let sum = |mut sum: Mat<f64>, part: Mat<f64>| {
+        sum += part;
+        sum
+    };
+    parts.into_iter().reduce(sum).unwrap_or_else(|| Mat::zeros(dim, dim))
 }
 
 /// Adds `scale · BᵀB` to the lower triangle of `sum`.

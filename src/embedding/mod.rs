@@ -8,6 +8,7 @@ pub mod fold_in;
 pub mod import;
 mod npy;
 mod orthonormal;
+mod subspace;
 pub mod svd;
 pub(crate) mod tensors;
 

@@ -119,7 +119,8 @@ pub struct ContextSettings {
     /// λ of the fold-in, in units of βᵀβ.
     pub regularization: f64,
     /// The folds of the training users whose contexts and searches come from embeddings fitted
-    /// without the fold; 0 for the embeddings of all, which know what training users hid.
+    /// without the fold; 0 for the embeddings of all, which know what training users hid. Without
+    /// effect where β is learned.
     #[serde(default)]
     pub folds: u16,
     /// True if every pass over the training users observes and hides other items of theirs.

@@ -74,8 +74,11 @@ impl Task {
         if settings.context.redraw && prepared.is_split_by_time() {
             task.order = prepared.times()?.map(Arc::new);
         }
+        let learned = settings.method.recipe().learned();
         match settings.context.folds {
+            // A learned β is everybody's.
             0 => Ok(task),
+            _ if learned == Learned::Actions => Ok(task),
             count => task.cross_fitted(prepared, settings, count),
         }
     }
@@ -234,9 +237,7 @@ impl Task {
         let of_queries = |estimator| match estimator {
             AnyEstimator::Queries(estimator) => Ok(estimator),
             AnyEstimator::Actions(_) => {
-                let problem =
-                    "belong to fixed embeddings, and this method learns them; set it to 0";
-                Err(Error::setting("context.folds", problem))
+                Err(Error::setting("context.folds", "learns β; set it to 0"))
             }
         };
         let of_fold = |fit: &Fit| {

@@ -427,7 +427,12 @@ fn damaged_weights_of_an_encoder_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (data, run) = (folder.path().join("data"), folder.path().join("run"));
     small(&data);
-    stdout(train(&data, &run).args(["--set", "context.encoders=[\"ridge\"]"]));
+    stdout(train(&data, &run).args([
+        "--set",
+        "context.encoders=[\"ridge\"]",
+        "--set",
+        "context.folds=0",
+    ]));
     let kept = data.join("encoders").join(&names(&data.join("encoders"))[0]);
     let weights = kept.join("weights.safetensors");
     let whole = fs_err::read(&weights).unwrap();
@@ -508,7 +513,7 @@ fn a_full_disk_leaves_no_half_checkpoint() {
     let with = |run: &Path| {
         let mut command = train(&data, run);
         command.args(["--set", "method.kind=lgp", "--set", "tower.kind=sigmoid-mlp"]);
-        command.args(["--set", "evaluation.count=2"]);
+        command.args(["--set", "evaluation.count=2", "--set", "context.folds=0"]);
         command
     };
     // The tower takes 8 KiB, and so do each of Adam's two moments, once there are any.

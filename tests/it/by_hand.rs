@@ -23,6 +23,7 @@ const SETTINGS: [&str; 10] = [
     "evaluation.count=1",
     "method.kind=lgp",
     "tower.kind=linear",
+    "context.folds=0",
     "optimizer.weight_decay=0",
     "method.sigma=relative(0.3)",
 ];

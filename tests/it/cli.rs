@@ -333,8 +333,8 @@ fn a_training_says_on_whom_its_checkpoint_was_chosen() {
     };
     prepare("data", "0.2");
     let text = stdout(&mut train("data", "one"));
-    let line = text.lines().find(|line| line.starts_with("best ")).unwrap();
-    assert_says(line, &["at step", CHOSEN]);
+    // Four steps gain nothing beyond chance.
+    assert_says(&text, &["no checkpoint is above the start by more than chance: the start is"]);
     assert_eq!(json(&mut train("data", "two"))["note"], CHOSEN);
     // Without test users the validation users are judged on, and the report says so.
     let mut evaluate = slate();

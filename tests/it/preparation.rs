@@ -87,8 +87,10 @@ impl Place {
         assert_eq!(names(self.folder.path()), ["data", "log.csv"]);
         let expected = [
             "actions.parquet",
+            "choice.toml",
             "contexts.parquet",
             "embeddings.safetensors",
+            "folds",
             "index",
             "interactions.parquet",
             "prepare.toml",

@@ -1,0 +1,127 @@
+//! Takes a sparse matrix A with scaled rows and columns and returns a subspace that nearly contains its
+//! leading singular vectors, by randomised subspace iteration (Halko, Martinsson & Tropp, *Finding
+//! structure with randomness*, 2011) with Chebyshev polynomials for powers (Zhou & Saad, *A
+//! Chebyshev–Davidson algorithm for large symmetric eigenproblems*, 2007). Singular values of
+//! interactions lie close together: where powers need 16 products with A Aᵀ, polynomials need 8.
+
+use std::mem;
+
+use rayon::prelude::*;
+
+use crate::dataset::ActionSets;
+use crate::embedding::orthonormal::orthonormalise;
+use crate::error::Result;
+use crate::matrix::Matrix;
+
+/// The highest degree of a polynomial.
+const MAX_DEGREE: f64 = 4.0;
+/// The most that a polynomial may raise the largest singular value above the least of the block, so
+/// that the latter keeps digits in f32.
+const MAX_GAIN: f64 = 4e7;
+
+/// A or Aᵀ: entry (i, j) is `scale_i · scale_j` where set i has j. The scale of j belongs to the other
+/// side.
+pub(super) struct Side<'a> {
+    sets: &'a ActionSets,
+    scales: Vec<f32>,
+}
+
+impl<'a> Side<'a> {
+    /// The scale of a set of n is `n^−η`; η is `normalization`.
+    pub(super) fn new(sets: &'a ActionSets, normalization: f32) -> Self {
+        let scale = |set| (sets.of(set).len().max(1) as f32).powf(-normalization);
+        Self { sets, scales: sets.contexts().map(scale).collect() }
+    }
+
+    /// Number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Writes the product with `block`, which has a row for each row of `other`, over `out`.
+    fn times(&self, other: &Self, block: &Matrix, out: &mut Matrix) {
+        let scales = Some([&self.scales[..], &other.scales]);
+        self.sets.scaled_times(scales, block.as_slice(), block.cols(), out.as_mut_slice());
+    }
+
+    /// The sum of the squared entries.
+    pub(super) fn energy(&self, other: &Self) -> f64 {
+        let square = |scale: f32| f64::from(scale).powi(2);
+        let row = |(set, scale): (u32, &f32)| {
+            let squares = self.sets.of(set).iter().map(|at| square(other.scales[*at as usize]));
+            square(*scale) * squares.sum::<f64>()
+        };
+        self.sets.contexts().zip(&self.scales).map(row).sum()
+    }
+}
+
+/// An orthonormal Q `[near, width]` whose span nearly contains the leading left singular vectors of A,
+/// and AᵀQ `[far, width]`. The sides are A and Aᵀ, `start` is random, `[far, width]`.
+pub(super) fn leading(
+    near: &Side<'_>,
+    far: &Side<'_>,
+    start: Matrix,
+    passes: usize,
+) -> Result<[Matrix; 2]> {
+    // Blocks stay where they are, because fresh memory costs as much as a product.
+    let mut image = start;
+    let mut blocks = [(); 3].map(|()| Matrix::zeros(near.sets.len(), image.cols()));
+    near.times(far, &image, &mut blocks[0]);
+    far.times(near, &blocks[0], &mut image);
+    near.times(far, &image, &mut blocks[0]);
+    orthonormalise(&mut blocks[0])?;
+    for _ in 0..passes {
+        filter(near, far, &mut blocks, &mut image);
+        orthonormalise(&mut blocks[0])?;
+    }
+    let [mut q, ..] = blocks;
+    // Once more, because singular values are taken from AᵀQ as if Q were orthonormal to the last digit.
+    orthonormalise(&mut q)?;
+    far.times(near, &q, &mut image);
+    Ok([q, image])
+}
+
+/// Replaces Q, the first of `blocks`, by `T_d(2C/b − I) Q` for `C = A Aᵀ` and the Chebyshev polynomial
+/// T_d. It is at most 1 on the eigenvalues below b, and above grows faster than any other polynomial
+/// of degree d. b is the least that Q has found. The other blocks, and `image`, are memory.
+fn filter(near: &Side<'_>, far: &Side<'_>, blocks: &mut [Matrix; 3], image: &mut Matrix) {
+    let [current, previous, next] = blocks;
+    far.times(near, current, image);
+    let found = squared_lengths(image); // qᵀCq
+    let largest = found.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    // Of an exhausted rank the least is rounding.
+    let bound = found.iter().copied().fold(largest, f64::min).max(1e-6 * largest);
+    // T_d(x) = cosh(d acosh x), so the gain is nearly half of e^(d acosh x).
+    let degree = (2.0 * MAX_GAIN).ln() / (2.0 * largest / bound - 1.0).acosh();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to MAX_DEGREE")]
+    let degree = degree.clamp(1.0, MAX_DEGREE) as usize;
+    #[allow(clippy::cast_possible_truncation, reason = "blocks are f32")]
+    let factor = (2.0 / bound) as f32;
+    near.times(far, image, next);
+    combine(next, current, |image, q| factor * image - q);
+    for _ in 1..degree {
+        mem::swap(previous, current);
+        mem::swap(current, next);
+        // T_{k+1}(x) = 2x T_k(x) − T_{k−1}(x)
+        far.times(near, current, image);
+        near.times(far, image, next);
+        combine(next, current, |image, current| 2.0 * (factor * image - current));
+        combine(next, previous, |next, previous| next - previous);
+    }
+    mem::swap(current, next);
+}
+
+/// `each(x, y)` in the place of each x.
+fn combine(xs: &mut Matrix, ys: &Matrix, each: impl Fn(f32, f32) -> f32 + Sync) {
+    let rows = xs.as_mut_slice().par_chunks_mut(1 << 14).zip(ys.as_slice().par_chunks(1 << 14));
+    rows.for_each(|(xs, ys)| xs.iter_mut().zip(ys).for_each(|(x, y)| *x = each(*x, *y)));
+}
+
+/// `‖b‖²` of each column b.
+fn squared_lengths(block: &Matrix) -> Vec<f64> {
+    let mut sums = vec![0.0; block.cols()];
+    for row in block.iter_rows() {
+        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(value * value));
+    }
+    sums
+}
