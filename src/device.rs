@@ -2,6 +2,8 @@
 
 use burn::tensor::Device;
 
+use sysinfo::{MemoryRefreshKind, RefreshKind, System};
+
 use crate::error::{Error, Result};
 
 /// A device and its name.
@@ -171,4 +173,12 @@ mod cuda {
         let found = std::panic::catch_unwind(|| Device::enumerate(DeviceType::Cuda).into_vec());
         found.ok()?.into_iter().next()
     }
+}
+
+/// The memory that can be had without swapping, in bytes; none where the system does not tell.
+pub(crate) fn available_memory() -> Option<f64> {
+    let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
+    let system = System::new_with_specifics(refresh);
+    let limit = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+    Some(system.available_memory().min(limit) as f64).filter(|bytes| *bytes > 0.0)
 }

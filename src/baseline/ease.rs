@@ -11,11 +11,11 @@ use std::sync::Arc;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, Par};
 use rayon::prelude::*;
-use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use super::asked::{Asked, Fitted, Training, count_shared};
 use super::inverse::inverse;
 use crate::dataset::ActionSets;
+use crate::device::available_memory;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::Slates;
@@ -78,14 +78,6 @@ impl Ease {
         let diagonal = diagonal.collect();
         Ok(Self::OfContexts { inverse, contexts_of, diagonal })
     }
-}
-
-/// The memory that can be had without swapping, in bytes; none where the system does not tell.
-fn available_memory() -> Option<f64> {
-    let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
-    let system = System::new_with_specifics(refresh);
-    let limit = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
-    Some(system.available_memory().min(limit) as f64).filter(|bytes| *bytes > 0.0)
 }
 
 /// The number of members that any two of the sets `near` share, `[N, N]`; `far` lists the sets of

@@ -229,10 +229,12 @@ impl Settings {
         differences.filter(|(key, _)| !of_training(key)).map(|(_, change)| change).collect()
     }
 
-    /// The search that needs the graph's index, if any: the method's, or the evaluation's.
+    /// True if the method or the evaluation searches the graph's index. Training on folds does not:
+    /// each fold has embeddings of its own, which are searched exactly.
     #[must_use]
     pub fn needs_index(&self) -> bool {
-        self.method.search() == Some(Search::Hnsw)
+        let folds = self.context.folds > 0 && self.method.recipe().learned() != Learned::Actions;
+        self.method.search() == Some(Search::Hnsw) && !folds
             || self.evaluation.search == EvaluationSearch::Index
     }
 

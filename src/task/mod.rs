@@ -14,6 +14,7 @@ use burn::tensor::Device;
 use self::contexts::Contexts;
 use self::folds::{CrossFit, CrossFitted, Fit};
 use crate::dataset::{Sessions, Split, Times};
+use crate::device;
 use crate::embedding::ActionEmbeddings;
 use crate::encoder::{ContextEncoder, encode_all};
 use crate::error::{Error, Result};
@@ -77,9 +78,14 @@ impl Task {
         let learned = settings.method.recipe().learned();
         match settings.context.folds {
             // A learned β is everybody's.
-            0 => Ok(task),
             _ if learned == Learned::Actions => Ok(task),
-            count => task.cross_fitted(prepared, settings, count),
+            wanted => match task.affordable(wanted) {
+                0 => {
+                    let graph = prepared.index(&task.actions, &settings.retrieval.hnsw)?;
+                    Ok(Self { graph: Some(Arc::new(graph)), ..task })
+                }
+                count => task.cross_fitted(prepared, settings, count),
+            },
         }
     }
 
@@ -121,6 +127,25 @@ impl Task {
             sessions,
             actions,
         })
+    }
+
+    /// As many of the `wanted` folds as half of the memory holds, or two, or none.
+    fn affordable(&self, wanted: u16) -> u16 {
+        let beta = self.actions.beta();
+        let bytes = size_of_val(beta.as_slice()) as f64;
+        let half = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
+        let fits = |count: u16| f64::from(count) * bytes <= half;
+        let count = [wanted, 2, 0].into_iter().find(|count| *count <= wanted && fits(*count));
+        let count = count.unwrap_or(0);
+        if count < wanted {
+            tracing::warn!(
+                "{count} folds instead of {wanted}: each takes {:.1} GB, and half of the free memory \
+                 is {:.1} GB",
+                bytes / 1e9,
+                half / 1e9
+            );
+        }
+        count
     }
 
     /// This task with contexts and searches of training users from embeddings that were fitted
@@ -213,7 +238,10 @@ impl Task {
     /// # Errors
     /// [`Error::Setting`] if the method searches an index and the task was loaded without one.
     pub fn parts(&self, method: &Method, seed: Seed) -> Result<Parts> {
-        let search = method.search().unwrap_or(Search::Exact);
+        let search = match &self.cross {
+            None => method.search().unwrap_or(Search::Exact),
+            Some(_) => Search::Exact,
+        };
         Ok(Parts {
             actions: Arc::clone(&self.actions),
             retriever: Arc::clone(self.search(search)?),

@@ -14,7 +14,7 @@ const STEPS: u64 = 15;
 
 /// What both are given; ε of Adam is large so that it does not blow up what rounding leaves of a
 /// gradient that is zero.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 11] = [
     "method.samples=4",
     "slate_size=4",
     "optimizer.batch_size=16",

@@ -435,7 +435,7 @@ fn readers_may_go_away() {
     let (data, run) = (folder.path().join("data"), folder.path().join("run"));
     small(&data);
     let train = format!(
-        "train --steps 20 --data {} --out {} 2>&1 >/dev/null",
+        "train --steps 20 --set evaluation.patience=0 --data {} --out {} 2>&1 >/dev/null",
         data.display(),
         run.display()
     );

@@ -130,7 +130,12 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     // And each part of it is looked at.
     assert_ne!(encode(Known { times: None, ..all }), encode(all));
     assert_ne!(encode(Known { features: None, ..all }), encode(all));
-    let text = stdout(slate().arg("recommend").arg(place.path("run")).args(["--user", "u7"]));
+    let text = stdout(slate().arg("recommend").arg(place.path("run")).args([
+        "--user",
+        "u7",
+        "--checkpoint",
+        "last",
+    ]));
     let printed: Vec<_> =
         text.lines().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
     assert_eq!(printed, decide(all));
@@ -180,7 +185,8 @@ fn a_run_with_any_encoder_is_resumed_exactly() {
     let every = "context.encoders=[\"weighted-mean\",\"mean\",\"ridge\",\"fold-in\",\"features\"]";
     for args in [&BOTH[..], &["--set", every, "--set", "context.half_life=7"]] {
         // Only such a run may be given a larger budget.
-        let free = ["--set", "optimizer.schedule=constant", "--set", "method.candidates=0"];
+        let free = ["optimizer.schedule=constant", "method.candidates=0", "evaluation.patience=0"];
+        let free = free.map(|set| ["--set", set]).concat();
         let constant = [args, &free].concat();
         stdout(&mut place.train("whole", &constant));
         // Both evaluate every 10 steps.

@@ -90,7 +90,6 @@ impl Place {
             "choice.toml",
             "contexts.parquet",
             "embeddings.safetensors",
-            "folds",
             "index",
             "interactions.parquet",
             "prepare.toml",

@@ -41,8 +41,10 @@ impl Place {
     /// What a first start of `args` is given.
     fn args(&self, args: &[&str]) -> Vec<String> {
         let data = self.prepared.folder().to_str().unwrap();
-        let own = ["--data", data, "--set", "evaluation.count=12"];
-        own.iter().chain(args).map(ToString::to_string).collect()
+        let sets = ["evaluation.count=12", "evaluation.patience=0"];
+        let sets = sets.map(|set| ["--set", set]).concat();
+        let own = ["--data", data].into_iter().chain(sets);
+        own.chain(args.iter().copied()).map(ToString::to_string).collect()
     }
 
     /// A run that nothing stops.

@@ -61,17 +61,19 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let league = played.into_inner();
     let prepared = watched(prepared);
     let started = Instant::now();
-    let (recall, tuning) = if args.no_index {
+    let settings = prepared.preset(args.preset);
+    let no_index = args.no_index || !settings.needs_index() && args.recall.is_none();
+    let (recall, tuning) = if no_index {
         (None, None)
     } else {
-        index(&prepared, &prepared.preset(args.preset), args.recall).with_context(|| {
+        index(&prepared, &settings, args.recall).with_context(|| {
             format!(
                 "{} is prepared, but has no index, which training builds when it needs one",
                 args.out.display()
             )
         })?
     };
-    let index = (!args.no_index).then(|| started.elapsed().as_secs_f64());
+    let index = (!no_index).then(|| started.elapsed().as_secs_f64());
     let mut text = prepared.manifest.statistics.to_string();
     text += &format!(
         "\nread and split {:.1} s · embeddings {:.1} s · written {:.1} s",
@@ -185,7 +187,7 @@ fn index(
     settings: &Settings,
     target: Option<f64>,
 ) -> Result<(Option<Audit>, Option<EfSearch>)> {
-    let task = match Task::load(prepared, settings) {
+    let task = match Task::to_decide(prepared, settings) {
         // A catalogue smaller than the preset's slate can be trained on with a smaller one.
         Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
         task => task?,
