@@ -55,8 +55,6 @@ const CONFIDENCES: [f64; 4] = [1.0, 3.0, 10.0, 30.0];
 const REGULARIZATIONS: [f64; 4] = [0.3, 1.0, 10.0, 100.0];
 /// A search ends where nothing within so many steps earns more.
 const STEP: usize = 1;
-/// Share of the time that is spent on the weights of each normalisation.
-const NORMALIZING: f64 = 0.08;
 /// Share of the time left that the long decompositions may take.
 const FITTING: f64 = 0.6;
 /// The time of a fit grows as this power of L, between the sparse products' 1 and the dense ones' 2.
@@ -254,16 +252,12 @@ pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen,
             left_out.push(format!("svd with η = {normalization}"));
             continue;
         }
-        let (first, began) = (start(normalization, short), Instant::now());
-        play.fit(first)?;
+        let began = Instant::now();
+        play.fit(start(normalization, short))?;
         fitting = fitting.max(began.elapsed());
-        let until = deadline.elapsed() + limit.mul_f64(NORMALIZING);
-        play.search(
-            deadline.until(Some(until.min(limit))),
-            reward.as_ref(),
-            first,
-            weights(first),
-        )?;
+        for probe in probes(normalization, short) {
+            play.judge(probe, reward.as_ref())?;
+        }
     }
 
     // The best of them, as long as the time allows; the winner is fitted once more, on everybody.
@@ -324,6 +318,20 @@ fn nobody() -> Error {
 fn start(normalization: f32, latent_dim: usize) -> Candidate {
     let form = Form { power: Power::Quarter, ..plain() };
     Candidate::Svd { normalization, latent_dim, form, popularity_power: 0.25 }
+}
+
+/// Weights that are far apart, by which normalisations are compared.
+fn probes(normalization: f32, latent_dim: usize) -> [Candidate; 4] {
+    let with = |power, ridge, popularity, popularity_power| {
+        let form = Form { power, ridge, popularity };
+        Candidate::Svd { normalization, latent_dim, form, popularity_power }
+    };
+    [
+        start(normalization, latent_dim),
+        with(Power::Half, 0.0, 0.0, 0.5),
+        with(Power::Zero, 0.0, 0.25, 0.5),
+        with(Power::Zero, 8.0, 0.25, 0.5),
+    ]
 }
 
 /// All weights and powers at the η and the L of a candidate.
