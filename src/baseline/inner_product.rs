@@ -12,6 +12,9 @@ use crate::encoder::{ContextEncoder, Known, Mean, encode_all};
 use crate::error::Result;
 use crate::retrieval::{Exact, Queries, Retriever as _, Slates};
 
+/// Passes of the SVD, for as many digits as f32 has.
+const PASSES: usize = 6;
+
 /// β, and the encoder that makes h from X.
 #[derive(Debug)]
 pub(super) struct InnerProduct {
@@ -23,7 +26,7 @@ impl InnerProduct {
     /// PureSVD: β = V of A itself, not of a normalised A, and h is the mean of V over X. The mean
     /// ranks actions as the sum does, which is `x V`.
     pub(super) fn svd(training: &Training, latent_dim: usize) -> Result<Self> {
-        let options = SvdOptions { latent_dim, normalization: 0.0, ..SvdOptions::default() };
+        let options = SvdOptions { latent_dim, passes: PASSES, normalization: 0.0 };
         let (a, actions) = (&training.actions_of, training.num_actions());
         let stored = truncated_svd(a, actions, options, training.seed)?.into_stored();
         Self::new(stored, |vectors| Ok(Box::new(Mean::new(vectors.inputs))))

@@ -229,12 +229,10 @@ impl Settings {
         differences.filter(|(key, _)| !of_training(key)).map(|(_, change)| change).collect()
     }
 
-    /// True if the method or the evaluation searches the graph's index. Training on folds does not:
-    /// each fold has embeddings of its own, which are searched exactly.
+    /// True if the method or the evaluation searches the graph's index.
     #[must_use]
     pub fn needs_index(&self) -> bool {
-        let folds = self.context.folds > 0 && self.method.recipe().learned() != Learned::Actions;
-        self.method.search() == Some(Search::Hnsw) && !folds
+        self.method.search() == Some(Search::Hnsw)
             || self.evaluation.search == EvaluationSearch::Index
     }
 

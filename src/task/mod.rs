@@ -80,10 +80,7 @@ impl Task {
             // A learned β is everybody's.
             _ if learned == Learned::Actions => Ok(task),
             wanted => match task.affordable(wanted) {
-                0 => {
-                    let graph = prepared.index(&task.actions, &settings.retrieval.hnsw)?;
-                    Ok(Self { graph: Some(Arc::new(graph)), ..task })
-                }
+                0 => Ok(task),
                 count => task.cross_fitted(prepared, settings, count),
             },
         }
@@ -238,10 +235,7 @@ impl Task {
     /// # Errors
     /// [`Error::Setting`] if the method searches an index and the task was loaded without one.
     pub fn parts(&self, method: &Method, seed: Seed) -> Result<Parts> {
-        let search = match &self.cross {
-            None => method.search().unwrap_or(Search::Exact),
-            Some(_) => Search::Exact,
-        };
+        let search = method.search().unwrap_or(Search::Exact);
         Ok(Parts {
             actions: Arc::clone(&self.actions),
             retriever: Arc::clone(self.search(search)?),

@@ -62,8 +62,7 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let prepared = watched(prepared);
     let started = Instant::now();
     let settings = prepared.preset(args.preset);
-    let no_index = args.no_index || !settings.needs_index() && args.recall.is_none();
-    let (recall, tuning) = if no_index {
+    let (recall, tuning) = if args.no_index {
         (None, None)
     } else {
         index(&prepared, &settings, args.recall).with_context(|| {
@@ -73,7 +72,7 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
             )
         })?
     };
-    let index = (!no_index).then(|| started.elapsed().as_secs_f64());
+    let index = (!args.no_index).then(|| started.elapsed().as_secs_f64());
     let mut text = prepared.manifest.statistics.to_string();
     text += &format!(
         "\nread and split {:.1} s · embeddings {:.1} s · written {:.1} s",
