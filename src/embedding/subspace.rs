@@ -74,7 +74,12 @@ pub(super) fn leading(
         filter(near, far, &mut blocks, &mut image);
         orthonormalise(&mut blocks[0])?;
     }
-    let [mut q, ..] = blocks;
+    // The gain of a polynomial costs the smaller singular vectors digits; a plain product gives them
+    // back.
+    let [filtered, mut q, _] = blocks;
+    far.times(near, &filtered, &mut image);
+    near.times(far, &image, &mut q);
+    orthonormalise(&mut q)?;
     // Once more, because singular values are taken from AᵀQ as if Q were orthonormal to the last digit.
     orthonormalise(&mut q)?;
     far.times(near, &q, &mut image);
