@@ -209,3 +209,21 @@ fn watch(state: &mut CheckpointState, step: u64, reward: f64, gain: Interval) {
         state.best = Some(Best { step, reward });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_is_the_best_until_a_gain_is_more_than_chance() {
+        let mut state = CheckpointState::default();
+        let gain = |low| Interval { mean: low + 0.02, low, high: low + 0.04 };
+        watch(&mut state, 0, 0.5, gain(0.0));
+        watch(&mut state, 10, 0.52, gain(-0.01));
+        assert_eq!((state.best.map(|best| best.step), state.since_best), (Some(0), 0));
+        watch(&mut state, 20, 0.51, gain(0.001));
+        assert_eq!((state.best.map(|best| best.step), state.since_best), (Some(20), 1));
+        watch(&mut state, 30, 0.505, gain(0.002));
+        assert_eq!((state.best.map(|best| best.step), state.since_best), (Some(20), 2));
+    }
+}

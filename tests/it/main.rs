@@ -22,6 +22,7 @@ mod facade;
 mod gradient;
 mod guide;
 mod layering;
+mod league;
 mod learned_actions;
 mod learner;
 mod likelihood;

@@ -1,0 +1,120 @@
+//! Embeddings that the software chose, folds that it trains with, and halves that it draws anew.
+
+use fast_slate::dataset::{Split, SyntheticSettings};
+use fast_slate::device;
+use fast_slate::experiment::league;
+use fast_slate::facade::Prepared;
+use fast_slate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings};
+use fast_slate::retrieval::{Exact, Queries, Retriever as _};
+use fast_slate::seed::Seed;
+use fast_slate::settings::Preset;
+use fast_slate::task::Task;
+
+use crate::common::small;
+
+#[test]
+fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = Input::Synthetic(SyntheticSettings {
+        users: 400,
+        actions: 300,
+        topics: 12,
+        ..SyntheticSettings::default()
+    });
+    let judge = Judge { within: 5, ..Judge::default() };
+    let embedding = EmbeddingSource::Auto(judge.clone());
+    let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
+    let data = folder.path().join("data");
+    let prepared = Prepared::create(&input, &settings, &data, false).unwrap();
+    let choice = prepared.manifest.choice.clone().unwrap();
+    let chosen = choice.settings.unwrap();
+    let preset = prepared.preset(Preset::Default);
+    assert_eq!(preset.embedding, chosen.embedding);
+    assert_eq!(preset.context.encoders, [chosen.encoder]);
+    assert_eq!(preset.context.popularity_power, chosen.popularity_power);
+    // The paper's values do not depend on the data.
+    assert_eq!(prepared.preset(Preset::Paper).context, Preset::Paper.settings().context);
+    assert!(Task::load(&prepared, &preset).is_ok());
+
+    let (_, table) = league(&prepared.sessions, &judge, Seed(0)).unwrap();
+    let winner = table.table.iter().find(|standing| standing.chosen).unwrap();
+    let best = &table.table[0];
+    assert!(winner.candidate.latent_dim() <= best.candidate.latent_dim());
+    assert!(-winner.difference <= winner.difference_se.max(1e-12), "{winner:?}");
+    assert!(-winner.difference <= 0.01 * best.reward);
+}
+
+#[test]
+fn a_fold_decides_by_itself_in_the_space_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = small(&folder.path().join("data"));
+    let settings = prepared.preset(Preset::Default);
+    let task = Task::load(&prepared, &settings).unwrap();
+    let device = device::choose(None).unwrap().device;
+    let start = task.initial_model(&settings, &device).unwrap();
+    let folds = prepared.folds(settings.context.folds);
+    let embeddings = prepared.fold_embeddings(&folds).unwrap();
+    let sessions = &prepared.sessions;
+    let mut changed = 0;
+    for (fold, embeddings) in (0..folds.count()).zip(&embeddings) {
+        let users = folds.within(fold);
+        let decided = task.decide(&start, &users, task.exact.as_ref()).unwrap();
+        // The fold's own vectors, as they were fitted.
+        let popularity = sessions.popularity(&folds.without(fold));
+        let vectors = embeddings.vectors(&settings.embedding, &popularity).unwrap();
+        let gamma = settings.context.popularity_power;
+        let encoder = fast_slate::encoder::Mean::inverse_popularity(
+            vectors.inputs.clone(),
+            &popularity,
+            gamma,
+        );
+        let known = |user| fast_slate::encoder::Known {
+            actions: sessions.observed.of(user),
+            ..Default::default()
+        };
+        let latent = fast_slate::encoder::encode_all(&encoder, &users, known);
+        let excluded: Vec<&[u32]> = users.iter().map(|user| sessions.observed.of(*user)).collect();
+        let queries =
+            Queries { latent: &latent, slate_size: 5, excluded: Some(excluded.as_slice()) };
+        let own = Exact::new(vectors.actions).search(queries).unwrap();
+        // But for actions of nearly one score, which a rotation in f32 may exchange.
+        let same = (0..users.len()).filter(|&at| decided.slate(at) == own.slate(at)).count();
+        assert!(same as f64 >= 0.97 * users.len() as f64, "{same} of {}", users.len());
+        let all = Task::to_decide(&prepared, &settings).unwrap();
+        let of_all = all.decide(&start, &users, all.exact.as_ref()).unwrap();
+        changed += (0..users.len()).filter(|&at| decided.slate(at) != of_all.slate(at)).count();
+    }
+    assert!(changed > 0, "the fits without a fold are others");
+    // Nobody else is touched.
+    let held_out = sessions.contexts(Split::Validation);
+    let all = Task::to_decide(&prepared, &settings).unwrap();
+    assert_eq!(
+        task.decide(&start, &held_out, task.exact.as_ref()).unwrap(),
+        all.decide(&start, &held_out, all.exact.as_ref()).unwrap()
+    );
+}
+
+#[test]
+fn an_epoch_hides_other_items_of_training_users_and_as_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = small(&folder.path().join("data"));
+    let task = Task::load(&prepared, &prepared.preset(Preset::Default)).unwrap();
+    let drawn = |epoch| task.redrawn(Seed(3), epoch).unwrap();
+    let (one, again, two) = (drawn(1), drawn(1), drawn(2));
+    assert_eq!(one.sessions, again.sessions);
+    assert_ne!(one.sessions, two.sessions);
+    let (before, after) = (&task.sessions, &one.sessions);
+    for context in before.observed.contexts() {
+        let all = |sessions: &fast_slate::dataset::Sessions| {
+            let mut all = [sessions.observed.of(context), sessions.hidden.of(context)].concat();
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(all(before), all(after));
+        assert_eq!(before.observed.of(context).len(), after.observed.of(context).len());
+        if before.split[context as usize] != Split::Train {
+            assert_eq!(before.observed.of(context), after.observed.of(context));
+            assert_eq!(task.contexts.row(context as usize), one.contexts.row(context as usize));
+        }
+    }
+}
