@@ -9,7 +9,10 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::phase::{Phase, Work, write_manifest};
-use super::{EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest, Prepared};
+use super::{
+    AuditedSearch, EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest,
+    Prepared,
+};
 use crate::dataset::{
     self, FeatureSource, Filters, Sessions, Source, SplitSettings, Statistics, SyntheticSettings,
     UserFeatures, UserTable, assemble, read_item_ids, read_user_ids, tables,
@@ -111,6 +114,15 @@ impl Prepared {
         replace: bool,
     ) -> Result<Self> {
         Ok(prepare(input, settings, out, replace)?.0)
+    }
+
+    /// Records `search` in the folder, for the settings of its preset.
+    ///
+    /// # Errors
+    /// An I/O error naming the file.
+    pub fn keep_search(&mut self, search: AuditedSearch) -> Result<()> {
+        self.manifest.search = Some(search);
+        write_manifest(&self.folder, &self.manifest)
     }
 }
 
@@ -311,5 +323,6 @@ fn manifest(
         keys: work.made.keys.clone(),
         settings: all,
         statistics,
+        search: None,
     })
 }

@@ -60,6 +60,20 @@ pub struct Manifest {
     pub settings: toml::Table,
     /// Numbers of users, actions and interactions.
     pub statistics: Statistics,
+    /// The width of the graph search that an audit chose.
+    pub search: Option<AuditedSearch>,
+}
+
+/// The least `retrieval.hnsw.ef_search` that had a recall, with a preset's graph on the queries of its
+/// first step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AuditedSearch {
+    /// The preset.
+    pub preset: Preset,
+    /// The recall that was asked for.
+    pub recall: f64,
+    /// The least that had this recall.
+    pub ef_search: usize,
 }
 
 impl Manifest {
@@ -163,12 +177,15 @@ impl Prepared {
         &self.digest
     }
 
-    /// The settings of `preset`, adapted to this folder. Embeddings without singular values are
-    /// taken as they are. With embeddings of ALS, the fold-in takes α and λ of ALS and is the encoder
+    /// The settings of `preset`, adapted to this folder. `retrieval.hnsw.ef_search` is the audited
+    /// one, if there is one for the preset. Embeddings without singular values are taken as they are. With embeddings of ALS, the fold-in takes α and λ of ALS and is the encoder
     /// of the default preset.
     #[must_use]
     pub fn preset(&self, preset: Preset) -> Settings {
         let mut settings = preset.settings();
+        if let Some(search) = self.manifest.search.filter(|search| search.preset == preset) {
+            settings.retrieval.hnsw.ef_search = search.ef_search;
+        }
         if !self.embeddings.has_singular_values() {
             settings.embedding.power = Power::Zero;
         }

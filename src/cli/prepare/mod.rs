@@ -14,8 +14,8 @@ use super::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
 use crate::device;
 use crate::error::Error;
-use crate::prepared::{Input, Manifest, Phase, Phases, Prepared, prepare};
-use crate::settings::{Preset, Settings};
+use crate::prepared::{AuditedSearch, Input, Manifest, Phase, Phases, Prepared, prepare};
+use crate::settings::Preset;
 use crate::task::{Audit, Audits, EfSearch, Task};
 pub(crate) use args::PrepareArgs;
 
@@ -46,12 +46,12 @@ struct Seconds {
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let input = Input::File(args.source(), args.filters());
     let (prepared, phases) = prepare(&input, &args.settings()?, &args.out, args.force)?;
-    let prepared = watched(prepared);
+    let mut prepared = watched(prepared);
     let started = Instant::now();
     let (recall, tuning) = if args.no_index {
         (None, None)
     } else {
-        index(&prepared, &prepared.preset(args.preset), args.recall).with_context(|| {
+        index(&mut prepared, args.preset, args.recall).with_context(|| {
             format!(
                 "{} is prepared, but has no index, which training builds when it needs one",
                 args.out.display()
@@ -88,9 +88,6 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     if args.preset == Preset::Paper {
         text += " --preset paper";
     }
-    if let Some(set) = tuning.as_ref().and_then(recall::set) {
-        text += &format!(" {set}");
-    }
     let manifest = prepared.manifest.clone();
     let report = PreparedReport {
         folder: args.out.clone(),
@@ -121,26 +118,37 @@ fn describe(table: &FeatureTable) -> String {
     text
 }
 
-/// Builds the index that a run with the preset's settings needs and audits it on the queries of
-/// such a run's first step; with a target, also says what width has that recall.
+/// Builds the index that a run with the preset's settings needs. With a target, or a preset that has
+/// one, finds the least width with that recall and records it for such runs. Audits the index on the
+/// queries of a run's first step.
 fn index(
-    prepared: &Prepared,
-    settings: &Settings,
+    prepared: &mut Prepared,
+    preset: Preset,
     target: Option<f64>,
 ) -> Result<(Option<Audit>, Option<EfSearch>)> {
-    let task = match Task::load(prepared, settings) {
+    let mut settings = prepared.preset(preset);
+    let mut task = match Task::load(prepared, &settings) {
         // A catalogue smaller than the preset's slate can be trained on with a smaller one.
         Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
         task => task?,
     };
     let chosen = device::choose(None)?;
-    let model = task.initial_model(settings, &chosen.device)?;
+    let model = task.initial_model(&settings, &chosen.device)?;
+    let mut tuning = None;
+    if let Some(recall) = target.or(preset.recall()) {
+        let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
+        let found = audits.least_ef_search(prepared, settings.retrieval.hnsw, &model, recall)?;
+        if let Some(ef_search) = found.ef_search {
+            prepared.keep_search(AuditedSearch { preset, recall, ef_search })?;
+            settings = prepared.preset(preset);
+            task = Task::load(prepared, &settings)?;
+        }
+        tuning = Some(found);
+    }
     let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
     let audit = audits.recall(&model)?;
     if let Some(warning) = audit.and_then(|audit| audit.warning(&settings.retrieval)) {
         tracing::warn!("{warning}");
     }
-    let options = settings.retrieval.hnsw;
-    let least = |target| audits.least_ef_search(prepared, options, &model, target);
-    Ok((audit, target.map(least).transpose()?))
+    Ok((audit, tuning))
 }
