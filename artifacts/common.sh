@@ -49,7 +49,7 @@ prepare_gowalla() {
         slate synth --users 1000 --actions 2000 --density 0.02 --out "$work/log.csv" --force >/dev/null
         log=("$work/log.csv" --user-column user_id --item-column item_id)
     fi
-    slate prepare "${log[@]}" --out "$folder" --no-index "$@"
+    slate prepare "${log[@]}" --out "$folder" "$@"
 }
 
 # Runs the stages that are named, or those of the first argument: run_stages "STAGE..." NAMED...

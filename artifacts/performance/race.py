@@ -5,7 +5,7 @@ usage: race.py SLATE PEER DATA OUT [--seconds N] [--rounds N]
 SLATE  the binary
 PEER   a script that takes `data.npz -S n --retriever hnsw|exact --seconds n --evals n --init paper`
        and prints one JSON line per evaluation: seconds, steps, reward
-DATA   a folder prepared with `--preset paper`, with DATA.npz beside it
+DATA   a folder prepared with `--preset paper` and an index, with DATA.npz beside it
 OUT    where the results go: race.json and race.md
 
 Ours and theirs run in turn; the table has the medians, and the median of the rounds' ratios. Then both
@@ -19,10 +19,6 @@ for name in ("slate", "peer", "data", "out"):
 parser.add_argument("--seconds", type=int, default=10)
 parser.add_argument("--rounds", type=int, default=3)
 arguments = parser.parse_args()
-
-# The graph that finds at least what the peer's does (its recall is in the table), and no more.
-GRAPH = {"retrieval.hnsw.connectivity": 8, "retrieval.hnsw.ef_construction": 128,
-         "retrieval.hnsw.ef_search": 12, "retrieval.hnsw.scalar": "f16"}
 
 
 def run(command, log):
@@ -42,7 +38,7 @@ def ours(method, samples, seconds, sets={}, evaluations=2):
     command = [arguments.slate, "train", "--data", arguments.data, "--out", f"{folder}/run", "--preset", "paper", "--json",
                "--method", method, "--samples", str(samples), "--seconds", str(seconds),
                "--set", f"evaluation.count={evaluations}"]
-    for key, value in {**GRAPH, **sets}.items():
+    for key, value in sets.items():
         command += ["--set", f"{key}={value}"]
     _, memory = run(command, f"{folder}/log")
     rows = [json.loads(line) for line in open(f"{folder}/run/metrics.jsonl")]

@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::folds;
 use super::phase::{Phase, Work, write_manifest};
 use super::source::{Choice, Choose, Chosen, EmbeddingSource, Judge};
-use super::{EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest, Prepared};
+use super::{
+    AuditedSearch, EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest,
+    Prepared,
+};
 use crate::dataset::{
     self, FeatureSource, Filters, Given, Interactions, Sessions, Source, Split, SplitSettings,
     Statistics, SyntheticSettings, UserFeatures, UserTable, assemble, read_item_ids, read_user_ids,
@@ -94,6 +97,17 @@ pub struct Phases {
     /// The phases that were taken over from an earlier preparation.
     #[serde(skip)]
     pub reused: Vec<Phase>,
+}
+
+impl Prepared {
+    /// Records `search` in the folder, for the settings of its preset.
+    ///
+    /// # Errors
+    /// An I/O error naming the file.
+    pub fn keep_search(&mut self, search: AuditedSearch) -> Result<()> {
+        self.manifest.search = Some(search);
+        write_manifest(&self.folder, &self.manifest)
+    }
 }
 
 /// Prepares `input` into the folder `out`; with `replace`, in the place of another prepared folder.
@@ -305,5 +319,6 @@ fn manifest(
         keys: work.made.keys.clone(),
         settings: all,
         statistics,
+        search: None,
     })
 }

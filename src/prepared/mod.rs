@@ -69,6 +69,21 @@ pub struct Manifest {
     /// The source of the embeddings; none in a folder of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<Choice>,
+    /// The width of the graph search that an audit chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<AuditedSearch>,
+}
+
+/// The least `retrieval.hnsw.ef_search` that had a recall, with a preset's graph on the queries of its
+/// first step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AuditedSearch {
+    /// The preset.
+    pub preset: Preset,
+    /// The recall that was asked for.
+    pub recall: f64,
+    /// The least that had this recall.
+    pub ef_search: usize,
 }
 
 impl Manifest {
@@ -180,13 +195,17 @@ impl Prepared {
         &self.digest
     }
 
-    /// The settings of `preset`, adapted to this folder. Embeddings without singular values are
-    /// taken as they are. With embeddings of ALS, the fold-in takes α and λ of ALS and is the encoder
-    /// of the default preset. The default preset takes what the preparation chose, and no folds if
-    /// the embeddings were not fitted here.
+    /// The settings of `preset`, adapted to this folder. `retrieval.hnsw.ef_search` is the audited
+    /// one, if there is one for the preset. Embeddings without singular values are taken as they are.
+    /// With embeddings of ALS, the fold-in takes α and λ of ALS and is the encoder of the default
+    /// preset. The default preset takes what the preparation chose, and no folds if the embeddings
+    /// were not fitted here.
     #[must_use]
     pub fn preset(&self, preset: Preset) -> Settings {
         let mut settings = preset.settings();
+        if let Some(search) = self.manifest.search.filter(|search| search.preset == preset) {
+            settings.retrieval.hnsw.ef_search = search.ef_search;
+        }
         if !self.embeddings.has_singular_values() {
             settings.embedding.power = Power::Zero;
         }

@@ -405,10 +405,16 @@ fn a_movielens_folder_has_titles() {
     assert_eq!(report["statistics"]["test"]["users"], 0); // as the preset has it
     assert!(report["recall"]["recall"].as_f64().unwrap() > 0.5);
     let ef = report["tuning"]["ef_search"].as_u64().unwrap();
-    assert_says(&hint, &[&format!("--preset paper --set retrieval.hnsw.ef_search={ef}")]);
+    assert_says(
+        &hint,
+        &["--preset paper", &format!("ef_search {ef} is the least with recall 0.9")],
+    );
     let mut train = slate();
     train.args(["train", "--preset", "paper", "--epochs", "3", "--data"]).arg(&data);
     stdout(train.arg("--out").arg(&run));
+    // The run takes what the preparation has found.
+    let settings = fs_err::read_to_string(run.join("run.toml")).unwrap();
+    assert_says(&settings, &[&format!("ef_search = {ef}\n")]);
     let text = stdout(slate().arg("recommend").arg(&run).args(["--user", "7"]));
     assert_eq!(text.matches(", The (1995)").count(), 5, "{text}");
     let error = refused(slate().arg("evaluate").arg(&run).args(["--split", "test"]));

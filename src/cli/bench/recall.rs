@@ -1,5 +1,5 @@
 //! `slate bench recall`: a prepared folder in, the least width of the graph search with a given recall
-//! out. `slate prepare --recall` reports it too.
+//! out. `slate prepare --recall` records it.
 
 use std::path::PathBuf;
 
@@ -54,6 +54,6 @@ pub(crate) fn table(found: &EfSearch) -> String {
 }
 
 /// The flag that makes a run use the width, if one was found.
-pub(crate) fn set(found: &EfSearch) -> Option<String> {
+fn set(found: &EfSearch) -> Option<String> {
     found.ef_search.map(|ef_search| format!("--set retrieval.hnsw.ef_search={ef_search}"))
 }

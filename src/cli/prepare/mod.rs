@@ -18,8 +18,8 @@ use crate::device;
 use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::experiment::{Candidate, League, Standing, league};
-use crate::prepared::{Manifest, Phase, Phases, Prepared, prepare};
-use crate::settings::{Preset, Settings};
+use crate::prepared::{AuditedSearch, Manifest, Phase, Phases, Prepared, prepare};
+use crate::settings::Preset;
 use crate::task::{Audit, Audits, EfSearch, Task};
 pub(crate) use args::PrepareArgs;
 
@@ -59,13 +59,12 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let (prepared, phases) =
         prepare(&args.input()?, &args.settings()?, &choose, &args.out, args.force)?;
     let league = played.into_inner();
-    let prepared = watched(prepared);
+    let mut prepared = watched(prepared);
     let started = Instant::now();
-    let settings = prepared.preset(args.preset);
     let (recall, tuning) = if args.no_index {
         (None, None)
     } else {
-        index(&prepared, &settings, args.recall).with_context(|| {
+        index(&mut prepared, args.preset, args.recall).with_context(|| {
             format!(
                 "{} is prepared, but has no index, which training builds when it needs one",
                 args.out.display()
@@ -104,9 +103,6 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     text += &format!("\ntrain on it with\n  slate train --data {} --out RUN", args.out.display());
     if args.preset == Preset::Paper {
         text += " --preset paper";
-    }
-    if let Some(set) = tuning.as_ref().and_then(recall::set) {
-        text += &format!(" {set}");
     }
     let manifest = prepared.manifest.clone();
     let report = PreparedReport {
@@ -179,26 +175,37 @@ fn describe(table: &FeatureTable) -> String {
     text
 }
 
-/// Builds the index that a run with the preset's settings needs and audits it on the queries of
-/// such a run's first step; with a target, also says what width has that recall.
+/// Builds the index that a run with the preset's settings needs. With a target, or a preset that has
+/// one, finds the least width with that recall and records it for such runs. Audits the index on the
+/// queries of a run's first step.
 fn index(
-    prepared: &Prepared,
-    settings: &Settings,
+    prepared: &mut Prepared,
+    preset: Preset,
     target: Option<f64>,
 ) -> Result<(Option<Audit>, Option<EfSearch>)> {
-    let task = match Task::to_decide(prepared, settings) {
+    let mut settings = prepared.preset(preset);
+    let mut task = match Task::to_decide(prepared, &settings) {
         // A catalogue smaller than the preset's slate can be trained on with a smaller one.
         Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
         task => task?,
     };
     let chosen = device::choose(None)?;
-    let model = task.initial_model(settings, &chosen.device)?;
+    let model = task.initial_model(&settings, &chosen.device)?;
+    let mut tuning = None;
+    if let Some(recall) = target.or(preset.recall()) {
+        let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
+        let found = audits.least_ef_search(prepared, settings.retrieval.hnsw, &model, recall)?;
+        if let Some(ef_search) = found.ef_search {
+            prepared.keep_search(AuditedSearch { preset, recall, ef_search })?;
+            settings = prepared.preset(preset);
+            task = Task::to_decide(prepared, &settings)?;
+        }
+        tuning = Some(found);
+    }
     let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
     let audit = audits.recall(&model)?;
     if let Some(warning) = audit.and_then(|audit| audit.warning(&settings.retrieval)) {
         tracing::warn!("{warning}");
     }
-    let options = settings.retrieval.hnsw;
-    let least = |target| audits.least_ef_search(prepared, options, &model, target);
-    Ok((audit, target.map(least).transpose()?))
+    Ok((audit, tuning))
 }
