@@ -41,7 +41,7 @@
 //! | [`estimate`] | numbers → mean, standard error, interval |
 //! | [`device`] | `--device` names → Burn devices |
 //! | [`dataset`] | files → sessions X, Y |
-//! | [`embedding`] | sessions → β |
+//! | [`embedding`] | sessions → β, and the input vectors of contexts |
 //! | [`encoder`] | what is known of somebody → the context M(X) |
 //! | [`retrieval`] | β → top K by inner product |
 //! | [`reward`] | context and slate → r̂ |
@@ -57,7 +57,7 @@
 //! | [`baseline`] | training sessions → the recommenders that a policy is compared with |
 //! | `training` | the learner step, the loop, checkpoints |
 //! | `chart` | numbers → pictures |
-//! | [`experiment`] | settings, hyperparameters, a grid of methods → what earns most, and a report |
+//! | [`experiment`] | embeddings, settings, hyperparameters, a grid of methods → what earns most, and a report |
 //! | [`facade`] | a log → a trained policy → slates, in a few lines |
 //! | [`cli`] | what was typed → one file per verb |
 //!
@@ -97,6 +97,8 @@
 //! - Nothing draws from a global generator: a draw is addressed by (seed, purpose, step, place in
 //!   the batch), so a resumed run draws what an uninterrupted one draws.
 //! - Nothing ever holds `[queries, P]` scores.
+//! - No context of a training user is made from vectors that were fitted on what that user hides,
+//!   unless a setting asks for it ([`dataset::Folds`]).
 //! - No public function takes a distance: retrieval speaks in scores, greater is better.
 //! - No file is half written under its final name.
 //! - Actions are numbered by falling popularity, so that ties, and a context that says nothing
