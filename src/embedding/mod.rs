@@ -121,6 +121,20 @@ pub enum Power {
     One,
 }
 
+impl Power {
+    /// p.
+    #[must_use]
+    pub fn exponent(self) -> f32 {
+        match self {
+            Self::Zero => 0.0,
+            Self::Quarter => 0.25,
+            Self::Half => 0.5,
+            Self::ThreeQuarters => 0.75,
+            Self::One => 1.0,
+        }
+    }
+}
+
 impl TryFrom<f64> for Power {
     type Error = String;
 
@@ -135,13 +149,7 @@ impl TryFrom<f64> for Power {
 
 impl From<Power> for f64 {
     fn from(power: Power) -> Self {
-        match power {
-            Power::Zero => 0.0,
-            Power::Quarter => 0.25,
-            Power::Half => 0.5,
-            Power::ThreeQuarters => 0.75,
-            Power::One => 1.0,
-        }
+        power.exponent().into()
     }
 }
 
@@ -197,7 +205,7 @@ impl Spectrum {
     pub(crate) fn weights(&self, form: &Form, length: usize) -> Result<Vec<f32>> {
         let values = &self.values[..length.min(self.values.len())];
         if form.ridge == 0.0 {
-            let power = f64::from(form.power) as f32;
+            let power = form.power.exponent();
             return Ok(values.iter().map(|s| s.powf(power)).collect());
         }
         let Some([energy, count]) = self.total else {
@@ -259,20 +267,18 @@ impl StoredEmbeddings {
     /// [`Error::Setting`] when the form needs an s that there is not, [`Error::NotFinite`].
     pub fn into_vectors(self, form: &Form, popularity: &[u32]) -> Result<Vectors> {
         let Self { v: mut beta, spectrum, inputs } = self;
-        let weights = match &spectrum {
-            Some(spectrum) => spectrum.weights(form, beta.cols())?,
-            None => {
-                for (key, value) in [("power", f64::from(form.power)), ("ridge", form.ridge.into())]
-                {
-                    if value != 0.0 {
-                        let problem = format!(
-                            "is {value}, but these embeddings have no singular values; set it to 0"
-                        );
-                        return Err(Error::setting(format!("embedding.{key}"), problem));
-                    }
+        let weights = if let Some(spectrum) = &spectrum {
+            spectrum.weights(form, beta.cols())?
+        } else {
+            for (key, value) in [("power", form.power.exponent()), ("ridge", form.ridge)] {
+                if value != 0.0 {
+                    let problem = format!(
+                        "is {value}, but these embeddings have no singular values; set it to 0"
+                    );
+                    return Err(Error::setting(format!("embedding.{key}"), problem));
                 }
-                vec![1.0; beta.cols()]
             }
+            vec![1.0; beta.cols()]
         };
         beta.par_rows_mut().zip(popularity).for_each(|(row, &count)| {
             let scale = match form.popularity {

@@ -166,7 +166,7 @@ impl Candidate {
             }
             Self::Als { latent_dim, confidence, regularization } => {
                 let default = AlsOptions::default();
-                let options = AlsOptions { latent_dim, confidence, regularization, ..default };
+                let options = AlsOptions { latent_dim, regularization, confidence, ..default };
                 EmbeddingSource::Als { interactions, options }
             }
         }
@@ -361,10 +361,11 @@ fn places(candidate: &Candidate) -> Vec<usize> {
     let below = |values: &[f32], value: f32| values.partition_point(|other| *other < value);
     match candidate {
         Candidate::Svd { form, popularity_power, .. } => {
-            let powers = POWERS.map(|power| f64::from(power) as f32);
-            let (is_ridge, strength) = match form.ridge > 0.0 {
-                true => (1, below(&RIDGES, form.ridge)),
-                false => (0, below(&powers, f64::from(form.power) as f32)),
+            let powers = POWERS.map(Power::exponent);
+            let (is_ridge, strength) = if form.ridge > 0.0 {
+                (1, below(&RIDGES, form.ridge))
+            } else {
+                (0, below(&powers, form.power.exponent()))
             };
             let kappa = below(&OF_ACTIONS, form.popularity);
             vec![is_ridge, strength, kappa, below(&OF_CONTEXTS, *popularity_power)]
@@ -461,7 +462,9 @@ impl<'a> Play<'a> {
     /// The mean reward of a candidate whose source is fitted, with at least its length.
     fn judge(&mut self, candidate: Candidate, reward: &dyn SlateReward) -> Result<f64> {
         let kappa = candidate.settings().embedding.popularity;
-        if self.searched.as_ref().is_none_or(|(known, _)| *known != kappa) {
+        #[allow(clippy::float_cmp, reason = "one of a few constants")]
+        let other = self.searched.as_ref().is_none_or(|(known, _)| *known != kappa);
+        if other {
             self.searched = None;
             let form = Form { popularity: kappa, ..plain() };
             let searched = self.fits.iter().zip(&self.popularity).map(|(stored, popularity)| {
@@ -501,7 +504,7 @@ impl<'a> Play<'a> {
         let users = &self.judges[fold];
         match candidate {
             Candidate::Als { confidence, regularization, .. } => {
-                let options = FoldInOptions { confidence, regularization };
+                let options = FoldInOptions { regularization, confidence };
                 let fold_in = FoldIn::new(Arc::clone(&searched.vectors.actions), options)?;
                 Ok(encode_all(&fold_in, users, known))
             }

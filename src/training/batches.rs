@@ -115,7 +115,9 @@ mod tests {
             let contexts = batches.at(step, &vectors).contexts;
             let first = 20 * u32::try_from(step % 3).unwrap();
             assert!(contexts.iter().all(|context| (first..first + 21).contains(context)));
-            contexts.iter().for_each(|context| visits[*context as usize] += 1);
+            for context in contexts {
+                visits[context as usize] += 1;
+            }
         }
         assert!(visits.iter().all(|count| *count <= 1));
         assert_eq!(visits.iter().sum::<i32>(), 60);

@@ -31,7 +31,8 @@ fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
     let preset = prepared.preset(Preset::Default);
     assert_eq!(preset.embedding, chosen.embedding);
     assert_eq!(preset.context.encoders, [chosen.encoder]);
-    assert_eq!(preset.context.popularity_power, chosen.popularity_power);
+    let (found, wanted) = (preset.context.popularity_power, chosen.popularity_power);
+    assert_eq!(found.to_bits(), wanted.to_bits());
     // The paper's values do not depend on the data.
     assert_eq!(prepared.preset(Preset::Paper).context, Preset::Paper.settings().context);
     assert!(Task::load(&prepared, &preset).is_ok());
