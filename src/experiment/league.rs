@@ -290,7 +290,9 @@ pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen,
         play.judge(best.with_length(length), reward.as_ref())?;
     }
     let of_als = Candidate::als(short);
-    // A fit without each fold takes about as long as the slowest SVD that was affordable.
+    let of_svd = (play.fitted.take(), std::mem::take(&mut play.fits));
+    play.searched = None;
+    // A fit without each fold takes about as long as the slowest of the short SVDs.
     if until.left().is_some_and(|left| left > 4 * fitting) {
         play.search(until, reward.as_ref(), of_als[0], of_als)?;
     } else {
@@ -298,6 +300,9 @@ pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen,
     }
 
     let winner = play.winner()?;
+    if matches!(winner, Candidate::Svd { .. }) {
+        (play.fitted, play.fits) = of_svd;
+    }
     let source = winner.source();
     let embeddings = source.fit(sessions, &sessions.contexts(Split::Train), seed)?;
     let report = League {

@@ -61,9 +61,9 @@ pub struct Judge {
 }
 
 impl Default for Judge {
-    /// The default preset's reward, for a minute.
+    /// The default preset's reward, for two minutes.
     fn default() -> Self {
-        Self { reward: RewardKind::Discounted, slate_size: 5, exclude_observed: true, within: 60 }
+        Self { reward: RewardKind::Discounted, slate_size: 5, exclude_observed: true, within: 120 }
     }
 }
 
