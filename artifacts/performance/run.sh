@@ -37,7 +37,7 @@ growth() {
         if [ ! -e "$data/prepare.toml" ]; then
             slate synth --users "$(pick 40000 1000)" --actions "$actions" --out "$data.parquet" --force \
                 --density "$(python3 -c "print($(pick 100 30) / $actions)")" --ceiling-users 10 >/dev/null
-            slate prepare "$data.parquet" --user-column user_id --item-column item_id --out "$data" --no-index
+            slate prepare "$data.parquet" --user-column user_id --item-column item_id --out "$data" --latent-dim 100 --no-index
             rm "$data.parquet"
         fi
         for samples in $(pick "1 10 100" "1 10"); do

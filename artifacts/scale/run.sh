@@ -23,7 +23,7 @@ shapes() {
     for name in "${names[@]}"; do
         log "$name"
         rm -rf "${work:?}/$name"
-        watch "$out/shapes.jsonl" "$SLATE" prepare "$work/$name.parquet" "${ids[@]}" --out "$work/$name" --json >"$out/shape-$name.json"
+        watch "$out/shapes.jsonl" "$SLATE" prepare "$work/$name.parquet" "${ids[@]}" --out "$work/$name" --latent-dim 100 --json >"$out/shape-$name.json"
     done
     sed -i "s|$work/||g" "$out"/shapes.jsonl "$out"/shape-*.json
     python3 - "$out" "${names[@]}" <<'PYTHON' | tee "$out/shapes.md"
@@ -42,8 +42,8 @@ killed() {
     local name=${names[-1]} job
     log "$name"
     rm -rf "$work/whole" "$work/killed"
-    slate prepare "$work/$name.parquet" "${ids[@]}" --out "$work/whole" --no-index >/dev/null
-    "$SLATE" prepare "$work/$name.parquet" "${ids[@]}" --out "$work/killed" --no-index >/dev/null 2>&1 &
+    slate prepare "$work/$name.parquet" "${ids[@]}" --out "$work/whole" --latent-dim 100 --no-index >/dev/null
+    "$SLATE" prepare "$work/$name.parquet" "${ids[@]}" --out "$work/killed" --latent-dim 100 --no-index >/dev/null 2>&1 &
     job=$!
     # The kill falls into the vectors, once the sessions are done: how long that takes is not the same everywhere.
     sleep "$(pick 40 0.5)"
@@ -52,7 +52,7 @@ killed() {
     rm -f "$out/killed.jsonl"
     # In QUICK mode it may have ended before the kill.
     [ ! -e "$work/killed/prepare.toml" ] || rm -rf "$work/killed"
-    watch "$out/killed.jsonl" "$SLATE" prepare "$work/$name.parquet" "${ids[@]}" --out "$work/killed" --no-index | tee "$out/killed.txt"
+    watch "$out/killed.jsonl" "$SLATE" prepare "$work/$name.parquet" "${ids[@]}" --out "$work/killed" --latent-dim 100 --no-index | tee "$out/killed.txt"
     for file in interactions.parquet contexts.parquet actions.parquet embeddings.safetensors; do
         cmp "$work/whole/$file" "$work/killed/$file"
     done
@@ -80,7 +80,7 @@ csv() {
     visits
     rm -rf "$work/visited" "$out/csv.jsonl"
     ls -l "$work/visits/full_a.csv" | awk '{ print $5 " bytes" }' | tee "$out/csv.txt"
-    watch "$out/csv.jsonl" "$SLATE" prepare "$work/visits/full_a.csv" --out "$work/visited" --no-index | tee -a "$out/csv.txt"
+    watch "$out/csv.jsonl" "$SLATE" prepare "$work/visits/full_a.csv" --out "$work/visited" --latent-dim 100 --no-index | tee -a "$out/csv.txt"
     sed -i "s|$work/||g" "$out"/csv.*
 }
 
@@ -93,7 +93,7 @@ damage() {
         echo "$1" | tee -a "$out/damage.txt"
         shift
         rm -rf "$work/damaged"
-        { watch "$out/damage.jsonl" "$SLATE" prepare "$file" --out "$work/damaged" --no-index "$@" 2>&1 || true; } | tail -n 3 | tee -a "$out/damage.txt"
+        { watch "$out/damage.jsonl" "$SLATE" prepare "$file" --out "$work/damaged" --latent-dim 100 --no-index "$@" 2>&1 || true; } | tail -n 3 | tee -a "$out/damage.txt"
     }
     # The line that begins after the middle, overwritten in place and put back.
     middle=$(($(stat -c %s "$file") / 2))
@@ -117,7 +117,7 @@ steps() {
     rm -f "$out/steps.jsonl"
     for name in "${names[@]}"; do
         log "$name"
-        [ -e "$work/$name/prepare.toml" ] || slate prepare "$work/$name.parquet" "${ids[@]}" --out "$work/$name" >/dev/null
+        [ -e "$work/$name/prepare.toml" ] || slate prepare "$work/$name.parquet" "${ids[@]}" --out "$work/$name" --latent-dim 100 >/dev/null
         for samples in $(pick "1 10 100" "1 10"); do
             watch "$work/memory.jsonl" "$SLATE" bench step "$work/$name" --samples "$samples" --slate-size 5 --steps "$(pick 300 5)" --json >"$work/step.json"
             python3 -c "import json
