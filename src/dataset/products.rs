@@ -8,7 +8,7 @@ use super::ActionSets;
 /// Columns whose sums stay in registers.
 const TILE: usize = 32;
 /// Rows that one thread sums at a time.
-const ROWS: usize = 16;
+const ROWS: u32 = 16;
 
 impl ActionSets {
     /// The contexts of each action. `num_actions` is above every action.
@@ -45,17 +45,17 @@ impl ActionSets {
             tiles.par_iter_mut().zip(rows).enumerate().for_each(|(at, (tile, row))| {
                 tile[..columns.len()].copy_from_slice(&row[columns.clone()]);
                 if let Some([_, scales]) = scales {
-                    tile.iter_mut().for_each(|value| *value *= scales[at]);
+                    *tile = tile.map(|value| value * scales[at]);
                 }
             });
             // Few rows at a time: the popular actions, side by side, have most of the entries.
-            let blocks = out.par_chunks_mut(ROWS * width).zip(0_u32..u32::MAX);
+            let blocks = out.par_chunks_mut(ROWS as usize * width).zip(0_u32..u32::MAX);
             blocks.for_each(|(block, number)| {
                 arch.dispatch(|| {
-                    for (sum, row) in block.chunks_exact_mut(width).zip(ROWS as u32 * number..) {
+                    for (sum, row) in block.chunks_exact_mut(width).zip(ROWS * number..) {
                         let mut total = sum_tiles(self.of(row), &tiles);
                         if let Some([scales, _]) = scales {
-                            total.iter_mut().for_each(|value| *value *= scales[row as usize]);
+                            total = total.map(|value| value * scales[row as usize]);
                         }
                         sum[columns.clone()].copy_from_slice(&total[..columns.len()]);
                     }
