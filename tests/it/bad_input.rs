@@ -488,9 +488,9 @@ fn nothing_is_replaced_unasked() {
 #[test]
 fn a_full_disk_leaves_no_half_data() {
     let input = Input::new();
-    // The graph of this preset is the largest file.
+    // The graph is the largest file.
     let mut prepare = input.prepare_of("log.csv", "32");
-    prepare.args(ITEMS).args(["--preset", "paper"]);
+    prepare.args(ITEMS);
     for (kib, name) in [(1, "interactions.parquet"), (4, "embeddings.safetensors")] {
         assert_says(&refused(&mut limited(kib, &prepare)), &[name, "File too large"]);
         assert_eq!(names(input.folder.path()), ["log.csv"]);
