@@ -15,7 +15,7 @@ use fast_slate::embedding::{SessionPart, SvdOptions, training_matrix, truncated_
 use fast_slate::estimator::{BatchRows, Estimator as _, PlRank};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
-use fast_slate::prepared::{Input, PrepareSettings, Prepared};
+use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
 use fast_slate::retrieval::{Queries, Retriever};
 use fast_slate::reward::LinearReward;
 use fast_slate::seed::Seed;
@@ -29,7 +29,11 @@ static PREPARED: LazyLock<(tempfile::TempDir, Prepared)> = LazyLock::new(|| {
         SyntheticSettings { actions: 20_000, topics: 200, ..SyntheticSettings::default() };
     let input = Input::Synthetic(sessions);
     let out = folder.path().join("data");
-    let prepared = Prepared::create(&input, &PrepareSettings::default(), &out, false).unwrap();
+    // Named, so that what is measured does not depend on how fast a league was.
+    let embedding =
+        EmbeddingSource::Svd { interactions: SessionPart::All, options: SvdOptions::default() };
+    let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
+    let prepared = Prepared::create(&input, &settings, &out, false).unwrap();
     (folder, prepared)
 });
 

@@ -12,7 +12,7 @@ use super::report::Report;
 use super::train::{Ready, Trained};
 use crate::dataset::SyntheticSettings;
 use crate::facade::{Policy, Recommendation};
-use crate::prepared::{Input, PrepareSettings, Prepared};
+use crate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings, Prepared};
 use crate::run::{RunFolder, Which};
 
 #[derive(Debug, Args)]
@@ -31,12 +31,18 @@ struct Demo {
     slate: Vec<Recommendation>,
 }
 
+/// The time in which the demo looks for embeddings.
+const SECONDS: u64 = 5;
+
 pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     let (data, run) = (args.out.join("data"), RunFolder::new(args.out.join("run")));
     // Settings that no data can make valid are refused before anything is written.
     args.settings.resolve(&args.settings.preset.unwrap_or_default().settings())?;
     let input = Input::Synthetic(SyntheticSettings::default());
-    let prepared = Prepared::create(&input, &PrepareSettings::default(), &data, true)?;
+    let judge = Judge { within: SECONDS, ..Judge::default() };
+    let embedding = EmbeddingSource::Auto(judge);
+    let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
+    let prepared = Prepared::create(&input, &settings, &data, true)?;
     tracing::info!("{}", prepared.manifest.statistics);
     let ready = Ready::new(args.settings.open(&data)?)?;
     if run.exists() {

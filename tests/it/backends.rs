@@ -6,14 +6,14 @@ use std::path::Path;
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::matrix::Matrix;
-use fast_slate::prepared::{Input, PrepareSettings, Prepared};
+use fast_slate::prepared::{Input, Prepared};
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, Settings};
 use fast_slate::task::Task;
 use fast_slate::tower::{Tower, TowerKind, to_host};
 use fast_slate::training::{MetricsRow, Outcome, Trainer, read_metrics};
 
-use crate::common::{devices, skipped};
+use crate::common::{devices, skipped, svd};
 
 /// Trains with `settings` on `device`; returns the outcome and the validation rewards.
 fn train(
@@ -44,7 +44,7 @@ fn with_steps(mut settings: Settings, steps: u64) -> Settings {
 
 fn prepared(folder: &Path) -> Prepared {
     let input = Input::Synthetic(SyntheticSettings::default());
-    Prepared::create(&input, &PrepareSettings::default(), &folder.join("data"), false).unwrap()
+    Prepared::create(&input, &svd(100), &folder.join("data"), false).unwrap()
 }
 
 #[test]

@@ -5,16 +5,16 @@ use std::path::Path;
 
 use fast_slate::dataset::{Catalogue, Filters, Source, Split};
 use fast_slate::device;
-use fast_slate::prepared::{Input, PrepareSettings, Prepared};
+use fast_slate::prepared::{Input, Prepared};
 use fast_slate::settings::Preset;
 use fast_slate::task::{Audits, Task};
 use fast_slate::tower::TowerKind;
 
-use crate::common::real_data;
+use crate::common::{real_data, svd};
 
 fn prepared(source: Source, folder: &Path) -> Prepared {
     let input = Input::File(source, Filters::default());
-    Prepared::create(&input, &PrepareSettings::default(), &folder.join("data"), false).unwrap()
+    Prepared::create(&input, &svd(100), &folder.join("data"), false).unwrap()
 }
 
 fn gowalla(folder: &Path) -> Option<Prepared> {

@@ -40,12 +40,16 @@ pub(crate) fn small(folder: &Path) -> Prepared {
 pub(crate) fn small_of(folder: &Path, latent_dim: usize) -> Prepared {
     let synthetic =
         SyntheticSettings { users: 400, actions: 300, topics: 12, ..SyntheticSettings::default() };
+    Prepared::create(&Input::Synthetic(synthetic), &svd(latent_dim), folder, false).unwrap()
+}
+
+/// Embeddings of `latent_dim` numbers, without a league that takes its time.
+pub(crate) fn svd(latent_dim: usize) -> PrepareSettings {
     let embedding = EmbeddingSource::Svd {
         interactions: SessionPart::All,
         options: SvdOptions { latent_dim, ..SvdOptions::default() },
     };
-    let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
-    Prepared::create(&Input::Synthetic(synthetic), &settings, folder, false).unwrap()
+    PrepareSettings { embedding, ..PrepareSettings::default() }
 }
 
 /// A log of 60 users with 20 to 26 of 40 items each, in two tastes: columns `who`, `what`, `stars`.
