@@ -39,7 +39,7 @@ cds() {
         slate synth --users 500 --actions 1000 --density 0.05 --out "$work/log.csv" --force >/dev/null
         log=("$work/log.csv" --user-column user_id --item-column item_id)
     fi
-    judged cds popularity,item-knn,ease,als "$(pick "" "--steps 20")" "${log[@]}"
+    judged cds popularity,svd,als,ease,item-knn "$(pick "" "--steps 20")" "${log[@]}"
 }
 
 run_stages "session cds" "$@"
