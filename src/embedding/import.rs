@@ -2,10 +2,11 @@
 //!
 //! | | rows belong to |
 //! |---|---|
-//! | `.safetensors` (`beta` `[P, L]`), `.npy` (`[P, L]`) | the rows of `actions.parquet`, or the ids of a text file, one a line |
+//! | `.safetensors` (`beta` `[P, L]`, perhaps `inputs` `[P, L]`), `.npy` (`[P, L]`) | the rows of `actions.parquet`, or the ids of a text file, one a line |
 //! | `.parquet`: a column of ids, and one of lists of floats or L of floats | the ids |
 //!
-//! Half and double precision are accepted and kept as f32.
+//! Half and double precision are accepted and kept as f32. `inputs` are the vectors that contexts are
+//! made of, where those are others than the ones that are retrieved.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{ITEM_ID, read_vectors};
+use crate::embedding::stored::{BETA, INPUTS};
 use crate::embedding::tensors::{TensorFile, finite};
-use crate::embedding::{BETA, StoredEmbeddings, npy};
+use crate::embedding::{StoredEmbeddings, npy};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -62,24 +64,37 @@ impl Import {
 pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> {
     let Import { path, id_column, ids, missing } = import;
     let extension = path.extension().and_then(|extension| extension.to_str());
-    let (rows, v) = match extension {
+    let (rows, v, inputs) = match extension {
         Some("parquet") => {
             let (rows, v) = read_vectors(path, id_column)?;
-            (Some(rows), finite(path, v)?)
+            (Some(rows), finite(path, v)?, None)
         }
-        Some("safetensors") => (None, TensorFile::open(path)?.matrix(BETA)?),
-        Some("npy") => (None, npy::matrix(path)?),
+        Some("safetensors") => {
+            let file = TensorFile::open(path)?;
+            let v = file.matrix(BETA)?;
+            let inputs = file.shape(INPUTS).map(|_| file.matrix(INPUTS)).transpose()?;
+            let shape = |of: &Matrix| [of.rows(), of.cols()];
+            if let Some(inputs) = inputs.as_ref().filter(|inputs| shape(inputs) != shape(&v)) {
+                return Err(Error::Shape {
+                    what: format!("{}: `{INPUTS}`", path.display()),
+                    expected: format!("{:?}, as `{BETA}` has it", shape(&v)),
+                    found: format!("{:?}", shape(inputs)),
+                });
+            }
+            (None, v, inputs)
+        }
+        Some("npy") => (None, npy::matrix(path)?, None),
         _ => {
             let problem = "expected a `.safetensors`, a `.npy` or a `.parquet` file";
             return Err(Error::file(path, problem));
         }
     };
-    let v = match (rows, ids) {
+    let places = match (rows, ids) {
         (Some(_), Some(ids)) => {
             let problem = format!("{} has ids of its own (--embedding-ids)", path.display());
             return Err(Error::file(ids, problem));
         }
-        (Some(rows), None) => join(&v, &rows, path, item_ids, *missing)?,
+        (Some(rows), None) => Some(places(&rows, path, item_ids, *missing)?),
         (None, Some(ids)) => {
             let text = fs_err::read_to_string(ids)?;
             let rows: Vec<&str> = text.lines().map(str::trim).collect();
@@ -92,9 +107,9 @@ pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> 
                 );
                 return Err(Error::file(ids, problem));
             }
-            join(&v, &rows, ids, item_ids, *missing)?
+            Some(places(&rows, ids, item_ids, *missing)?)
         }
-        (None, None) if v.rows() == item_ids.len() => v,
+        (None, None) if v.rows() == item_ids.len() => None,
         (None, None) => {
             return Err(Error::Shape {
                 what: format!(
@@ -107,17 +122,31 @@ pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> 
             });
         }
     };
-    Ok(v.into())
+    let in_order = |matrix: Matrix| match &places {
+        None => matrix,
+        Some(places) => arranged(&matrix, places),
+    };
+    Ok(StoredEmbeddings { inputs: inputs.map(in_order), ..in_order(v).into() })
 }
 
-/// The rows of `v` in the order of `item_ids`, where `rows` are the ids that `path` gives to them.
-fn join<T: AsRef<str>>(
-    v: &Matrix,
+/// The rows at `places`, with zeros where there is none.
+fn arranged(matrix: &Matrix, places: &[Option<usize>]) -> Matrix {
+    let mut arranged = Matrix::zeros(places.len(), matrix.cols());
+    for (row, place) in places.iter().enumerate() {
+        if let Some(place) = place {
+            arranged.row_mut(row).copy_from_slice(matrix.row(*place));
+        }
+    }
+    arranged
+}
+
+/// The row of each of `item_ids`, if it has one, where `rows` are the ids that `path` gives to rows.
+fn places<T: AsRef<str>>(
     rows: &[T],
     path: &Path,
     item_ids: &[String],
     missing: Missing,
-) -> Result<Matrix> {
+) -> Result<Vec<Option<usize>>> {
     let mut places = HashMap::with_capacity(rows.len());
     for (row, id) in rows.iter().enumerate() {
         if let Some(first) = places.insert(id.as_ref(), row) {
@@ -126,21 +155,17 @@ fn join<T: AsRef<str>>(
             return Err(Error::file(path, problem));
         }
     }
-    let mut joined = Matrix::zeros(item_ids.len(), v.cols());
-    let mut absent = Vec::new();
-    for (action, id) in item_ids.iter().enumerate() {
-        match places.get(id.as_str()) {
-            Some(&row) => joined.row_mut(action).copy_from_slice(v.row(row)),
-            None => absent.push(id.as_str()),
-        }
-    }
-    let found = item_ids.len() - absent.len();
+    let found: Vec<Option<usize>> =
+        item_ids.iter().map(|id| places.get(id.as_str()).copied()).collect();
+    let without = item_ids.iter().zip(&found).filter(|(_, place)| place.is_none());
+    let absent: Vec<&str> = without.map(|(id, _)| id.as_str()).collect();
+    let count = item_ids.len() - absent.len();
     let first = |ids: &[&str]| {
         let more = if ids.len() > NAMED { ", …" } else { "" };
         ids.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ") + more
     };
-    if found == 0 || (missing == Missing::Error && !absent.is_empty()) {
-        let way = if found == 0 { "" } else { "; --missing-embeddings zero takes zeros for them" };
+    if count == 0 || (missing == Missing::Error && !absent.is_empty()) {
+        let way = if count == 0 { "" } else { "; --missing-embeddings zero takes zeros for them" };
         let problem = format!(
             "has no embeddings of {} of the {} items: {}{way}",
             absent.len(),
@@ -152,13 +177,13 @@ fn join<T: AsRef<str>>(
     if !absent.is_empty() {
         tracing::warn!("zeros for {} items without embeddings: {}", absent.len(), first(&absent));
     }
-    if rows.len() > found {
+    if rows.len() > count {
         tracing::info!(
             "left out {} embeddings of items that are not in the log",
-            rows.len() - found
+            rows.len() - count
         );
     }
-    Ok(joined)
+    Ok(found)
 }
 
 /// The most ids that a message lists.

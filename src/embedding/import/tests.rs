@@ -59,6 +59,27 @@ fn safetensors_of_every_float_come_in() {
 }
 
 #[test]
+fn input_vectors_come_in_beside_the_action_vectors() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, ids) = (folder.path().join("both.safetensors"), folder.path().join("ids.txt"));
+    fs_err::write(&ids, "c\na\nb\n").unwrap();
+    let write = |numbers: &[f32], shape: Vec<usize>| {
+        let (beta, inputs) = (le(&NUMBERS), le(numbers));
+        let beta = TensorView::new(Dtype::F32, vec![3, 2], &beta).unwrap();
+        let inputs = TensorView::new(Dtype::F32, shape, &inputs).unwrap();
+        let both = safetensors::serialize([("beta", beta), ("inputs", inputs)], None).unwrap();
+        fs_err::write(&path, both).unwrap();
+        let of = Import { ids: Some(ids.clone()), ..Import::new(&path) };
+        import(&of, &["a", "b", "c"].map(str::to_owned))
+    };
+    let found = write(&NUMBERS.map(|number| 10.0 * number), vec![3, 2]).unwrap();
+    assert_eq!(found.v.as_slice(), [0.5, 4.0, 0.25, 6.0, 1.0, -2.0]);
+    assert_eq!(found.inputs.unwrap().as_slice(), [5.0, 40.0, 2.5, 60.0, 10.0, -20.0]);
+    let error = write(&NUMBERS[..3], vec![3, 1]).unwrap_err().to_string();
+    assert!(error.contains("both.safetensors: `inputs`"), "{error}");
+}
+
+#[test]
 fn npy_in_either_order_comes_in() {
     let folder = tempfile::tempdir().unwrap();
     let columns = [1.0, 0.5, 0.25, -2.0, 4.0, 6.0];
