@@ -63,7 +63,7 @@ pub struct Judge {
 impl Default for Judge {
     /// The default preset's reward, for two minutes.
     fn default() -> Self {
-        Self { reward: RewardKind::Discounted, slate_size: 5, exclude_observed: true, within: 120 }
+        Self { reward: RewardKind::Discounted, slate_size: 5, exclude_observed: true, within: 150 }
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct PrepareArgs {
     /// --embedding-ids [default: auto; svd with --preset paper, or with a flag of svd].
     #[arg(long, value_name = "auto|svd|als|FILE", value_hint = ValueHint::FilePath)]
     embeddings: Option<Embeddings>,
-    /// The seconds in which auto looks for embeddings [default: 120].
+    /// The seconds in which auto looks for embeddings [default: 150].
     #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
     /// The reward that auto looks at, as in reward.kind [default: discounted].
@@ -86,7 +86,7 @@ pub(crate) struct PrepareArgs {
     /// with the preset [default: none; 0.7 with --preset paper].
     #[arg(long, value_parser = share)]
     pub(super) recall: Option<f64>,
-    /// Build no index now; the first run that needs an index builds it.
+    /// Build no index now, even if runs with the preset train with one: the first that does builds it.
     #[arg(long, conflicts_with = "recall")]
     pub(super) no_index: bool,
 }

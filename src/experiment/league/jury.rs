@@ -1,0 +1,215 @@
+//! A candidate in, the reward of every judge out: training users who had no part in the fit.
+
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
+use crate::dataset::{Folds, Sessions, Split};
+use crate::embedding::{FoldIn, FoldInOptions, Form, StoredEmbeddings, Vectors};
+use crate::encoder::{Known, Mean, encode_all};
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::prepared::Judge;
+use crate::retrieval::{Exact, Queries, Retriever as _};
+use crate::reward::SlateReward;
+use crate::seed::{Purpose, Seed};
+
+/// The folds, as many as the default preset trains with.
+const FOLDS: u16 = 5;
+/// The most users who judge.
+const JUDGES: usize = 1000;
+
+/// The candidate whose source was fitted, and what was fitted without each fold.
+pub(super) type Fits = (Option<Candidate>, Vec<StoredEmbeddings>);
+
+/// What was fitted without a fold, ready to be searched.
+struct Searched {
+    /// V n^κ, as input and as action vectors.
+    vectors: Vectors,
+    exact: Exact,
+}
+
+/// The judging users of every fold, and what was fitted without them.
+pub(super) struct Jury<'a> {
+    sessions: &'a Sessions,
+    judge: &'a Judge,
+    seed: Seed,
+    folds: Folds,
+    /// The judging users of each fold, ascending.
+    judges: Vec<Vec<u32>>,
+    /// Training users of each action, without each fold.
+    popularity: Vec<Vec<u32>>,
+    /// The candidate whose source is fitted without each fold.
+    fitted: Option<Candidate>,
+    fits: Vec<StoredEmbeddings>,
+    /// The fits with κ in place.
+    searched: Option<(f32, Vec<Searched>)>,
+}
+
+pub(super) fn nobody() -> Error {
+    let problem = "needs training users with observed and hidden items to choose by; name the \
+                   embeddings instead, as in --embeddings svd --latent-dim 10";
+    Error::setting("embeddings", problem)
+}
+
+impl<'a> Jury<'a> {
+    pub(super) fn new(sessions: &'a Sessions, judge: &'a Judge, seed: Seed) -> Result<Self> {
+        let folds = Folds::new(sessions, FOLDS, seed);
+        let judges: Vec<Vec<u32>> = (0..FOLDS)
+            .map(|fold| {
+                let mut users = folds.within(fold);
+                users.retain(|user| !sessions.hidden.of(*user).is_empty());
+                seed.stream(Purpose::Judges, 0, fold.into()).shuffle(&mut users);
+                users.truncate(JUDGES / usize::from(FOLDS));
+                users.sort_unstable();
+                users
+            })
+            .collect();
+        if judges.iter().all(Vec::is_empty) {
+            return Err(nobody());
+        }
+        let popularity = (0..FOLDS).map(|fold| sessions.popularity(&folds.without(fold)));
+        Ok(Self {
+            sessions,
+            judge,
+            seed,
+            judges,
+            popularity: popularity.collect(),
+            folds,
+            fitted: None,
+            fits: Vec::new(),
+            searched: None,
+        })
+    }
+
+    /// The longest SVD that every fold allows.
+    pub(super) fn longest(&self) -> Result<usize> {
+        let fewest = (0..FOLDS).map(|fold| self.folds.without(fold).len()).min().unwrap_or(0);
+        match fewest.min(self.sessions.num_actions) {
+            0..2 => Err(nobody()),
+            rank => Ok(rank - 1),
+        }
+    }
+
+    /// The reward of the judge. One that compares items compares them by the same vectors for every
+    /// candidate.
+    pub(super) fn reward(&self) -> Result<Arc<dyn SlateReward>> {
+        let Judge { reward, slate_size, .. } = *self.judge;
+        let users = self.sessions.contexts(Split::Train);
+        let source = start(NORMALIZATIONS[0], SHORT.min(self.longest()?)).source();
+        let stored = source.fit(self.sessions, &users, self.seed)?;
+        let vectors = stored.into_vectors(&plain(), &self.sessions.popularity(&users))?;
+        Ok(reward.init(slate_size, Arc::new(self.sessions.clone()), &vectors.actions))
+    }
+
+    /// Fits the source of a candidate without each fold.
+    pub(super) fn fit(&mut self, candidate: Candidate) -> Result<()> {
+        let source = candidate.source();
+        let fit = |fold| source.fit(self.sessions, &self.folds.without(fold), self.seed);
+        self.fits = (0..FOLDS).map(fit).collect::<Result<_>>()?;
+        (self.fitted, self.searched) = (Some(candidate), None);
+        Ok(())
+    }
+
+    /// What a candidate earns from every judge. Its source is fitted, with at least its length.
+    pub(super) fn judge(
+        &mut self,
+        candidate: Candidate,
+        reward: &dyn SlateReward,
+    ) -> Result<Vec<f64>> {
+        let kappa = candidate.settings().embedding.popularity;
+        #[allow(clippy::float_cmp, reason = "one of a few constants")]
+        let other = self.searched.as_ref().is_none_or(|(known, _)| *known != kappa);
+        if other {
+            self.searched = None;
+            let form = Form { popularity: kappa, ..plain() };
+            let searched = self.fits.iter().zip(&self.popularity).map(|(stored, popularity)| {
+                let vectors = stored.clone().into_vectors(&form, popularity)?;
+                Ok(Searched { exact: Exact::new(Arc::clone(&vectors.actions)), vectors })
+            });
+            self.searched = Some((kappa, searched.collect::<Result<_>>()?));
+        }
+        let mut rewards = Vec::new();
+        let searched = self.searched.iter().flat_map(|(_, searched)| searched);
+        for ((fold, users), searched) in self.judges.iter().enumerate().zip(searched) {
+            let latent = self.latent(candidate, fold, searched)?;
+            let observed = users.iter().map(|user| self.sessions.observed.of(*user));
+            let excluded: Vec<&[u32]> = observed.collect();
+            let slates = searched.exact.search(Queries {
+                latent: &latent,
+                slate_size: self.judge.slate_size,
+                excluded: self.judge.exclude_observed.then_some(&excluded),
+            })?;
+            let shown = users.iter().enumerate().map(|(at, user)| (*user, slates.slate(at)));
+            rewards.extend(shown.map(|(user, slate)| f64::from(reward.reward(user, slate))));
+        }
+        Ok(rewards)
+    }
+
+    /// The queries of the judges of a fold. The weights f of both vectors are in the queries, so that
+    /// one search serves all of them.
+    fn latent(&self, candidate: Candidate, fold: usize, searched: &Searched) -> Result<Matrix> {
+        let known = |user| {
+            let actions = self.sessions.observed.of(user);
+            Known { actions, ..Known::default() }
+        };
+        let users = &self.judges[fold];
+        match candidate {
+            Candidate::Als { confidence, regularization, .. } => {
+                let options = FoldInOptions { regularization, confidence };
+                let fold_in = FoldIn::new(Arc::clone(&searched.vectors.actions), options)?;
+                Ok(encode_all(&fold_in, users, known))
+            }
+            Candidate::Svd { latent_dim, form, popularity_power, .. } => {
+                let inputs = Arc::clone(&searched.vectors.inputs);
+                let popularity = &self.popularity[fold];
+                let mean = Mean::inverse_popularity(inputs, popularity, popularity_power);
+                let mut latent = encode_all(&mean, users, known);
+                let fit = self.fits[fold].spectrum.as_ref();
+                let weights =
+                    fit.map(|spectrum| spectrum.weights(&form, latent_dim)).transpose()?;
+                let mut squares: Vec<f32> =
+                    weights.unwrap_or_default().iter().map(|weight| weight * weight).collect();
+                squares.resize(latent.cols(), 0.0);
+                latent.par_rows_mut().for_each(|row| {
+                    row.iter_mut().zip(&squares).for_each(|(value, square)| *value *= square);
+                });
+                Ok(latent)
+            }
+        }
+    }
+
+    /// True if the fits are those of the candidate.
+    pub(super) fn has_fitted(&self, candidate: Candidate) -> bool {
+        self.fitted.is_some_and(|fitted| fitted.source() == candidate.source())
+    }
+
+    /// Takes the fits out, to put them back when another source has had its turn.
+    pub(super) fn take_fits(&mut self) -> Fits {
+        self.searched = None;
+        (self.fitted.take(), std::mem::take(&mut self.fits))
+    }
+
+    pub(super) fn put_fits(&mut self, fits: Fits) {
+        (self.fitted, self.fits) = fits;
+        self.searched = None;
+    }
+
+    /// The number of judges.
+    pub(super) fn count(&self) -> usize {
+        self.judges.iter().map(Vec::len).sum()
+    }
+
+    /// The embeddings of the winner without each fold; those of the last fit, if they serve.
+    pub(super) fn into_folds(mut self, winner: Candidate) -> Result<Vec<StoredEmbeddings>> {
+        let length = winner.latent_dim();
+        let serve = self.fitted.is_some_and(|fitted| {
+            fitted.latent_dim() >= length && fitted.with_length(length).source() == winner.source()
+        });
+        if !serve {
+            self.fit(winner)?;
+        }
+        Ok(self.fits.iter().map(|stored| stored.resized(length)).collect())
+    }
+}

@@ -1,0 +1,156 @@
+//! Judged candidates in, the winner and the table out.
+
+use serde::Serialize;
+
+use super::candidate::Candidate;
+use super::jury::nobody;
+use crate::error::Result;
+use crate::estimate::Estimate;
+
+/// The most that a shorter candidate may earn less than the best, as a share.
+const LOSS: f64 = 0.01;
+/// Standard errors below the best from which a candidate's neighbours are not worth a fit.
+const DOUBT: f64 = 2.0;
+
+/// A candidate and what it earned.
+#[derive(Clone, Debug, Serialize)]
+pub struct Standing {
+    /// The candidate.
+    pub candidate: Candidate,
+    /// Mean reward at θ = I on the users of the folds.
+    pub reward: f64,
+    /// Standard error of `reward`.
+    pub reward_se: f64,
+    /// `reward` minus that of the best candidate.
+    pub difference: f64,
+    /// Paired standard error of `difference`.
+    pub difference_se: f64,
+    /// Bytes of an action's vector in f32.
+    pub bytes: usize,
+    /// True for the winner.
+    pub chosen: bool,
+}
+
+/// The result of a league.
+#[derive(Clone, Debug, Serialize)]
+pub struct League {
+    /// The best candidate of each kind, η and L.
+    pub table: Vec<Standing>,
+    /// The number of users who judged.
+    pub judges: usize,
+    /// The number of candidates tried.
+    pub tried: usize,
+    /// What was left out for lack of time.
+    pub left_out: Vec<String>,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+}
+
+/// A judged candidate with the reward of every judge.
+pub(super) struct Tried {
+    pub(super) candidate: Candidate,
+    pub(super) rewards: Vec<f64>,
+}
+
+impl Tried {
+    pub(super) fn mean(&self) -> f64 {
+        Estimate::of(self.rewards.iter().copied()).mean
+    }
+
+    /// The paired difference to another candidate.
+    fn minus(&self, other: &Self) -> Estimate {
+        Estimate::of(self.rewards.iter().zip(&other.rewards).map(|(a, b)| a - b))
+    }
+}
+
+/// Everything that was judged.
+#[derive(Default)]
+pub(super) struct Standings(pub(super) Vec<Tried>);
+
+impl Standings {
+    fn highest(&self) -> Result<&Tried> {
+        let by_mean = |a: &&Tried, b: &&Tried| a.mean().total_cmp(&b.mean());
+        self.0.iter().max_by(by_mean).ok_or_else(nobody)
+    }
+
+    /// True if the candidate has been judged.
+    pub(super) fn has(&self, candidate: Candidate) -> bool {
+        self.0.iter().any(|tried| tried.candidate == candidate)
+    }
+
+    /// The best of those with this one's normalisation and length.
+    pub(super) fn best_like(&self, like: Candidate) -> Option<Candidate> {
+        self.highest_like(like).map(|tried| tried.candidate)
+    }
+
+    /// The best of those with this one's normalisation and length, unless it is beyond doubt not the
+    /// winner.
+    pub(super) fn centre(&self, like: Candidate) -> Option<Candidate> {
+        let best = self.highest_like(like)?;
+        let Estimate { mean, standard_error } = best.minus(self.highest().ok()?);
+        (-mean <= DOUBT * standard_error).then_some(best.candidate)
+    }
+
+    fn highest_like(&self, like: Candidate) -> Option<&Tried> {
+        let alike = self.0.iter().filter(|tried| tried.candidate.is_like(like));
+        alike.max_by(|a, b| a.mean().total_cmp(&b.mean()))
+    }
+
+    /// The best candidate of each normalisation so far, the highest reward first.
+    pub(super) fn best_of_each(&self) -> Vec<Candidate> {
+        let mut order: Vec<&Tried> = self.0.iter().collect();
+        order.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
+        let mut best: Vec<Candidate> = Vec::new();
+        for Tried { candidate, .. } in order {
+            let known = |other: &Candidate| other.normalization() == candidate.normalization();
+            if !best.iter().any(known) {
+                best.push(*candidate);
+            }
+        }
+        best
+    }
+
+    /// The shortest candidate that is as good as the best, and the best of that length.
+    pub(super) fn winner(&self) -> Result<Candidate> {
+        let best = self.highest()?;
+        let as_good = self.0.iter().filter(|tried| {
+            let Estimate { mean, standard_error } = tried.minus(best);
+            -mean <= standard_error && -mean <= LOSS * best.mean().abs()
+        });
+        let shortest = as_good.min_by(|a, b| {
+            let by_length = a.candidate.latent_dim().cmp(&b.candidate.latent_dim());
+            by_length.then(b.mean().total_cmp(&a.mean()))
+        });
+        shortest.map(|tried| tried.candidate).ok_or_else(nobody)
+    }
+
+    /// The best candidate of each source, the highest reward first.
+    pub(super) fn table(&self, winner: Candidate) -> Vec<Standing> {
+        let Ok(best) = self.highest() else { return Vec::new() };
+        let mut order: Vec<&Tried> = self.0.iter().collect();
+        order.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
+        let mut sources = Vec::new();
+        order.retain(|tried| {
+            let source = tried.candidate.source();
+            let keep = tried.candidate == winner || !sources.contains(&source);
+            sources.push(source);
+            keep
+        });
+        let standing = |tried: &Tried| {
+            let Estimate { mean: reward, standard_error: reward_se } =
+                Estimate::of(tried.rewards.iter().copied());
+            let Estimate { mean: difference, standard_error: difference_se } = tried.minus(best);
+            let candidate = tried.candidate;
+            Standing {
+                candidate,
+                reward,
+                reward_se,
+                difference,
+                difference_se,
+                bytes: candidate.latent_dim() * size_of::<f32>(),
+                chosen: candidate == winner,
+            }
+        };
+        order.into_iter().map(standing).collect()
+    }
+}
