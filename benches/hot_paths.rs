@@ -16,7 +16,7 @@ use fast_slate::estimator::{BatchRows, Estimator as _, PlRank};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{PlackettLuce, Sampling, SlateDraws};
 use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
-use fast_slate::retrieval::{Queries, Retriever};
+use fast_slate::retrieval::{Queries, Retriever, Search};
 use fast_slate::reward::LinearReward;
 use fast_slate::seed::Seed;
 use fast_slate::settings::{Preset, Settings, SettingsBuilder};
@@ -96,12 +96,12 @@ fn search(bencher: Bencher, count: usize, retriever: impl Fn(&Task) -> Arc<dyn R
 
 #[divan::bench(args = [320, 3200])]
 fn search_exact(bencher: Bencher, count: usize) {
-    search(bencher, count, |task| Arc::clone(&task.exact));
+    search(bencher, count, |task| task.search(Search::Exact).unwrap());
 }
 
 #[divan::bench(args = [320, 3200])]
 fn search_graph(bencher: Bencher, count: usize) {
-    search(bencher, count, |task| Arc::clone(task.graph.as_ref().unwrap()));
+    search(bencher, count, |task| task.search(Search::Hnsw).unwrap());
 }
 
 /// 100 components of a matrix with 20 000 columns.

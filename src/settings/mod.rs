@@ -229,11 +229,12 @@ impl Settings {
         differences.filter(|(key, _)| !of_training(key)).map(|(_, change)| change).collect()
     }
 
-    /// True if the method or the evaluation searches the graph's index.
+    /// True if training or its evaluations search the index, as far as the settings decide: the
+    /// searches of folds are exact.
     #[must_use]
     pub fn needs_index(&self) -> bool {
-        self.method.search() == Some(Search::Hnsw)
-            || self.evaluation.search == EvaluationSearch::Index
+        let trains_with_it = self.method.search() == Some(Search::Hnsw) && self.context.folds == 0;
+        trains_with_it || self.evaluation.search == EvaluationSearch::Index
     }
 
     /// Refuses values out of range, and combinations that are impossible or biased.

@@ -107,7 +107,7 @@ impl Audits<'_> {
 
     /// The queries on which the index is audited; none where training does not search it.
     pub(super) fn index_sample(&self, model: &Model) -> Result<Option<Sample>> {
-        if self.method.search() != Some(Search::Hnsw) {
+        if self.task.training_search(self.method) != Some(Search::Hnsw) {
             return Ok(None);
         }
         self.sample(model, INDEX_QUERIES)

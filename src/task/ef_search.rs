@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::Audits;
-use super::Task;
+use super::{Audits, Graph, Task};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::prepared::Prepared;
@@ -71,8 +70,8 @@ impl Audits<'_> {
         };
         least(sample.top, HnswOptions::LARGEST, target, |ef_search| {
             let options = HnswOptions { ef_search, ..options };
-            let graph = Arc::new(prepared.index(&self.task.actions, &options)?);
-            let task = Task { graph: Some(graph), ..self.task.clone() };
+            let graph = Arc::new(Graph::new(prepared, options));
+            let task = Task { graph, ..self.task.clone() };
             Ok(Audits { task: &task, ..*self }.compare(&sample, 0)?.recall)
         })
     }

@@ -7,7 +7,7 @@ mod ef_search;
 mod folds;
 mod redraw;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use burn::tensor::Device;
 
@@ -25,7 +25,8 @@ use crate::model::{Model, SigmaFactor};
 use crate::policy::Noise;
 use crate::prepared::Prepared;
 use crate::retrieval::{
-    Exact, Queries, Retriever, Search, Slates, check_slate_size, excluded_lists, most_excluded,
+    Exact, HnswOptions, Queries, Retriever, Search, Slates, check_slate_size, excluded_lists,
+    most_excluded,
 };
 use crate::reward::{RewardKind, SlateReward};
 use crate::seed::Seed;
@@ -34,6 +35,15 @@ use crate::settings::Settings;
 pub use audit::{Audit, Audits};
 pub use contexts::Profiles;
 pub use ef_search::{EfSearch, TriedWidth};
+
+/// The approximate search over β. Opened when it is first asked for, and built if no run has needed it
+/// before: the default settings train with an exact search of few queries a step.
+#[derive(Debug)]
+struct Graph {
+    prepared: Prepared,
+    options: HnswOptions,
+    opened: OnceLock<Arc<dyn Retriever>>,
+}
 
 /// Sessions, vectors, contexts, searches, reward and exclusion.
 #[derive(Clone, Debug)]
@@ -50,8 +60,8 @@ pub struct Task {
     pub contexts: Matrix,
     /// Exact search over β.
     pub exact: Arc<dyn Retriever>,
-    /// Approximate search over β, where the settings name one.
-    pub graph: Option<Arc<dyn Retriever>>,
+    /// Approximate search over β.
+    graph: Arc<Graph>,
     /// r̂.
     pub reward: Arc<dyn SlateReward>,
     /// The kind of the reward; none for one of the caller's own.
@@ -64,13 +74,29 @@ pub struct Task {
     exclude_observed: bool,
 }
 
+impl Graph {
+    fn new(prepared: &Prepared, options: HnswOptions) -> Self {
+        Self { prepared: prepared.clone(), options, opened: OnceLock::new() }
+    }
+
+    fn open(&self, actions: &Arc<ActionEmbeddings>) -> Result<Arc<dyn Retriever>> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(Arc::clone(opened));
+        }
+        let index: Arc<dyn Retriever> = Arc::new(self.prepared.index(actions, &self.options)?);
+        Ok(Arc::clone(self.opened.get_or_init(|| index)))
+    }
+}
+
 impl Task {
-    /// The task that `settings` make of a prepared folder. Builds the index and fits the folds if
-    /// they are needed and not there yet.
+    /// The task that `settings` make of a prepared folder. Fits the folds if they are not there yet.
     ///
     /// # Errors
     /// [`Error::SlateTooLarge`]; what embeddings, encoders and index refuse.
     pub fn load(prepared: &Prepared, settings: &Settings) -> Result<Self> {
+        if let Some(said) = prepared.chosen_otherwise(settings) {
+            tracing::info!("{said}");
+        }
         let mut task = Self::to_decide(prepared, settings)?;
         if settings.context.redraw && prepared.is_split_by_time() {
             task.order = prepared.times()?.map(Arc::new);
@@ -101,11 +127,6 @@ impl Task {
         let contexts = Contexts::new(prepared, &prepared.embeddings, &users, &profiles, settings)?;
         let Contexts { vectors, encoder, .. } = contexts;
         let actions = vectors.actions;
-        let graph: Option<Arc<dyn Retriever>> = if settings.needs_index() {
-            Some(Arc::new(prepared.index(&actions, &settings.retrieval.hnsw)?))
-        } else {
-            None
-        };
         let everybody: Vec<u32> = sessions.observed.contexts().collect();
         let known = |context| profiles.observed(&sessions, context);
         Ok(Self {
@@ -113,7 +134,7 @@ impl Task {
             encoder,
             profiles: Arc::new(profiles),
             exact: Arc::new(Exact::new(Arc::clone(&actions))),
-            graph,
+            graph: Arc::new(Graph::new(prepared, settings.retrieval.hnsw)),
             reward: settings.reward.kind.init(slate_size, Arc::clone(&sessions), &actions),
             reward_kind: Some(settings.reward.kind),
             cross: None,
@@ -190,7 +211,8 @@ impl Task {
     #[must_use]
     pub fn depends_on(settings: &Settings) -> String {
         let Settings { embedding, context, retrieval, reward, slate_size, .. } = settings;
-        format!("{:?}", (embedding, context, retrieval, reward, slate_size, settings.needs_index()))
+        let learns_actions = settings.method.recipe().learned() == Learned::Actions;
+        format!("{:?}", (embedding, context, retrieval, reward, slate_size, learns_actions))
     }
 
     /// Replaces the reward.
@@ -233,12 +255,11 @@ impl Task {
     /// The parts of this task that `method` is constructed from.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the method searches an index and the task was loaded without one.
+    /// Fails if the method searches an index that cannot be opened or built.
     pub fn parts(&self, method: &Method, seed: Seed) -> Result<Parts> {
-        let search = method.search().unwrap_or(Search::Exact);
         Ok(Parts {
             actions: Arc::clone(&self.actions),
-            retriever: Arc::clone(self.search(search)?),
+            retriever: self.search(self.training_search(method).unwrap_or(Search::Exact))?,
             reward: Arc::clone(&self.reward),
             sessions: Arc::clone(&self.sessions),
             excluded: self.excluded(),
@@ -273,14 +294,21 @@ impl Task {
         Ok(AnyEstimator::Queries(estimator))
     }
 
-    fn search(&self, search: Search) -> Result<&Arc<dyn Retriever>> {
+    /// The search that training with `method` uses, if it searches. Folds share no graph: the few
+    /// centres of a step are searched exactly.
+    fn training_search(&self, method: &Method) -> Option<Search> {
+        let search = method.search()?;
+        Some(if self.cross.is_some() { Search::Exact } else { search })
+    }
+
+    /// A search over β.
+    ///
+    /// # Errors
+    /// Fails if the index cannot be opened or built.
+    pub fn search(&self, search: Search) -> Result<Arc<dyn Retriever>> {
         match search {
-            Search::Exact => Ok(&self.exact),
-            Search::Hnsw => self.graph.as_ref().ok_or_else(|| {
-                let problem = "searches an index, and these settings build none: they train with \
-                               an exact search, or with none";
-                Error::setting("evaluation.search", problem)
-            }),
+            Search::Exact => Ok(Arc::clone(&self.exact)),
+            Search::Hnsw => self.graph.open(&self.actions),
         }
     }
 
@@ -288,11 +316,11 @@ impl Task {
     /// exactly.
     ///
     /// # Errors
-    /// Fails if the device fails, or without the index that `search` names.
+    /// Fails if the device fails, or if the index cannot be opened or built.
     pub fn retriever(&self, model: &Model, search: Search) -> Result<Arc<dyn Retriever>> {
         match model.learned_actions()? {
             Some(actions) => Ok(Arc::new(Exact::new(Arc::new(actions)))),
-            None => Ok(Arc::clone(self.search(search)?)),
+            None => self.search(search),
         }
     }
 

@@ -56,7 +56,9 @@ impl<'a> Record<'a> {
         let scores = contexts.len().saturating_mul(task.actions.num_actions());
         let search = match settings.evaluation.search {
             EvaluationSearch::Index => Search::Hnsw,
-            EvaluationSearch::Auto if scores > EXACT_SCORES && task.graph.is_some() => Search::Hnsw,
+            EvaluationSearch::Auto if scores > EXACT_SCORES => {
+                settings.method.search().unwrap_or(Search::Exact)
+            }
             EvaluationSearch::Auto | EvaluationSearch::Exact => Search::Exact,
         };
         Evaluation::of(task, model, contexts, search)

@@ -61,17 +61,19 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let league = played.into_inner();
     let mut prepared = watched(prepared);
     let started = Instant::now();
-    let (recall, tuning) = if args.no_index {
-        (None, None)
-    } else {
+    let wanted = args.recall.is_some() || prepared.preset(args.preset).needs_index();
+    let is_indexed = wanted && !args.no_index;
+    let (recall, tuning) = if is_indexed {
         index(&mut prepared, args.preset, args.recall).with_context(|| {
             format!(
                 "{} is prepared, but has no index, which training builds when it needs one",
                 args.out.display()
             )
         })?
+    } else {
+        (None, None)
     };
-    let index = (!args.no_index).then(|| started.elapsed().as_secs_f64());
+    let index = is_indexed.then(|| started.elapsed().as_secs_f64());
     let mut text = prepared.manifest.statistics.to_string();
     text += &format!(
         "\nread and split {:.1} s · embeddings {:.1} s · written {:.1} s",
