@@ -17,6 +17,7 @@ use crate::error::{Error, Result, toml_problem};
 use crate::files::{StagedFolder, digest_bytes, digest_file, read_text};
 use crate::matrix::Matrix;
 use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
+use crate::reward::RewardKind;
 use crate::seed::Seed;
 use crate::settings::{Preset, Settings};
 
@@ -115,6 +116,14 @@ impl Manifest {
         self.settings.get("embedding")?.clone().try_into().ok()
     }
 
+    /// What the embeddings were chosen by, if they were.
+    fn judge(&self) -> Option<Judge> {
+        match self.settings.get("embedding")?.clone().try_into().ok()? {
+            EmbeddingSource::Auto(judge) => Some(judge),
+            _ => None,
+        }
+    }
+
     /// The seed of the preparation, which decides splits, folds and embeddings.
     fn seed(&self) -> Seed {
         let seed = self.settings.get("split").and_then(|split| split.get("seed"));
@@ -198,8 +207,8 @@ impl Prepared {
     /// The settings of `preset`, adapted to this folder. `retrieval.hnsw.ef_search` is the audited
     /// one, if there is one for the preset. Embeddings without singular values are taken as they are.
     /// With embeddings of ALS, the fold-in takes α and λ of ALS and is the encoder of the default
-    /// preset. The default preset takes what the preparation chose, and no folds if the embeddings
-    /// were not fitted here.
+    /// preset. The default preset takes what the preparation chose and chose by, a smaller learning rate for vectors
+    /// longer than 100, and no folds if the embeddings were not fitted here.
     #[must_use]
     pub fn preset(&self, preset: Preset) -> Settings {
         let mut settings = preset.settings();
@@ -218,6 +227,14 @@ impl Prepared {
             }
         }
         if preset == Preset::Default {
+            // Adam moves every number of a tower alike, so a query moves by the root of L.
+            let longer = (self.embeddings.latent_dim() as f64 / 100.0).max(1.0);
+            settings.optimizer.learning_rate /= longer.sqrt();
+            if let Some(judge) = self.manifest.judge() {
+                settings.reward.kind = judge.reward;
+                settings.slate_size = judge.slate_size;
+                settings.retrieval.exclude_observed = judge.exclude_observed;
+            }
             let choice = self.manifest.choice.as_ref();
             if let Some(chosen) = choice.and_then(|choice| choice.settings.as_ref()) {
                 settings.embedding = chosen.embedding;
@@ -229,6 +246,29 @@ impl Prepared {
             }
         }
         settings
+    }
+
+    /// Says that the embeddings were chosen by another reward, slate size or exclusion than these
+    /// settings have, if they were.
+    #[must_use]
+    pub fn chosen_otherwise(&self, settings: &Settings) -> Option<String> {
+        let Judge { reward, slate_size, exclude_observed, .. } = self.manifest.judge()?;
+        let (chosen, here) = (
+            (reward, slate_size, exclude_observed),
+            (settings.reward.kind, settings.slate_size, settings.retrieval.exclude_observed),
+        );
+        let said = |(reward, slate_size, exclude): (RewardKind, usize, bool)| {
+            let observed = if exclude { "without" } else { "with" };
+            format!("{reward}, K = {slate_size}, {observed} observed items")
+        };
+        (chosen != here).then(|| {
+            format!(
+                "the embeddings were chosen for other slates ({}) than these ({}): `slate prepare` \
+                 chooses again with --reward and --slate-size",
+                said(chosen),
+                said(here)
+            )
+        })
     }
 
     /// The times of the interactions, if the log was read with a column of times.

@@ -3,7 +3,7 @@
 
 mod nonlinear;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -107,6 +107,13 @@ pub enum RewardKind {
     Diverse,
     /// [`Diverse`], of any hit.
     DiverseAnyHit,
+}
+
+impl fmt::Display for RewardKind {
+    /// The name in the settings.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 impl RewardKind {

@@ -121,8 +121,8 @@ impl Preset {
                     weight_decay: 3.0,
                     ..paper.optimizer
                 },
-                budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 3000 },
-                evaluation: EvaluationSettings { patience: 4, ..paper.evaluation },
+                budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 1000 },
+                evaluation: EvaluationSettings { count: 5, patience: 4, ..paper.evaluation },
                 ..paper
             },
         }
