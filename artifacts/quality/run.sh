@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# What the defaults earn on test users, beside other recommenders and beside their own start. FILES holds
+# amazon_cds, gowalla, ml-latest-2k, ml-latest-small, amazon_beauty and gowalla_split; a set that is not
+# there is left out, and said. SEEDS: the seeds of the splits [default: "0 1 2"]; TUNE: the seconds in
+# which each other recommender is tuned [default: 180]; SETS: the sets [default:
+# "ml-2k cds gowalla"].
+# usage: artifacts/quality/run.sh OUT [defaults|against|folds|rewards|texts|published|protocol|svd|table]...
+source "$(dirname "$0")/../common.sh"
+seeds=${SEEDS:-$(pick "0 1 2" 0)}
+tune=${TUNE:-$(pick 180 1)}
+sets=${SETS:-$(pick "ml-2k cds gowalla" cds)}
+baselines=popularity,svd,als,ease,item-knn
+
+# Prepares a set with no flag but its columns, unless it is there: SET SEED FLAG...
+prepared() {
+    local set=$1 seed=$2 log
+    shift 2
+    [ ! -e "$work/$set-$seed/prepare.toml" ] || return 0
+    case $set in
+    cds) log=("$files/amazon_cds/interactions.parquet" --user-column user_id --item-column item_id) ;;
+    gowalla) log=("$files/gowalla/checkins.parquet" --user-column user_id --item-column location_id) ;;
+    ml-2k) log=("$files/ml-latest-2k/ratings.csv" --user-column userId --item-column movieId) ;;
+    ml-small) log=("$files/ml-latest-small") ;;
+    beauty)
+        log=("$files/amazon_beauty/sequences.parquet" --user-column user_id --item-column item_id
+            --split temporal --time-column t --min-user-interactions 5)
+        ;;
+    esac
+    if [ "$quick" = 1 ]; then
+        slate synth --users 500 --actions 1000 --density 0.05 --seed "$seed" --out "$work/log.csv" --force >/dev/null
+        log=("$work/log.csv" --user-column user_id --item-column item_id --within 2)
+    elif [ ! -e "${log[0]}" ]; then
+        echo "left out, not there: ${log[0]}" >&2
+        return 1
+    fi
+    watch "$out/prepare-$set-$seed.jsonl" "$SLATE" prepare "${log[@]}" --seed "$seed" --out "$work/$set-$seed" "$@" \
+        | tee "$out/prepare-$set-$seed.txt"
+}
+
+# Trains on a prepared set: SET SEED RUN FLAG...
+trained() {
+    local set=$1 seed=$2 run=$3
+    shift 3
+    rm -rf "${work:?}/run-$set-$seed-$run"
+    watch "$out/train-$set-$seed.jsonl" "$SLATE" train --data "$work/$set-$seed" --out "$work/run-$set-$seed-$run" "$@" \
+        2>&1 | tee "$out/train-$set-$seed-$run.txt"
+    cp "$work/run-$set-$seed-$run/metrics.jsonl" "$out/train-$set-$seed-$run-metrics.jsonl"
+}
+
+# Judges a run on test users: SET SEED RUN NAME FLAG...
+judged() {
+    local set=$1 seed=$2 run=$3 name=$4
+    shift 4
+    slate evaluate "$work/run-$set-$seed-$run" "$@" --json >"$out/$name-$set-$seed.json"
+}
+
+# Prepare and train with no flags: SET SEED
+pipeline() {
+    prepared "$1" "$2" || return 0
+    trained "$1" "$2" default $(pick "" "--steps 20")
+    judged "$1" "$2" default start-to-last --checkpoint last
+}
+
+defaults() {
+    for seed in $seeds; do
+        for set in $sets; do pipeline "$set" "$seed"; done
+    done
+    [ "$quick" = 1 ] || pipeline beauty 0
+}
+
+# The policies of `defaults` beside other recommenders, each tuned.
+against() {
+    for run in "$work"/run-*-default; do
+        local name=${run#"$work/run-"}
+        name=${name%-default}
+        watch "$out/evaluate-$name.jsonl" "$SLATE" evaluate "$run" --against $baselines --tune "$tune" --json >"$out/against-$name.json"
+    done
+}
+
+# The reward of the untrained policy on training and on validation users, with and without folds.
+folds() {
+    for seed in $seeds; do
+        for set in $sets; do
+            prepared "$set" "$seed" || continue
+            for folds in 5 0; do
+                trained "$set" "$seed" "folds-$folds" --steps 1 --set context.folds=$folds \
+                    --set evaluation.train_contexts=10000
+            done
+        done
+    done
+}
+
+# What training adds under other rewards, by its last checkpoint.
+rewards() {
+    for seed in $seeds; do
+        for set in $sets; do
+            prepared "$set" "$seed" || continue
+            for reward in diverse-any-hit $(pick "cascade reciprocal-rank" ""); do
+                trained "$set" "$seed" "$reward" --set reward.kind="$reward" --steps "$(pick 1000 20)"
+                judged "$set" "$seed" "$reward" "reward-$reward" --checkpoint last
+            done
+        done
+    done
+}
+
+# Vectors that were not made from what users did: TF-IDF of titles and genres, shortened by an SVD.
+texts() {
+    for seed in $seeds; do
+        [ -e "$files/ml-latest-small" ] || { echo "left out, not there: $files/ml-latest-small" >&2; return 0; }
+        (cd "$work" && "$python" "$root/examples/import_embeddings/texts.py" "$files/ml-latest-small/movies.csv")
+        slate prepare "$files/ml-latest-small" --seed "$seed" --embeddings "$work/beta.npy" --embedding-ids "$work/ids.txt" \
+            --out "$work/texts-$seed" --force >"$out/prepare-texts-$seed.txt"
+        trained texts "$seed" texts
+        judged texts "$seed" texts texts --against "$baselines"
+    done
+}
+
+# The split that LightGCN's benchmark publishes: recall and nDCG at 20.
+published() {
+    [ -e "$files/gowalla_split/train.parquet" ] || { echo "left out, not there: $files/gowalla_split" >&2; return 0; }
+    local columns=(--train "$files/gowalla_split/train.parquet" --test "$files/gowalla_split/test.parquet"
+        --user-column user --item-column item)
+    rm -rf "$work/published" "$work/run-published"
+    watch "$out/published.jsonl" "$SLATE" prepare "${columns[@]}" --reward dcg --slate-size 20 --out "$work/published" \
+        | tee "$out/published-prepare.txt"
+    watch "$out/published.jsonl" "$SLATE" train --data "$work/published" --out "$work/run-published" 2>&1 | tee "$out/published-train.txt"
+    slate evaluate "$work/run-published" --metrics recall@20,ndcg@20 --json >"$out/published.json"
+}
+
+# The protocol of `published`, by a recommender whose number is published: EASE, fitted on all of train.
+protocol() {
+    local columns=(--train "$files/gowalla_split/train.parquet" --test "$files/gowalla_split/test.parquet"
+        --user-column user --item-column item --validation-share 0 --latent-dim 64)
+    rm -rf "$work/protocol" "$work/run-protocol"
+    slate prepare "${columns[@]}" --out "$work/protocol" >/dev/null
+    slate train --data "$work/protocol" --out "$work/run-protocol" --steps 1 --slate-size 20 --set reward.kind=dcg >/dev/null
+    watch "$out/protocol.jsonl" "$SLATE" evaluate "$work/run-protocol" --against popularity,ease \
+        --metrics recall@20,ndcg@20 --json >"$out/protocol.json"
+}
+
+# Seconds of a long decomposition.
+svd() {
+    for length in 100 512 1024; do
+        rm -rf "$work/svd"
+        prepare_gowalla "$work/svd" --latent-dim $length --json >"$out/svd-$length.json"
+    done
+}
+
+table() { python3 "$here/table.py" "$out" | tee "$out/table.md"; }
+
+run_stages "$(pick "defaults against folds rewards texts published protocol svd table" "defaults against folds rewards table")" "$@"
+find "$out" -name '*.txt' -o -name '*.json' -o -name '*.jsonl' | xargs -r sed -i "s|$work/||g; s|$files/||g"

@@ -1,0 +1,110 @@
+"""Joins the JSON of run.sh into tables: means over the seeds of the split.
+
+    python3 table.py OUT
+
+The standard error of a mean over seeds is the root of the summed squares of the seeds' own, over their
+number; those are paired, over users. A user may be a test user of two seeds: about one in ten is, and
+the standard errors do not know.
+"""
+
+import json
+import math
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+out = Path(sys.argv[1])
+NAMES = {"ml-2k": "MovieLens (2 149 users)", "cds": "Amazon CDs", "gowalla": "Gowalla", "beauty": "Amazon Beauty, by time", "texts": "MovieLens small, text vectors"}
+
+
+def files(pattern):
+    """The set, the seed and the content of each file called like this."""
+    for path in sorted(out.glob(pattern + "-*-*.json")):
+        name, seed = path.stem.removeprefix(pattern + "-").rsplit("-", 1)
+        yield name, int(seed), json.loads(path.read_text())
+
+
+def standard_error(interval):
+    return (interval["high"] - interval["low"]) / 2 / 1.96
+
+
+def pooled(values):
+    """The mean of means, and its standard error."""
+    values = list(values)
+    return sum(mean for mean, _ in values) / len(values), math.sqrt(sum(se**2 for _, se in values)) / len(values)
+
+
+def seconds(*names):
+    """The wall seconds of some watched commands, or nothing."""
+    rows = [json.loads((out / name).read_text().splitlines()[-1]) for name in names if (out / name).exists()]
+    return sum(row["seconds"] for row in rows), max((row["resident_gib"] for row in rows), default=0)
+
+
+def against():
+    rewards, differences, ours, times = defaultdict(list), defaultdict(list), defaultdict(list), defaultdict(list)
+    for name, seed, found in files("against"):
+        ours[name].append((found["reward"], found["reward_se"]))
+        pipeline, memory = seconds(f"prepare-{name}-{seed}.jsonl", f"train-{name}-{seed}.jsonl")
+        times[name, "policy"].append((pipeline, memory))
+        for row in found["against"]:
+            key = name, row["name"]
+            if "refused" in row:
+                print(f"{name} {seed}: {row['name']} refused: {row['refused']}", file=sys.stderr)
+                continue
+            rewards[key].append((row["reward"], row["reward_se"]))
+            differences[key].append((row["difference"]["mean"], standard_error(row["difference"])))
+            times[key].append((row["seconds"], 0))
+    if not ours:
+        return
+    print("| set | recommender | seeds | reward | policy − it | in standard errors | seconds |\n|---|---|---|---|---|---|---|")
+    for name, mine in ours.items():
+        mean, error = pooled(mine)
+        took = " ".join(f"{time:.0f}" for time, _ in times[name, "policy"])
+        memory = max(memory for _, memory in times[name, "policy"])
+        print(f"| {NAMES.get(name, name)} | **policy** | {len(mine)} | **{mean:.4f}** ± {error:.4f} | | | {took} ({memory:.1f} GiB) |")
+        for (other, baseline), values in differences.items():
+            if other == name:
+                (reward, of_reward), (gap, of_gap) = pooled(rewards[other, baseline]), pooled(values)
+                took = " ".join(f"{time:.0f}" for time, _ in times[other, baseline])
+                print(
+                    f"| | {baseline} | {len(values)} | {reward:.4f} ± {of_reward:.4f} "
+                    f"| {gap:+.4f} ± {of_gap:.4f} ({gap / reward:+.1%}) | {gap / of_gap:+.1f} | {took} |"
+                )
+
+
+def gains():
+    """The last checkpoint less the start, on test users."""
+    rows = defaultdict(list)
+    for pattern in ["start-to-last", "reward-diverse-any-hit", "reward-cascade", "reward-reciprocal-rank", "texts"]:
+        for name, _, found in files(pattern):
+            reward = pattern.removeprefix("reward-").replace("start-to-last", "discounted")
+            start = found["start"]["reward"], found["start"]["reward_se"]
+            rows[name, reward].append((start, (found["gain"]["mean"], standard_error(found["gain"]))))
+    if not rows:
+        return
+    print("\n| set | reward | seeds | start | last checkpoint − start, 95 % interval |\n|---|---|---|---|---|")
+    for (name, reward), values in sorted(rows.items()):
+        start, _ = pooled(value for value, _ in values)
+        gain, error = pooled(value for _, value in values)
+        low, high = gain - 1.96 * error, gain + 1.96 * error
+        print(f"| {NAMES.get(name, name)} | {reward} | {len(values)} | {start:.4f} | {gain:+.4f} [{low:+.4f}, {high:+.4f}] |")
+
+
+def folds():
+    """The rewards of the untrained policy on training and on validation users."""
+    rows = []
+    for path in sorted(out.glob("train-*-folds-*-metrics.jsonl")):
+        name, seed, _, count, _ = path.stem.removeprefix("train-").rsplit("-", 4)
+        at_start = [row for row in map(json.loads, path.read_text().splitlines()) if row["step"] == 0]
+        by_split = {row["split"]: (row["reward"], row["reward_se"]) for row in at_start}
+        (train, of_train), (validation, of_validation) = by_split["train"], by_split["validation"]
+        apart = (train - validation) / math.hypot(of_train, of_validation)
+        rows.append(f"| {NAMES.get(name, name)} | {seed} | {count} | {train:.4f} ± {of_train:.4f} | {validation:.4f} ± {of_validation:.4f} | {apart:+.1f} |")
+    if rows:
+        print("\n| set | seed | folds | training users | validation users | apart, in standard errors |\n|---|---|---|---|---|---|")
+        print("\n".join(rows))
+
+
+against()
+gains()
+folds()
