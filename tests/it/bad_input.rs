@@ -363,7 +363,11 @@ fn an_index_of_other_embeddings_is_refused() {
     let (folder, data, run) = trained();
     let other = folder.path().join("other");
     small_of(&other, 12);
-    stdout(&mut train(&other, &folder.path().join("other run")));
+    let other_run = folder.path().join("other run");
+    stdout(&mut train(&other, &other_run));
+    for run in [&run, &other_run] {
+        stdout(slate().args(["evaluate", "--index"]).arg(run));
+    }
     let index = |data: &Path| data.join("index").join(&names(&data.join("index"))[0]);
     let (ours, theirs) = (index(&data), index(&other));
     fs_err::remove_dir_all(&ours).unwrap();
@@ -371,7 +375,9 @@ fn an_index_of_other_embeddings_is_refused() {
     let error = refused(slate().args(["evaluate", "--index"]).arg(&run));
     assert_says(&error, &["data/index/hnsw-", "belongs to other embeddings", "delete the folder"]);
     let another = folder.path().join("another");
-    assert_says(&refused(&mut train(&data, &another)), &["belongs to other embeddings"]);
+    let mut searching = train(&data, &another);
+    searching.args(["--set", "context.folds=0"]);
+    assert_says(&refused(&mut searching), &["belongs to other embeddings"]);
     assert!(!another.exists());
     // The advice holds.
     fs_err::remove_dir_all(ours).unwrap();
@@ -490,7 +496,7 @@ fn a_full_disk_leaves_no_half_data() {
     let input = Input::new();
     // The graph is the largest file.
     let mut prepare = input.prepare_of("log.csv", "32");
-    prepare.args(ITEMS);
+    prepare.args(ITEMS).args(["--recall", "0.5"]);
     for (kib, name) in [(1, "interactions.parquet"), (4, "embeddings.safetensors")] {
         assert_says(&refused(&mut limited(kib, &prepare)), &[name, "File too large"]);
         assert_eq!(names(input.folder.path()), ["log.csv"]);
@@ -501,7 +507,9 @@ fn a_full_disk_leaves_no_half_data() {
     let data = input.path("data");
     assert_eq!(names(input.folder.path()), ["data", "log.csv"]);
     assert_eq!(names(&data.join("index")), [""; 0]);
-    stdout(&mut train(&data, &input.path("run")));
+    let mut searching = train(&data, &input.path("run"));
+    stdout(searching.args(["--set", "context.folds=0"]));
+    assert_eq!(names(&data.join("index")).len(), 1);
 }
 
 #[cfg(unix)]

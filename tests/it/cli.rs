@@ -533,6 +533,7 @@ fn the_width_found_for_a_recall_has_it_in_training() {
     let run = folder.path().join("wide");
     let mut train = slate();
     train.args(["train", "--steps", "1", "--set", &set, "--data"]).arg(&data);
+    train.args(["--set", "context.folds=0"]); // folds are searched exactly
     with_poor(&mut train);
     stdout(train.arg("--out").arg(&run));
     let rows = fs_err::read_to_string(run.join("metrics.jsonl")).unwrap();

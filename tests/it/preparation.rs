@@ -49,7 +49,14 @@ impl Place {
         let columns = ["--user-column", "who", "--item-column", "what"];
         let dim = ["--latent-dim", "60"];
         let dim = if args.contains(&dim[0]) { &[][..] } else { &dim };
-        own.iter().chain(&columns).chain(dim).chain(args).map(ToString::to_string).collect()
+        let index = ["--recall", "0.5"];
+        own.iter()
+            .chain(&columns)
+            .chain(dim)
+            .chain(&index)
+            .chain(args)
+            .map(ToString::to_string)
+            .collect()
     }
 
     fn prepare(&self, out: &str, args: &[&str]) -> Command {

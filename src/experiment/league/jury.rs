@@ -16,11 +16,11 @@ use crate::reward::SlateReward;
 use crate::seed::{Purpose, Seed};
 
 /// The folds, as many as the default preset trains with.
-const FOLDS: u16 = 5;
+pub(super) const FOLDS: u16 = 5;
 /// The most users who judge.
 const JUDGES: usize = 1000;
 
-/// The candidate whose source was fitted, and what was fitted without each fold.
+/// The candidate whose source was fitted, and what was fitted without each fold that judges.
 pub(super) type Fits = (Option<Candidate>, Vec<StoredEmbeddings>);
 
 /// What was fitted without a fold, ready to be searched.
@@ -36,11 +36,11 @@ pub(super) struct Jury<'a> {
     judge: &'a Judge,
     seed: Seed,
     folds: Folds,
-    /// The judging users of each fold, ascending.
+    /// The judging users of each fold that judges, ascending.
     judges: Vec<Vec<u32>>,
-    /// Training users of each action, without each fold.
+    /// Training users of each action, without each fold that judges.
     popularity: Vec<Vec<u32>>,
-    /// The candidate whose source is fitted without each fold.
+    /// The candidate whose source is fitted without each fold that judges.
     fitted: Option<Candidate>,
     fits: Vec<StoredEmbeddings>,
     /// The fits with κ in place.
@@ -56,20 +56,26 @@ pub(super) fn nobody() -> Error {
 impl<'a> Jury<'a> {
     pub(super) fn new(sessions: &'a Sessions, judge: &'a Judge, seed: Seed) -> Result<Self> {
         let folds = Folds::new(sessions, FOLDS, seed);
-        let judges: Vec<Vec<u32>> = (0..FOLDS)
+        let mut judges: Vec<Vec<u32>> = (0..FOLDS)
             .map(|fold| {
                 let mut users = folds.within(fold);
                 users.retain(|user| !sessions.hidden.of(*user).is_empty());
                 seed.stream(Purpose::Judges, 0, fold.into()).shuffle(&mut users);
-                users.truncate(JUDGES / usize::from(FOLDS));
-                users.sort_unstable();
                 users
             })
             .collect();
+        let smallest = judges.iter().map(Vec::len).min().unwrap_or(0);
+        judges.truncate(JUDGES.div_ceil(smallest.max(1)));
+        let of_each = JUDGES.div_ceil(judges.len());
+        for users in &mut judges {
+            users.truncate(of_each);
+            users.sort_unstable();
+        }
         if judges.iter().all(Vec::is_empty) {
             return Err(nobody());
         }
         let popularity = (0..FOLDS).map(|fold| sessions.popularity(&folds.without(fold)));
+        let popularity = popularity.take(judges.len());
         Ok(Self {
             sessions,
             judge,
@@ -103,13 +109,24 @@ impl<'a> Jury<'a> {
         Ok(reward.init(slate_size, Arc::new(self.sessions.clone()), &vectors.actions))
     }
 
-    /// Fits the source of a candidate without each fold.
+    /// The number of fits that judge a source.
+    pub(super) fn fits(&self) -> u32 {
+        self.judges.iter().map(|_| 1).sum()
+    }
+
+    /// Fits the source of a candidate without each fold that judges.
     pub(super) fn fit(&mut self, candidate: Candidate) -> Result<()> {
-        let source = candidate.source();
-        let fit = |fold| source.fit(self.sessions, &self.folds.without(fold), self.seed);
-        self.fits = (0..FOLDS).map(fit).collect::<Result<_>>()?;
-        (self.fitted, self.searched) = (Some(candidate), None);
+        // Two of them at once may be more than the memory holds.
+        (self.fitted, self.searched, self.fits) = (None, None, Vec::new());
+        for fold in (0..FOLDS).take(self.judges.len()) {
+            self.fits.push(self.fit_without(fold, candidate)?);
+        }
+        self.fitted = Some(candidate);
         Ok(())
+    }
+
+    fn fit_without(&self, fold: u16, candidate: Candidate) -> Result<StoredEmbeddings> {
+        candidate.source().fit(self.sessions, &self.folds.without(fold), self.seed)
     }
 
     /// What a candidate earns from every judge. Its source is fitted, with at least its length.
@@ -201,15 +218,19 @@ impl<'a> Jury<'a> {
         self.judges.iter().map(Vec::len).sum()
     }
 
-    /// The embeddings of the winner without each fold; those of the last fit, if they serve.
+    /// The embeddings of the winner without each fold; those of the last fit are among them, if they
+    /// serve.
     pub(super) fn into_folds(mut self, winner: Candidate) -> Result<Vec<StoredEmbeddings>> {
         let length = winner.latent_dim();
         let serve = self.fitted.is_some_and(|fitted| {
             fitted.latent_dim() >= length && fitted.with_length(length).source() == winner.source()
         });
-        if !serve {
-            self.fit(winner)?;
+        self.searched = None;
+        let mut folds = if serve { std::mem::take(&mut self.fits) } else { Vec::new() };
+        folds.iter_mut().for_each(|stored| *stored = stored.resized(length));
+        for fold in (0..FOLDS).skip(folds.len()) {
+            folds.push(self.fit_without(fold, winner)?);
         }
-        Ok(self.fits.iter().map(|stored| stored.resized(length)).collect())
+        Ok(folds)
     }
 }

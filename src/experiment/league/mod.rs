@@ -2,13 +2,15 @@
 //!
 //! A start value decides more of the final reward than training does, and which one is best depends
 //! on the data. Candidates are the truncated SVD at several normalisations η, lengths L, spectral
-//! weights, and popularity powers in β (κ) and in contexts (γ), and ALS where time is left. Each is
-//! judged by the run's own reward on training users that it was not fitted on: everything is fitted
-//! again without each of five folds. Validation and test users are not looked at.
+//! weights, and popularity powers in β (κ) and in contexts (γ), and ALS. Each is judged by the run's
+//! own reward on training users that it was not fitted on: everything is fitted again without their
+//! fold. Validation and test users are not looked at. A thousand users judge; five folds are fitted
+//! where it takes five to have so many, one where one has them, since five times the fits say no more
+//! about a candidate then.
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
-//! one for every η; then a long one, as long as the time allows, for the best η; its settings are
-//! searched from the best so far. The shortest candidate wins whose paired difference to the best is
+//! one for every η, and ALS; then a long one, as long as the time allows, for the best η; its settings
+//! are searched from the best so far. The shortest candidate wins whose paired difference to the best is
 //! within one standard error, and within one percent: every dimension is paid for in serving.
 //!
 //! EASE itself is not fitted: at the same lengths its factorisation earned no more than the closed
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::candidate::{LENGTHS, NORMALIZATIONS, SHORT, places, probes, start, weights};
-use self::jury::Jury;
+use self::jury::{FOLDS, Jury};
 use self::standing::{Standings, Tried};
 use super::search::{Deadline, Judged, nearest, search};
 use crate::dataset::{Sessions, Split};
@@ -61,7 +63,7 @@ pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen,
     let mut fitting = Duration::ZERO;
     for normalization in NORMALIZATIONS {
         let is_first = play.standings.0.is_empty();
-        if !is_first && deadline.left().is_some_and(|left| left < 4 * fitting) {
+        if !is_first && deadline.left().is_some_and(|left| left < 8 * fitting) {
             left_out.push(format!("svd with η = {normalization}"));
             continue;
         }
@@ -72,40 +74,46 @@ pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen,
             play.judge(probe)?;
         }
     }
-
-    // Long ones, the best normalisation first. The winner is fitted once more, on everybody.
-    let time = |length: usize| {
-        fitting.mul_f64(((length as f64 + ADDED) / (short as f64 + ADDED)).powf(GROWTH))
-    };
-    let lengths: Vec<usize> = LENGTHS.into_iter().rev().filter(|it| *it <= longest).collect();
-    let spare = || deadline.left().unwrap_or_default().mul_f64(FITTING);
-    let affordable = |length: &&usize| time(**length) * 6 / 5 <= spare();
-    let long = lengths.iter().find(affordable).copied().unwrap_or(short);
-    let beyond = lengths.iter().filter(|length| **length > long);
-    left_out.extend(beyond.map(|length| format!("svd with L = {length}")));
-    let until = |share: u32| deadline.until(Some(limit.saturating_sub(time(long) * share / 5)));
-    let of_each = play.standings.best_of_each();
-    let first = of_each[0].with_length(long);
-    play.long(first, &lengths, until(1))?;
-
-    // A fit without each fold takes about as long as the slowest of the short SVDs.
+    // ALS, whose fits were seen to take five times as long.
     let of_als = Candidate::als(short);
-    if until(1).left().is_some_and(|left| left > 4 * fitting) {
-        let of_svd = play.jury.take_fits();
-        play.search(until(1), vec![of_als[0]], of_als, 1)?;
-        play.jury.put_fits(of_svd);
+    let can_try_als = deadline.left().is_some_and(|left| 20 * fitting < left);
+    if can_try_als {
+        play.search(deadline, vec![of_als[0]], Vec::new(), 1)?;
     } else {
         left_out.push(format!("als with L = {short}"));
     }
 
-    // With the time left: what is two steps away, and the other normalisations. These take the memory
-    // of the first one's fits, which are then made again.
-    play.search(until(1), Vec::new(), weights(first), 2)?;
+    // Long ones, the best normalisation first. The winner is fitted on everybody and without each fold.
+    let fits = play.jury.fits();
+    let time = |length: usize, count: u32| {
+        let growth = ((length as f64 + ADDED) / (short as f64 + ADDED)).powf(GROWTH);
+        (fitting / fits).mul_f64(growth) * count
+    };
+    let all = 1 + u32::from(FOLDS);
+    let lengths: Vec<usize> = LENGTHS.into_iter().rev().filter(|it| *it <= longest).collect();
+    let spare = || deadline.left().unwrap_or_default().mul_f64(FITTING);
+    let long = lengths.iter().find(|length| time(**length, all) <= spare());
+    let long = long.copied().unwrap_or(short);
+    let beyond = lengths.iter().filter(|length| **length > long);
+    left_out.extend(beyond.map(|length| format!("svd with L = {length}")));
+    let before = |count| deadline.until(Some(limit.saturating_sub(time(long, count))));
+    let of_each = play.standings.best_of_each();
+    let first = of_each[0].with_length(long);
+    play.long(first, &lengths, before(all - fits))?;
+
+    // With the time left: what is around ALS, if it may win; what is two steps away; and the other
+    // normalisations. These take the memory of the first one's fits, which are then made again.
+    if can_try_als && play.standings.centre(of_als[0]).is_some() {
+        let of_svd = play.jury.take_fits();
+        play.search(before(all - fits), Vec::new(), of_als, 1)?;
+        play.jury.put_fits(of_svd);
+    }
+    play.search(before(all - fits), Vec::new(), weights(first), 2)?;
     for other in &of_each[1..] {
-        if spare() < time(long) * 11 / 5 {
+        if spare() < time(long, all + fits) {
             left_out.push(format!("svd with η = {} and L = {long}", other.normalization()));
         } else {
-            play.long(other.with_length(long), &lengths, until(6))?;
+            play.long(other.with_length(long), &lengths, before(all))?;
         }
     }
 
@@ -174,10 +182,11 @@ impl<'a> Play<'a> {
     fn search(
         &mut self,
         deadline: Deadline,
-        given: Vec<Candidate>,
+        mut given: Vec<Candidate>,
         mut grid: Vec<Candidate>,
         steps: usize,
     ) -> Result<()> {
+        given.retain(|other| !self.standings.has(*other));
         grid.retain(|other| !given.contains(other) && !self.standings.has(*other));
         let centre = Cell::new(grid.first().and_then(|like| self.standings.centre(*like)));
         let mut given = given.into_iter();

@@ -96,9 +96,10 @@ impl Standings {
         alike.max_by(|a, b| a.mean().total_cmp(&b.mean()))
     }
 
-    /// The best candidate of each normalisation so far, the highest reward first.
+    /// The best SVD of each normalisation so far, the highest reward first.
     pub(super) fn best_of_each(&self) -> Vec<Candidate> {
-        let mut order: Vec<&Tried> = self.0.iter().collect();
+        let is_svd = |tried: &&Tried| matches!(tried.candidate, Candidate::Svd { .. });
+        let mut order: Vec<&Tried> = self.0.iter().filter(is_svd).collect();
         order.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
         let mut best: Vec<Candidate> = Vec::new();
         for Tried { candidate, .. } in order {
