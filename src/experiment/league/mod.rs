@@ -29,6 +29,7 @@ use self::jury::{FOLDS, Jury};
 use self::standing::{Standings, Tried};
 use super::search::{Deadline, Judged, nearest, search};
 use crate::dataset::{Sessions, Split};
+use crate::device;
 use crate::error::Result;
 use crate::prepared::{Choice, Chosen, Judge};
 use crate::reward::SlateReward;
@@ -83,14 +84,24 @@ pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen,
         left_out.push(format!("als with L = {short}"));
     }
 
-    // Long ones, the best normalisation first. The winner is fitted on everybody and without each fold.
+    // Long ones, the best normalisation first.
     let fits = play.jury.fits();
     let time = |length: usize, count: u32| {
         let growth = ((length as f64 + ADDED) / (short as f64 + ADDED)).powf(GROWTH);
         (fitting / fits).mul_f64(growth) * count
     };
+    // On everybody and without each fold.
     let all = 1 + u32::from(FOLDS);
-    let lengths: Vec<usize> = LENGTHS.into_iter().rev().filter(|it| *it <= longest).collect();
+    let mut lengths: Vec<usize> = LENGTHS.into_iter().rev().filter(|it| *it <= longest).collect();
+    let memory = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
+    lengths.retain(|&length| {
+        let numbers = sessions.num_actions as f64 * (length as f64 + ADDED);
+        let has_room = length <= short || 4.0 * numbers * f64::from(all + 1) <= memory;
+        if !has_room {
+            left_out.push(format!("svd with L = {length}, for which the memory is too small"));
+        }
+        has_room
+    });
     let spare = || deadline.left().unwrap_or_default().mul_f64(FITTING);
     let long = lengths.iter().find(|length| time(**length, all) <= spare());
     let long = long.copied().unwrap_or(short);

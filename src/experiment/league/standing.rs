@@ -40,7 +40,7 @@ pub struct League {
     pub judges: usize,
     /// The number of candidates tried.
     pub tried: usize,
-    /// What was left out for lack of time.
+    /// What was left out for lack of time or memory.
     pub left_out: Vec<String>,
     /// Wall-clock seconds.
     pub seconds: f64,
