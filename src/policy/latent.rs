@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use tracing::trace_span;
 
-use super::{BatchRows, Coupling, Drawn, Noise, Sampling, Scale, SlatePolicy};
+use super::{BatchRows, Drawn, Noise, Sampling, Scale, SlatePolicy};
 use crate::error::Result;
 use crate::matrix::{Matrix, Spare, rows_worth_a_fork};
 use crate::retrieval::{Candidates, Queries, Retriever, Slates, excluded_lists};
@@ -19,7 +19,6 @@ use crate::seed::Purpose;
 pub struct LatentPerturbation {
     scale: Scale,
     noise: Arc<dyn Noise>,
-    coupling: Coupling,
     retriever: Arc<dyn Retriever>,
     candidates: Option<Candidates>,
     sampling: Sampling,
@@ -41,25 +40,15 @@ impl LatentPerturbation {
     /// A policy that adds `noise` times the σ of `scale` and searches with `retriever`.
     ///
     /// # Errors
-    /// [`crate::Error::Setting`] for a coupling that does not fit the noise or S.
+    /// [`crate::Error::Setting`] when S or K is 0.
     pub fn new(
         scale: Scale,
         noise: Arc<dyn Noise>,
-        coupling: Coupling,
         retriever: Arc<dyn Retriever>,
         sampling: Sampling,
     ) -> Result<Self> {
         sampling.validate()?;
-        coupling.validate(noise.as_ref(), sampling.num_samples)?;
-        Ok(Self {
-            scale,
-            noise,
-            coupling,
-            retriever,
-            candidates: None,
-            sampling,
-            spare: Spare::default(),
-        })
+        Ok(Self { scale, noise, retriever, candidates: None, sampling, spare: Spare::default() })
     }
 
     /// Searches once for each query: its samples choose among the `candidates` of the query itself.
@@ -105,7 +94,7 @@ impl LatentPerturbation {
             .enumerate()
             .for_each(|(row, ((queries, noise), sigma_scores))| {
                 let mut stream = rows.stream(self.sampling.seed, Purpose::Noise, row);
-                self.coupling.fill(self.noise.as_ref(), &mut stream, l, noise);
+                self.noise.fill(&mut stream, noise);
                 let (h, sigma) = (rows.h.row(row), self.sigma(rows, row));
                 let samples = queries.chunks_exact_mut(l).zip(noise.chunks_exact_mut(l));
                 for ((query, noise), sigma_score) in samples.zip(sigma_scores) {
@@ -155,9 +144,5 @@ impl SlatePolicy for LatentPerturbation {
 
     fn reuse(&self, scores: Matrix) {
         self.spare.give_back(scores);
-    }
-
-    fn check_leave_one_out(&self) -> Result<()> {
-        self.coupling.check_leave_one_out(self.sampling.num_samples)
     }
 }

@@ -2,7 +2,6 @@
 //! functions, from which an estimator makes the gradient. LGP and LRP perturb the query and retrieve
 //! ([`latent`]); Plackett–Luce draws one action after the other ([`mod@plackett_luce`]).
 
-pub mod coupling;
 pub mod latent;
 pub mod noise;
 pub mod plackett_luce;
@@ -18,7 +17,6 @@ use crate::matrix::Matrix;
 use crate::retrieval::{Heads, Retriever, Slates};
 use crate::seed::{Purpose, Seed, Stream};
 
-pub use coupling::Coupling;
 pub use latent::LatentPerturbation;
 pub use noise::{Noise, NoiseKind};
 pub use plackett_luce::{Distribution, GradientSum, PlackettLuce, ScoreGradient, SlateDraws};
@@ -140,13 +138,4 @@ pub trait SlatePolicy: Send + Sync + Debug {
 
     /// Takes back scores, whose memory may serve the next draw.
     fn reuse(&self, _scores: Matrix) {}
-
-    /// Checks that a sample's score has mean zero given the other samples of its query. Then the
-    /// mean reward of the others is an unbiased baseline.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] with the reason where it has another mean.
-    fn check_leave_one_out(&self) -> Result<()> {
-        Ok(())
-    }
 }

@@ -1,12 +1,13 @@
-//! Settings of the first version in, settings of today out. That version had `[policy]` and
+//! Settings of the first version in, settings of the second out. That version had `[policy]` and
 //! `[estimator]` where there is `[method]` today.
 
 use toml::{Table, Value};
 
+use super::second_version;
 use crate::error::{Error, Result};
 use crate::method::MethodKind;
 
-/// Renames the keys of a `run.toml` of the first version to today's.
+/// Renames the keys of a `run.toml` of the first version to the second's.
 ///
 /// # Errors
 /// [`Error::Setting`] for a policy and an estimator that the first version did not have.
@@ -40,6 +41,11 @@ pub(super) fn upgraded(mut table: Table) -> Result<Table> {
             *value = recorded;
         }
     }
+    // What the second version had, and today does not.
+    if kind.method().latent().is_some() {
+        let gone = second_version::keys_of_methods();
+        method.extend(gone.filter_map(|key| keys.remove_entry(key)));
+    }
     table.insert("method".into(), method.into());
     table.insert("retrieval".into(), retrieval.into());
     table.insert("embedding".into(), embedding.into());
@@ -69,4 +75,17 @@ fn kind(policy: &str, estimator: &str, approximate: bool) -> Result<MethodKind> 
             return Err(Error::setting("policy.kind", problem));
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_today_does_not_have_is_not_lost_on_the_way() {
+        let text = "[policy]\nkind = \"lgp\"\ncoupling = \"antithetic\"\n\
+                    [estimator]\nkind = \"score-function\"";
+        let table = upgraded(text.parse().unwrap()).unwrap();
+        assert_eq!(table["method"]["coupling"].as_str(), Some("antithetic"));
+    }
 }

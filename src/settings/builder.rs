@@ -300,8 +300,7 @@ mod tests {
     #[test]
     fn biased_combinations_are_refused_with_the_reason() {
         for (assignments, reason) in [
-            (&["method.coupling=antithetic"][..], "S/(S − 1)"),
-            (&["method.noise=laplace"], "lrp, lrp-mips have it"),
+            (&["method.noise=laplace"][..], "lrp, lrp-mips have it"),
             (&["method.coverage=1.5"], "from 0 to 1"),
             (&["method.sigma=inverse-dim"], "use \"keep\""),
             (&["method.kind=plackett-luce"], "there are lgp, lgp-mips"),
@@ -309,7 +308,6 @@ mod tests {
             (&["method.kind=pl-pg", "method.learn_sigma=true"], "no such key"),
             (&["method.kind=pl-pg", "method.temperature=3"], "likelihood have it"),
             (&["method.kind=likelihood", "method.learn_sigma=true"], "no such key"),
-            (&["method.kind=likelihood", "method.coupling=orthogonal"], "no such key"),
             (&["method.kind=likelihood", "method.temperature=0"], "above 0"),
             (
                 &["method.kind=pl-rank", "method.learn_actions=true", "evaluation.search=index"],
@@ -322,7 +320,6 @@ mod tests {
             (&["tower.kind=residual-mlp", "tower.initial=paper"], "use \"identity\""),
             (&["optimizer.weight_decay=-1"], "at least 0"),
             (&["optimizer.gradient_clipping=nan"], "at least 0"),
-            (&["method.kind=pl-pg", "method.coupling=antithetic"], "no such key"),
             (&["method.kind=pl-pg", "method.draws=rejection"], "covariance"),
             (&["method.kind=fopo"], "slates of one action"),
             (&["method.kind=covariance", "method.draws=rejection", "method.head=4"], "slate_size"),

@@ -10,8 +10,8 @@ use fast_slate::estimator::{
 };
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{
-    BatchRows, Coupling, LatentPerturbation, NoiseKind, PlackettLuce, Radial, RejectionSampler,
-    Sampling, Scale, Sigma, SlateDraws, SlatePolicy,
+    BatchRows, LatentPerturbation, NoiseKind, PlackettLuce, Radial, RejectionSampler, Sampling,
+    Scale, Sigma, SlateDraws, SlatePolicy,
 };
 use fast_slate::retrieval::Exact;
 use fast_slate::reward::{LinearReward, SlateReward};
@@ -105,16 +105,11 @@ impl Setup {
         }
     }
 
-    fn latent(
-        &self,
-        noise: NoiseKind,
-        coupling: Coupling,
-        seed: u64,
-    ) -> fast_slate::Result<LatentPerturbation> {
+    fn latent(&self, noise: NoiseKind, seed: u64) -> LatentPerturbation {
         let norm = self.actions.mean_norm();
         let scale = Scale::new(Sigma::Relative(0.5), Radial::Project, L, norm).unwrap();
         let exact = Arc::new(Exact::new(Arc::clone(&self.actions)));
-        LatentPerturbation::new(scale, noise.init(), coupling, exact, self.sampling(seed))
+        LatentPerturbation::new(scale, noise.init(), exact, self.sampling(seed)).unwrap()
     }
 
     fn plackett_luce(&self, draws: SlateDraws, seed: u64) -> PlackettLuce {
@@ -129,22 +124,15 @@ impl Setup {
 
     fn policies(&self, seed: u64) -> Vec<(String, Arc<dyn SlatePolicy>)> {
         let mut policies: Vec<(String, Arc<dyn SlatePolicy>)> = Vec::new();
-        for (noise, coupling) in [
-            (NoiseKind::Gaussian, Coupling::Independent),
-            (NoiseKind::Gaussian, Coupling::Antithetic),
-            (NoiseKind::Gaussian, Coupling::Orthogonal),
-            (NoiseKind::Gaussian, Coupling::QuasiRandom),
-            (NoiseKind::Laplace, Coupling::Independent),
-            (NoiseKind::Logistic, Coupling::Antithetic),
-            ("student-t(5)".parse().unwrap(), Coupling::QuasiRandom),
-            (NoiseKind::Gumbel, Coupling::Independent),
-            (NoiseKind::RaisedCosine, Coupling::Independent),
+        for noise in [
+            NoiseKind::Gaussian,
+            NoiseKind::Laplace,
+            NoiseKind::Logistic,
+            "student-t(5)".parse().unwrap(),
+            NoiseKind::Gumbel,
+            NoiseKind::RaisedCosine,
         ] {
-            match self.latent(noise, coupling, seed) {
-                Ok(policy) => policies.push((format!("{noise} {coupling:?}"), Arc::new(policy))),
-                // Pairs of one sample are refused.
-                Err(error) => assert!(self.num_samples == 1, "{error}"),
-            }
+            policies.push((noise.to_string(), Arc::new(self.latent(noise, seed))));
         }
         for draws in [SlateDraws::PrefixSums, SlateDraws::Gumbel] {
             let policy = Arc::new(self.plackett_luce(draws, seed));
@@ -158,8 +146,8 @@ impl Setup {
         let mut estimators: Vec<(String, Box<dyn Estimator>)> = Vec::new();
         for (name, policy) in self.policies(seed) {
             for baseline in [ControlVariate::None, ControlVariate::LeaveOneOut] {
-                let made = ScoreFunction::new(Arc::clone(&policy), Arc::clone(&reward), baseline);
-                let Ok(estimator) = made else { continue };
+                let (policy, reward) = (Arc::clone(&policy), Arc::clone(&reward));
+                let estimator = ScoreFunction::new(policy, reward, baseline);
                 estimators.push((format!("{name} {baseline:?}"), Box::new(estimator)));
             }
         }
@@ -182,7 +170,7 @@ impl Setup {
             let estimator = Fopo::new(actions, exact, reward, 4, 0.5, sampling).unwrap();
             estimators.push(("FOPO".into(), Box::new(estimator)));
             // It asks for the reward of single actions, whatever K is.
-            let policy = self.latent(NoiseKind::Gaussian, Coupling::Independent, seed).unwrap();
+            let policy = self.latent(NoiseKind::Gaussian, seed);
             let (actions, sessions) = (Arc::clone(&self.actions), Arc::clone(&self.sessions));
             let reward: Arc<dyn SlateReward> = Arc::clone(recorder) as _;
             let estimator = Likelihood::new(policy, actions, sessions, reward, 4, 1.0).unwrap();

@@ -7,7 +7,7 @@ use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::estimator::{BatchRows, Estimator, Likelihood};
 use fast_slate::matrix::Matrix;
-use fast_slate::policy::{Coupling, LatentPerturbation, NoiseKind, Radial, Sampling, Scale, Sigma};
+use fast_slate::policy::{LatentPerturbation, NoiseKind, Radial, Sampling, Scale, Sigma};
 use fast_slate::retrieval::Exact;
 use fast_slate::reward::SlateReward;
 use fast_slate::seed::{Purpose, Seed};
@@ -62,9 +62,8 @@ impl Case {
         let excluded = self.excludes.then(sessions);
         let sampling = Sampling { num_samples, slate_size: 2, excluded, seed: Seed(11) };
         let exact = Arc::new(Exact::new(Arc::clone(&actions)));
-        let (noise, coupling) = (NoiseKind::Gaussian.init(), Coupling::Independent);
-        let policy =
-            LatentPerturbation::new(scale.unwrap(), noise, coupling, exact, sampling).unwrap();
+        let noise = NoiseKind::Gaussian.init();
+        let policy = LatentPerturbation::new(scale.unwrap(), noise, exact, sampling).unwrap();
         let reward = Arc::new(OfTheFirst);
         Likelihood::new(policy, actions, sessions(), reward, HEAD, self.temperature).unwrap()
     }

@@ -290,6 +290,28 @@ fn other_settings_are_refused_by_name() {
 }
 
 #[test]
+fn a_run_of_an_earlier_version_can_be_evaluated_but_not_continued() {
+    let place = Place::new();
+    let run = place.trained("run", &["--steps", "12"]);
+    let evaluate = || {
+        let mut command = slate();
+        command.arg("evaluate").arg(&run);
+        command
+    };
+    let today = stdout(&mut evaluate());
+    let path = run.join("run.toml");
+    let settings = fs_err::read_to_string(&path).unwrap();
+    let before = settings
+        .replace("format = 3", "format = 2")
+        .replace("[method]\n", "[method]\ncoupling = \"independent\"\n");
+    fs_err::write(&path, &before).unwrap();
+    assert_eq!(stdout(&mut evaluate()), today);
+    assert_says(&refused(&mut resume(&run)), &["run: is a run of an earlier version"]);
+    fs_err::write(&path, before.replace("\"independent\"", "\"antithetic\"")).unwrap();
+    assert_says(&refused(&mut evaluate()), &["run.toml", "`method.coupling`", "couple noise"]);
+}
+
+#[test]
 fn a_constant_learning_rate_can_be_trained_on() {
     let place = Place::new();
     let constant = ["--set", "optimizer.schedule=constant", "--set", "method.candidates=0"];

@@ -28,14 +28,6 @@ impl Noise for Gaussian {
         -SQRT_2 * erfc_inv(2.0 * probability)
     }
 
-    fn is_symmetric(&self) -> bool {
-        true
-    }
-
-    fn is_spherical(&self) -> bool {
-        true
-    }
-
     /// A draw is its own score.
     fn scores(&self, draws: &mut [f32]) -> f32 {
         dot(draws, draws) - draws.len() as f32
@@ -63,10 +55,6 @@ impl Noise for Laplace {
         let tail = probability.min(1.0 - probability);
         ((2.0 * tail).ln() / SQRT_2).copysign(probability - 0.5)
     }
-
-    fn is_symmetric(&self) -> bool {
-        true
-    }
 }
 
 /// `q(ε) = 1/(4s cosh²(ε/2s))` with s = √3/π: Gaussian about 0, Laplace in the tails.
@@ -90,10 +78,6 @@ impl Noise for Logistic {
 
     fn quantile(&self, probability: f64) -> f64 {
         Self::SCALE * (probability / (1.0 - probability)).ln()
-    }
-
-    fn is_symmetric(&self) -> bool {
-        true
     }
 }
 
@@ -145,10 +129,6 @@ impl Noise for StudentT {
         let tail = probability.min(1.0 - probability);
         let share = inv_beta_reg(self.0 / 2.0, 0.5, 2.0 * tail);
         ((self.0 - 2.0) * (1.0 - share) / share).sqrt().copysign(probability - 0.5)
-    }
-
-    fn is_symmetric(&self) -> bool {
-        true
     }
 
     /// Uses the polar formula `√(ν(U^(−2/ν) − 1)) cos 2πV` (Bailey, "Polar generation of random
@@ -227,10 +207,6 @@ impl Noise for RaisedCosine {
             z -= (z - z.sin() - mean_anomaly) / slope;
         }
         (Self::REACH * (1.0 - z / PI)).copysign(probability - 0.5)
-    }
-
-    fn is_symmetric(&self) -> bool {
-        true
     }
 }
 
@@ -326,17 +302,6 @@ mod tests {
                 let close = 1e-6 * (1.0 + score.abs());
                 assert!((f64::from(*found) - score).abs() < close, "{noise:?}: {found}, {score}");
             }
-        }
-    }
-
-    #[test]
-    fn symmetric_noises_are_exactly_those_of_symmetric_density_and_score() {
-        for noise in all() {
-            let mut mirrored = (1..50).map(|i| 0.05 * f64::from(i)).map(|x| {
-                let same = (noise.log_density(x) - noise.log_density(-x)).abs() < 1e-12;
-                same && (noise.score(x) + noise.score(-x)).abs() < 1e-12
-            });
-            assert_eq!(mirrored.all(|mirrored| mirrored), noise.is_symmetric(), "{noise:?}");
         }
     }
 
