@@ -30,8 +30,6 @@ pub use crate::policy::BatchRows;
 pub struct Gradient {
     /// g, with respect to each query, `[B, L]`.
     pub h: Matrix,
-    /// The gradient with respect to log σ, mean over the batch; none for a policy without σ.
-    pub log_sigma: Option<f32>,
     /// r̂ of each sampled slate, `[B · S]`; their mean estimates `R̂(π_θ)` on the batch.
     pub rewards: Vec<f32>,
 }

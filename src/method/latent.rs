@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Learned, Parts, Recipe, Searched};
+use super::{Parts, Recipe, Searched};
 use crate::error::{Error, Result};
 use crate::estimator::{AnyEstimator, ControlVariate, ScoreFunction};
 use crate::policy::{LatentPerturbation, NoiseKind, Radial, Sampling, Scale, Sigma};
@@ -27,10 +27,6 @@ pub struct LatentMethod {
     pub radial: Radial,
     /// The control variate that is subtracted from a sample's reward.
     pub baseline: ControlVariate,
-    /// True trains a factor of σ beside θ.
-    pub learn_sigma: bool,
-    /// Lowest value of that factor, in (0, 1).
-    pub sigma_floor: f32,
     /// M: one search for the query finds the M actions that its S samples rank, M at least 2K.
     /// With 0, or with S = 1, every sample is searched for.
     pub candidates: usize,
@@ -49,8 +45,6 @@ impl LatentMethod {
             sigma: Sigma::InverseDim,
             radial: Radial::Keep,
             baseline: ControlVariate::None,
-            learn_sigma: false,
-            sigma_floor: 0.1,
             candidates: 0,
             coverage: 0.98,
         }
@@ -95,11 +89,6 @@ impl Recipe for LatentMethod {
     }
 
     fn check(&self, _sampling: &Sampling, _reward: RewardKind) -> Result<()> {
-        if !(self.sigma_floor > 0.0 && self.sigma_floor < 1.0) {
-            let problem =
-                format!("expected more than 0 and less than 1, found {}", self.sigma_floor);
-            return Err(Error::setting("method.sigma_floor", problem));
-        }
         if !(0.0..=1.0).contains(&self.coverage) {
             let problem = format!("expected a share from 0 to 1, found {}", self.coverage);
             return Err(Error::setting("method.coverage", problem));
@@ -110,14 +99,6 @@ impl Recipe for LatentMethod {
 
     fn searched(&self) -> Searched<'_> {
         Searched::Perturbed(self)
-    }
-
-    fn learned(&self) -> Learned {
-        if self.learn_sigma {
-            Learned::TowerAndSigma { floor: self.sigma_floor }
-        } else {
-            Learned::Tower
-        }
     }
 
     fn estimator(&self, parts: &Parts) -> Result<AnyEstimator> {

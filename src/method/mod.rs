@@ -64,15 +64,10 @@ impl Parts {
 }
 
 /// The parameters that a method trains.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learned {
     /// θ.
     Tower,
-    /// θ and a factor of σ that stays above `floor`.
-    TowerAndSigma {
-        /// Lowest value of the factor.
-        floor: f32,
-    },
     /// β (appendix "Effect of fixing β"); then `h = M(X)`.
     Actions,
 }

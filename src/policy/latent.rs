@@ -32,8 +32,6 @@ pub struct Perturbed {
     pub queries: Matrix,
     /// −(∇ log q)(ε), `[rows · S, L]`.
     pub scores: Matrix,
-    /// The score function with respect to log σ, `[rows · S]`.
-    pub sigma_scores: Vec<f32>,
 }
 
 impl LatentPerturbation {
@@ -85,26 +83,23 @@ impl LatentPerturbation {
         let (s, l) = (self.sampling.num_samples, rows.h.cols());
         let mut queries = self.spare.take(rows.h.rows() * s, l);
         let mut scores = self.spare.take(queries.rows(), l);
-        let mut sigma_scores = vec![0.0; queries.rows()];
         let blocks = queries.as_mut_slice().par_chunks_exact_mut(s * l);
         blocks
             .zip(scores.as_mut_slice().par_chunks_exact_mut(s * l))
-            .zip(sigma_scores.par_chunks_exact_mut(s))
             .with_min_len(rows_worth_a_fork(s * l))
             .enumerate()
-            .for_each(|(row, ((queries, noise), sigma_scores))| {
+            .for_each(|(row, (queries, noise))| {
                 let mut stream = rows.stream(self.sampling.seed, Purpose::Noise, row);
                 self.noise.fill(&mut stream, noise);
                 let (h, sigma) = (rows.h.row(row), self.sigma(rows, row));
-                let samples = queries.chunks_exact_mut(l).zip(noise.chunks_exact_mut(l));
-                for ((query, noise), sigma_score) in samples.zip(sigma_scores) {
-                    for ((query, h), noise) in query.iter_mut().zip(h).zip(&*noise) {
+                for (query, noise) in queries.chunks_exact_mut(l).zip(noise.chunks_exact(l)) {
+                    for ((query, h), noise) in query.iter_mut().zip(h).zip(noise) {
                         *query = h + sigma * noise;
                     }
-                    *sigma_score = self.noise.scores(noise);
                 }
+                self.noise.scores(noise);
             });
-        Perturbed { queries, scores, sigma_scores }
+        Perturbed { queries, scores }
     }
 
     /// The search that finds its slates.
@@ -115,7 +110,7 @@ impl LatentPerturbation {
 
     /// σ of one of `rows`.
     pub(crate) fn sigma(&self, rows: BatchRows<'_>, row: usize) -> f32 {
-        self.scale.sigma(rows.h.row(row)) * rows.sigma_factor
+        self.scale.sigma(rows.h.row(row))
     }
 }
 
@@ -126,12 +121,12 @@ impl SlatePolicy for LatentPerturbation {
 
     fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn> {
         let span = trace_span!("noise").entered();
-        let Perturbed { queries, scores, sigma_scores } = self.perturbed(rows);
+        let Perturbed { queries, scores } = self.perturbed(rows);
         drop(span);
         let _span = trace_span!("retrieval").entered();
         let slates = self.search(rows, &queries)?; // [rows·S, K]
         self.spare.give_back(queries);
-        Ok(Drawn { slates, scores, sigma_scores })
+        Ok(Drawn { slates, scores })
     }
 
     fn to_gradient(&self, rows: BatchRows<'_>, row: usize, sum: &mut [f32]) {

@@ -33,8 +33,6 @@ pub struct BatchRows<'a> {
     pub contexts: &'a [u32],
     /// Their queries, `[B, L]`.
     pub h: &'a Matrix,
-    /// Factor by which a learned σ multiplies its rule; 1 where σ is not learned.
-    pub sigma_factor: f32,
 }
 
 impl BatchRows<'_> {
@@ -114,8 +112,6 @@ pub struct Drawn {
     /// The score function of each sample, `[B · S, L]`, in the policy's own units:
     /// [`SlatePolicy::to_gradient`] converts a weighted sum of them.
     pub scores: Matrix,
-    /// The score function with respect to log σ, `[B · S]`; empty for a policy without σ.
-    pub sigma_scores: Vec<f32>,
 }
 
 /// A distribution over slates with a score function, `E[∇_h log q] = 0` and

@@ -8,8 +8,11 @@ use crate::error::{Error, Result};
 /// value made a run do.
 type Gone = (&'static str, &'static str, fn(&Value) -> bool, &'static str);
 
-const GONE: [Gone; 1] =
-    [("method", "coupling", |value| value.as_str() == Some("independent"), "couple noise")];
+const GONE: [Gone; 3] = [
+    ("method", "coupling", |value| value.as_str() == Some("independent"), "couple noise"),
+    ("method", "learn_sigma", |value| value.as_bool() == Some(false), "learn σ"),
+    ("method", "sigma_floor", |_| true, ""),
+];
 
 /// Drops the keys that are gone from a `run.toml` of the second version.
 ///
@@ -46,7 +49,11 @@ mod tests {
 
     #[test]
     fn what_changed_nothing_is_dropped() {
-        let table = upgraded("[method]\nkind = \"lgp\"\ncoupling = \"independent\"").unwrap();
+        let table = upgraded(
+            "[method]\nkind = \"lgp\"\ncoupling = \"independent\"\nlearn_sigma = false\n\
+             sigma_floor = 0.1",
+        )
+        .unwrap();
         let expected: Table = "[method]\nkind = \"lgp\"".parse().unwrap();
         assert_eq!(table, expected);
     }
@@ -55,7 +62,7 @@ mod tests {
     fn what_a_run_needs_is_refused_by_name() {
         for (text, key) in [
             ("[method]\ncoupling = \"antithetic\"", "method.coupling"),
-            ("[method]\ncoupling = \"orthogonal\"", "method.coupling"),
+            ("[method]\nlearn_sigma = true", "method.learn_sigma"),
         ] {
             let error = upgraded(text).unwrap_err().to_string();
             assert!(error.contains(&format!("`{key}`: this version does not")), "{error}");

@@ -305,9 +305,8 @@ mod tests {
             (&["method.sigma=inverse-dim"], "use \"keep\""),
             (&["method.kind=plackett-luce"], "there are lgp, lgp-mips"),
             (&["method.learn_actions=true"], "pl-pg, pl-rank have it"),
-            (&["method.kind=pl-pg", "method.learn_sigma=true"], "no such key"),
+            (&["method.kind=pl-pg", "method.radial=keep"], "no such key"),
             (&["method.kind=pl-pg", "method.temperature=3"], "likelihood have it"),
-            (&["method.kind=likelihood", "method.learn_sigma=true"], "no such key"),
             (&["method.kind=likelihood", "method.temperature=0"], "above 0"),
             (
                 &["method.kind=pl-rank", "method.learn_actions=true", "evaluation.search=index"],

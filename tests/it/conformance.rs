@@ -226,7 +226,7 @@ fn assert_valid(setup: &Setup, context: u32, slate: &[u32], who: &str) {
 fn every_policy_draws_valid_slates_and_draws_them_again() {
     for setup in Setup::all() {
         let contexts = setup.contexts();
-        let rows = |step| BatchRows { step, contexts: &contexts, h: &setup.h, sigma_factor: 1.0 };
+        let rows = |step| BatchRows { step, contexts: &contexts, h: &setup.h };
         for ((who, policy), (_, other)) in setup.policies(7).into_iter().zip(setup.policies(8)) {
             let drawn = policy.sample(rows(3)).unwrap();
             assert_eq!(drawn.slates.len(), contexts.len() * setup.num_samples);
@@ -258,7 +258,7 @@ fn every_policy_draws_valid_slates_and_draws_them_again() {
 fn every_estimator_is_finite_and_repeats_itself() {
     for setup in Setup::all() {
         let (seen, contexts) = (Seen::new(&setup), setup.contexts());
-        let rows = BatchRows { step: 3, contexts: &contexts, h: &setup.h, sigma_factor: 1.0 };
+        let rows = BatchRows { step: 3, contexts: &contexts, h: &setup.h };
         for (who, estimator) in setup.estimators(7, &seen) {
             let name = format!("{}: {who}", setup.name);
             let users = setup.h.rows();
@@ -289,12 +289,12 @@ fn every_policy_says_what_is_wrong_with_a_query() {
     for (who, policy) in setup.policies(7) {
         let mut h = setup.h.clone();
         h.row_mut(2)[1] = f32::NAN;
-        let rows = BatchRows { step: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+        let rows = BatchRows { step: 0, contexts: &contexts, h: &h };
         let error = policy.sample(rows).unwrap_err().to_string();
         assert!(error.contains("query"), "{who}: {error}");
     }
     let large = Setup { slate_size: 11, ..Setup::of("too large", 12, 5) };
-    let rows = BatchRows { step: 0, contexts: &contexts, h: &large.h, sigma_factor: 1.0 };
+    let rows = BatchRows { step: 0, contexts: &contexts, h: &large.h };
     for (who, policy) in large.policies(7) {
         let error = policy.sample(rows).unwrap_err().to_string();
         assert!(error.contains("only 10 can be chosen"), "{who}: {error}");

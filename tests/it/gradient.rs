@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::estimator::{BatchRows, ControlVariate, Estimator, Gradient, ScoreFunction};
 use fast_slate::matrix::Matrix;
-use fast_slate::policy::noise::{Gaussian, Gumbel};
+use fast_slate::policy::noise::Gaussian;
 use fast_slate::policy::{LatentPerturbation, Noise, NoiseKind, Radial, Sampling, Scale, Sigma};
 use fast_slate::retrieval::{Exact, Queries, Retriever};
 use fast_slate::reward::SlateReward;
@@ -109,13 +109,6 @@ impl Quadrature {
             (4.0 * slope(1.0) - slope(2.0)) / 3.0
         })
     }
-
-    /// dR/d log σ.
-    fn log_sigma(&self, noise: &dyn Noise, sigma: f64) -> f64 {
-        let (h, step) = (H.map(f64::from), 0.02_f64);
-        let at = |change: f64| self.reward(noise, h, sigma * change.exp());
-        (at(step) - at(-step)) / (2.0 * step)
-    }
 }
 
 /// A Monte Carlo mean and its standard error (of the vector, from independent batches).
@@ -151,17 +144,13 @@ fn way(num_samples: usize, baseline: ControlVariate) -> Way {
     Way { num_samples, baseline }
 }
 
-fn policy(sigma: Sigma, radial: Radial, noise: Arc<dyn Noise>, way: Way) -> LatentPerturbation {
+fn estimator(sigma: Sigma, radial: Radial, noise: Arc<dyn Noise>, way: Way) -> ScoreFunction {
     let actions = actions();
     let scale = Scale::new(sigma, radial, 2, actions.mean_norm()).unwrap();
     let sampling =
         Sampling { num_samples: way.num_samples, slate_size: K, excluded: None, seed: Seed(7) };
     let retriever = Arc::new(Exact::new(actions));
-    LatentPerturbation::new(scale, noise, retriever, sampling).unwrap()
-}
-
-fn estimator(sigma: Sigma, radial: Radial, noise: Arc<dyn Noise>, way: Way) -> ScoreFunction {
-    let policy = policy(sigma, radial, noise, way);
+    let policy = LatentPerturbation::new(scale, noise, retriever, sampling).unwrap();
     ScoreFunction::new(Arc::new(policy), Arc::new(Odd), way.baseline)
 }
 
@@ -179,7 +168,7 @@ fn mean_g(gradient: &Gradient) -> [f64; 2] {
 fn batch(estimator: &ScoreFunction, step: u64, rows: usize) -> Gradient {
     let h = Matrix::new(H.repeat(rows), 2).unwrap();
     let contexts = vec![0; rows];
-    let rows = BatchRows { step, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+    let rows = BatchRows { step, contexts: &contexts, h: &h };
     estimator.gradient(rows).unwrap()
 }
 
@@ -243,44 +232,6 @@ fn every_noise_has_the_gradient_of_quadrature() {
         for baseline in [ControlVariate::None, ControlVariate::LeaveOneOut] {
             check(&fixed_sigma(Arc::clone(&noise), way(8, baseline)), truth);
         }
-    }
-}
-
-#[test]
-fn the_gradient_in_log_sigma_is_that_of_quadrature() {
-    for noise in [Arc::new(Gaussian) as Arc<dyn Noise>, Arc::new(Gumbel)] {
-        let truth = [QUADRATURE.log_sigma(noise.as_ref(), SIGMA)];
-        for (s, baseline) in [
-            (8, ControlVariate::None),
-            (8, ControlVariate::LeaveOneOut),
-            (1, ControlVariate::LeaveOneOut),
-        ] {
-            let way = way(s, baseline);
-            let estimator = fixed_sigma(Arc::clone(&noise), way);
-            let found = estimate(&estimator, truth, |found| [f64::from(found.log_sigma.unwrap())]);
-            assert!(found.agrees_with(truth), "{noise:?} {way:?}: {found:?}, {truth:?}");
-        }
-    }
-}
-
-/// The baseline of a context's only sample is the mean reward of the batch's other contexts, which its
-/// score does not depend on; it is 0 where there is no other context.
-#[test]
-fn a_single_sample_leaves_its_own_reward_out_of_the_gradient_in_log_sigma() {
-    let way = way(1, ControlVariate::LeaveOneOut);
-    let policy = policy(Sigma::InverseDim, Radial::Keep, Arc::new(Gaussian), way);
-    let estimator = fixed_sigma(Arc::new(Gaussian), way);
-    for rows in [1, 2, 5] {
-        let h = Matrix::new(H.repeat(rows), 2).unwrap();
-        let contexts = vec![0; rows];
-        let batch = BatchRows { step: 3, contexts: &contexts, h: &h, sigma_factor: 1.0 };
-        let Gradient { log_sigma, rewards, .. } = estimator.gradient(batch).unwrap();
-        let scores = policy.perturbed(batch).sigma_scores;
-        let (total, others) = (rewards.iter().sum::<f32>(), (rows - 1).max(1) as f32);
-        let terms = rewards.iter().zip(scores).map(|(r, score)| (r - (total - r) / others) * score);
-        let expected = terms.sum::<f32>() / rows as f32;
-        let found = log_sigma.unwrap();
-        assert!((found - expected).abs() < 1e-5, "B = {rows}: {found}, {expected}");
     }
 }
 

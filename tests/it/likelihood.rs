@@ -115,7 +115,7 @@ fn cases() -> impl Iterator<Item = Case> {
 
 fn gradient(estimator: &dyn Estimator) -> Vec<f64> {
     let h = Matrix::new(H.to_vec(), L).unwrap();
-    let rows = BatchRows { step: 0, contexts: &[0], h: &h, sigma_factor: 1.0 };
+    let rows = BatchRows { step: 0, contexts: &[0], h: &h };
     let g = estimator.gradient(rows).unwrap().h;
     g.as_slice().iter().map(|g| f64::from(*g)).collect()
 }
@@ -155,7 +155,7 @@ fn the_reported_reward_is_that_of_the_decision() {
     let shown = (0..P as u32).filter(|action| !OBSERVED.contains(action));
     let best = shown.max_by(|a, b| score(a).total_cmp(&score(b))).unwrap();
     let h = Matrix::new(H.to_vec(), L).unwrap();
-    let rows = BatchRows { step: 0, contexts: &[0], h: &h, sigma_factor: 1.0 };
+    let rows = BatchRows { step: 0, contexts: &[0], h: &h };
     let rewards = case.estimator(3).gradient(rows).unwrap().rewards;
     assert_eq!(rewards, vec![OfTheFirst.reward(0, &[best]); 3]);
 }

@@ -35,7 +35,7 @@ const VARIANTS: [(MethodKind, &[&str]); 13] = [
     (MethodKind::LgpMips, &["method.candidates=0"]),
     // Falls back to a search for each sample.
     (MethodKind::LgpMips, &["method.sigma=relative(10)", "method.candidates=10"]),
-    (MethodKind::LgpMips, &["method.learn_sigma=true", "method.radial=keep"]),
+    (MethodKind::LgpMips, &["method.radial=keep"]),
     (MethodKind::LgpMips, &["method.baseline=none", "reward.kind=diverse"]),
     (
         MethodKind::LgpMips,

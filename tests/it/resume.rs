@@ -151,8 +151,6 @@ fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
         "tower.dropout=0.3",
         "optimizer.weight_decay=0.1",
         "optimizer.gradient_clipping=0.01",
-        "method.learn_sigma=true",
-        "method.radial=keep",
     ];
     let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();
     killed_twice_on_cpus(&[&STEPS[..], &sets].concat());
@@ -200,7 +198,6 @@ fn another_model_is_no_beginning() {
     for (set, difference) in [
         ("tower.kind=sigmoid-mlp", "tower.kind: \"residual-mlp\" → \"sigmoid-mlp\""),
         ("embedding.power=1", "embedding.power: 0.25 → 1"),
-        ("method.learn_sigma=true", "method.learn_sigma: false → true"),
     ] {
         let error = refused(&mut start(&["--set", set]));
         assert_says(&error, &["first: its model is another one", difference]);
