@@ -31,11 +31,11 @@ impl Model {
         Self { tower: None, actions: Some(beta) }
     }
 
-    /// `[B, D]` contexts → `[B, L]` queries, in step `step` of training.
+    /// `[B, D]` contexts → `[B, L]` queries.
     #[must_use]
-    pub fn forward_in_training(&self, contexts: Tensor<2>, step: u64) -> Tensor<2> {
+    pub fn forward(&self, contexts: Tensor<2>) -> Tensor<2> {
         match &self.tower {
-            Some(tower) => tower.forward_in_training(contexts, step),
+            Some(tower) => tower.forward(contexts),
             None => contexts,
         }
     }

@@ -8,10 +8,11 @@ use crate::error::{Error, Result};
 /// value made a run do.
 type Gone = (&'static str, &'static str, fn(&Value) -> bool, &'static str);
 
-const GONE: [Gone; 3] = [
+const GONE: [Gone; 4] = [
     ("method", "coupling", |value| value.as_str() == Some("independent"), "couple noise"),
     ("method", "learn_sigma", |value| value.as_bool() == Some(false), "learn σ"),
     ("method", "sigma_floor", |_| true, ""),
+    ("tower", "dropout", |value| value.as_float() == Some(0.0), "drop hidden units"),
 ];
 
 /// Drops the keys that are gone from a `run.toml` of the second version.
@@ -51,10 +52,10 @@ mod tests {
     fn what_changed_nothing_is_dropped() {
         let table = upgraded(
             "[method]\nkind = \"lgp\"\ncoupling = \"independent\"\nlearn_sigma = false\n\
-             sigma_floor = 0.1",
+             sigma_floor = 0.1\n[tower]\ndropout = 0.0",
         )
         .unwrap();
-        let expected: Table = "[method]\nkind = \"lgp\"".parse().unwrap();
+        let expected: Table = "[method]\nkind = \"lgp\"\n[tower]".parse().unwrap();
         assert_eq!(table, expected);
     }
 
@@ -63,6 +64,7 @@ mod tests {
         for (text, key) in [
             ("[method]\ncoupling = \"antithetic\"", "method.coupling"),
             ("[method]\nlearn_sigma = true", "method.learn_sigma"),
+            ("[tower]\ndropout = 0.3", "tower.dropout"),
         ] {
             let error = upgraded(text).unwrap_err().to_string();
             assert!(error.contains(&format!("`{key}`: this version does not")), "{error}");

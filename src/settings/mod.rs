@@ -221,7 +221,7 @@ impl Settings {
         let learned = |settings: &Self| settings.method.recipe().learned();
         let learn_the_same = learned(self) == learned(other);
         let of_training = |key: &str| match key {
-            "tower.initial" | "tower.dropout" => true,
+            "tower.initial" => true,
             "method.learn_actions" => learn_the_same,
             _ => TRAINING.contains(&key.split_once('.').map_or(key, |(table, _)| table)),
         };

@@ -105,7 +105,7 @@ impl Learner {
     fn of_queries(&self, estimator: &dyn Estimator, batch: &Batch) -> Result<(Tensor<1>, f32)> {
         let device = self.model.devices().swap_remove(0);
         let forward = trace_span!("forward").entered();
-        let h = self.model.forward_in_training(to_device(&batch.inputs, &device), batch.step); // [B, L]
+        let h = self.model.forward(to_device(&batch.inputs, &device)); // [B, L]
         let latent = to_host(h.clone().inner())?; // waits for the device
         drop(forward);
         let g = estimator.gradient(batch.rows(&latent))?;

@@ -37,10 +37,7 @@ const VARIANTS: [(MethodKind, &[&str]); 13] = [
     (MethodKind::LgpMips, &["method.sigma=relative(10)", "method.candidates=10"]),
     (MethodKind::LgpMips, &["method.radial=keep"]),
     (MethodKind::LgpMips, &["method.baseline=none", "reward.kind=diverse"]),
-    (
-        MethodKind::LgpMips,
-        &["tower.kind=residual-mlp", "tower.hidden=[20, 9]", "tower.dropout=0.2"],
-    ),
+    (MethodKind::LgpMips, &["tower.kind=residual-mlp", "tower.hidden=[20, 9]"]),
     (MethodKind::Likelihood, &["tower.kind=residual-mlp", "reward.kind=cascade"]),
     (MethodKind::LrpMips, &["method.noise=laplace", "reward.kind=cascade"]),
     (MethodKind::Lrp, &["method.noise=student-t(5)", "method.baseline=none"]),

@@ -148,7 +148,6 @@ fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
         "tower.kind=residual-mlp",
         "tower.hidden=[24, 8]",
         "tower.activation=gelu",
-        "tower.dropout=0.3",
         "optimizer.weight_decay=0.1",
         "optimizer.gradient_clipping=0.01",
     ];
