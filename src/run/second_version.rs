@@ -8,11 +8,12 @@ use crate::error::{Error, Result};
 /// value made a run do.
 type Gone = (&'static str, &'static str, fn(&Value) -> bool, &'static str);
 
-const GONE: [Gone; 4] = [
+const GONE: [Gone; 5] = [
     ("method", "coupling", |value| value.as_str() == Some("independent"), "couple noise"),
     ("method", "learn_sigma", |value| value.as_bool() == Some(false), "learn σ"),
     ("method", "sigma_floor", |_| true, ""),
     ("tower", "dropout", |value| value.as_float() == Some(0.0), "drop hidden units"),
+    ("context", "ridge", |_| true, ""),
 ];
 
 /// Drops the keys that are gone from a `run.toml` of the second version.
@@ -20,6 +21,11 @@ const GONE: [Gone; 4] = [
 /// # Errors
 /// [`Error::Setting`] for a value that made a run do what today's version does not do.
 pub(super) fn upgraded(mut table: Table) -> Result<Table> {
+    let encoders = table.get("context").and_then(|context| context.get("encoders"));
+    let encoders = encoders.and_then(Value::as_array);
+    if encoders.is_some_and(|all| all.iter().any(|encoder| encoder.as_str() == Some("ridge"))) {
+        return Err(gone("context.encoders", "have the encoder \"ridge\""));
+    }
     for (name, key, changes_nothing, what) in GONE {
         let Some(Value::Table(inner)) = table.get_mut(name) else { continue };
         if inner.remove(key).is_some_and(|value| !changes_nothing(&value)) {
@@ -52,10 +58,12 @@ mod tests {
     fn what_changed_nothing_is_dropped() {
         let table = upgraded(
             "[method]\nkind = \"lgp\"\ncoupling = \"independent\"\nlearn_sigma = false\n\
-             sigma_floor = 0.1\n[tower]\ndropout = 0.0",
+             sigma_floor = 0.1\n[tower]\ndropout = 0.0\n[context]\n\
+             encoders = [\"mean\"]\nridge = 10.0",
         )
         .unwrap();
-        let expected: Table = "[method]\nkind = \"lgp\"\n[tower]".parse().unwrap();
+        let expected = "[method]\nkind = \"lgp\"\n[tower]\n[context]\nencoders = [\"mean\"]";
+        let expected: Table = expected.parse().unwrap();
         assert_eq!(table, expected);
     }
 
@@ -65,6 +73,7 @@ mod tests {
             ("[method]\ncoupling = \"antithetic\"", "method.coupling"),
             ("[method]\nlearn_sigma = true", "method.learn_sigma"),
             ("[tower]\ndropout = 0.3", "tower.dropout"),
+            ("[context]\nencoders = [\"mean\", \"ridge\"]", "context.encoders"),
         ] {
             let error = upgraded(text).unwrap_err().to_string();
             assert!(error.contains(&format!("`{key}`: this version does not")), "{error}");
