@@ -6,7 +6,6 @@
 mod covariance;
 mod fopo;
 mod learned_actions;
-mod likelihood;
 mod pl_rank;
 mod row;
 mod score_function;
@@ -14,7 +13,6 @@ mod score_function;
 pub use covariance::{Covariance, CovarianceForm, Draws};
 pub use fopo::Fopo;
 pub use learned_actions::LearnedActions;
-pub use likelihood::Likelihood;
 pub use pl_rank::PlRank;
 pub use score_function::{ControlVariate, ScoreFunction};
 

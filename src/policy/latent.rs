@@ -102,14 +102,8 @@ impl LatentPerturbation {
         Perturbed { queries, scores }
     }
 
-    /// The search that finds its slates.
-    #[must_use]
-    pub fn retriever(&self) -> &Arc<dyn Retriever> {
-        &self.retriever
-    }
-
     /// σ of one of `rows`.
-    pub(crate) fn sigma(&self, rows: BatchRows<'_>, row: usize) -> f32 {
+    fn sigma(&self, rows: BatchRows<'_>, row: usize) -> f32 {
         self.scale.sigma(rows.h.row(row))
     }
 }

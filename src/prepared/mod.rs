@@ -1,6 +1,6 @@
 //! A log → the prepared folder: sessions, embeddings and indexes of one data set, which all runs on
-//! it share. The folder appears whole or not at all; indexes and the embeddings of folds join
-//! it later, each when first needed.
+//! it share. The folder appears whole or not at all; indexes and the embeddings of folds join it
+//! later, each when first needed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

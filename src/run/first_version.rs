@@ -10,7 +10,7 @@ use crate::method::MethodKind;
 /// Renames the keys of a `run.toml` of the first version to the second's.
 ///
 /// # Errors
-/// [`Error::Setting`] for a policy and an estimator that the first version did not have.
+/// [`Error::Setting`] for a policy and an estimator that no method has.
 pub(super) fn upgraded(mut table: Table) -> Result<Table> {
     let mut take = |name: &str| match table.remove(name) {
         Some(Value::Table(table)) => table,
@@ -59,7 +59,6 @@ fn text(value: Option<&Value>) -> String {
 
 fn kind(policy: &str, estimator: &str, approximate: bool) -> Result<MethodKind> {
     Ok(match (policy, estimator, approximate) {
-        ("lgp" | "lrp", "likelihood", _) => MethodKind::Likelihood,
         ("lgp", "score-function", false) => MethodKind::Lgp,
         ("lgp", "score-function", true) => MethodKind::LgpMips,
         ("lrp", "score-function", false) => MethodKind::Lrp,
@@ -70,8 +69,7 @@ fn kind(policy: &str, estimator: &str, approximate: bool) -> Result<MethodKind> 
         ("plackett-luce", "covariance-as-printed", _) => MethodKind::CovarianceAsPrinted,
         ("plackett-luce", "fopo", _) => MethodKind::Fopo,
         _ => {
-            let problem =
-                format!("no method of the first version has \"{policy}\", \"{estimator}\"");
+            let problem = format!("this version has no method of \"{policy}\", \"{estimator}\"");
             return Err(Error::setting("policy.kind", problem));
         }
     })

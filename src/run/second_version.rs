@@ -21,6 +21,10 @@ const GONE: [Gone; 5] = [
 /// # Errors
 /// [`Error::Setting`] for a value that made a run do what today's version does not do.
 pub(super) fn upgraded(mut table: Table) -> Result<Table> {
+    let kind = table.get("method").and_then(|method| method.get("kind"));
+    if kind.and_then(Value::as_str) == Some("likelihood") {
+        return Err(gone("method.kind", "have the method \"likelihood\""));
+    }
     let encoders = table.get("context").and_then(|context| context.get("encoders"));
     let encoders = encoders.and_then(Value::as_array);
     if encoders.is_some_and(|all| all.iter().any(|encoder| encoder.as_str() == Some("ridge"))) {
@@ -74,6 +78,7 @@ mod tests {
             ("[method]\nlearn_sigma = true", "method.learn_sigma"),
             ("[tower]\ndropout = 0.3", "tower.dropout"),
             ("[context]\nencoders = [\"mean\", \"ridge\"]", "context.encoders"),
+            ("[method]\nkind = \"likelihood\"", "method.kind"),
         ] {
             let error = upgraded(text).unwrap_err().to_string();
             assert!(error.contains(&format!("`{key}`: this version does not")), "{error}");

@@ -306,8 +306,7 @@ mod tests {
             (&["method.kind=plackett-luce"], "there are lgp, lgp-mips"),
             (&["method.learn_actions=true"], "pl-pg, pl-rank have it"),
             (&["method.kind=pl-pg", "method.radial=keep"], "no such key"),
-            (&["method.kind=pl-pg", "method.temperature=3"], "likelihood have it"),
-            (&["method.kind=likelihood", "method.temperature=0"], "above 0"),
+            (&["method.kind=pl-pg", "method.uniform_share=0.5"], "fopo have it"),
             (
                 &["method.kind=pl-rank", "method.learn_actions=true", "evaluation.search=index"],
                 "goes stale",

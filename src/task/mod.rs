@@ -261,7 +261,6 @@ impl Task {
             actions: Arc::clone(&self.actions),
             retriever: self.search(self.training_search(method).unwrap_or(Search::Exact))?,
             reward: Arc::clone(&self.reward),
-            sessions: Arc::clone(&self.sessions),
             excluded: self.excluded(),
             slate_size: self.slate_size,
             seed,

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::estimator::{
-    ControlVariate, Covariance, CovarianceForm, Estimator, Fopo, Gradient, Likelihood, PlRank,
-    ScoreFunction,
+    ControlVariate, Covariance, CovarianceForm, Estimator, Fopo, Gradient, PlRank, ScoreFunction,
 };
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{
@@ -169,12 +168,6 @@ impl Setup {
             let (actions, sampling) = (Arc::clone(&self.actions), self.sampling(seed));
             let estimator = Fopo::new(actions, exact, reward, 4, 0.5, sampling).unwrap();
             estimators.push(("FOPO".into(), Box::new(estimator)));
-            // It asks for the reward of single actions, whatever K is.
-            let policy = self.latent(NoiseKind::Gaussian, seed);
-            let (actions, sessions) = (Arc::clone(&self.actions), Arc::clone(&self.sessions));
-            let reward: Arc<dyn SlateReward> = Arc::clone(recorder) as _;
-            let estimator = Likelihood::new(policy, actions, sessions, reward, 4, 1.0).unwrap();
-            estimators.push(("likelihood".into(), Box::new(estimator)));
         }
         estimators
     }

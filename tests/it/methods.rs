@@ -31,14 +31,13 @@ batch_size = 16
 ";
 
 /// Methods with settings other than their own defaults.
-const VARIANTS: [(MethodKind, &[&str]); 13] = [
+const VARIANTS: [(MethodKind, &[&str]); 12] = [
     (MethodKind::LgpMips, &["method.candidates=0"]),
     // Falls back to a search for each sample.
     (MethodKind::LgpMips, &["method.sigma=relative(10)", "method.candidates=10"]),
     (MethodKind::LgpMips, &["method.radial=keep"]),
     (MethodKind::LgpMips, &["method.baseline=none", "reward.kind=diverse"]),
     (MethodKind::LgpMips, &["tower.kind=residual-mlp", "tower.hidden=[20, 9]"]),
-    (MethodKind::Likelihood, &["tower.kind=residual-mlp", "reward.kind=cascade"]),
     (MethodKind::LrpMips, &["method.noise=laplace", "reward.kind=cascade"]),
     (MethodKind::Lrp, &["method.noise=student-t(5)", "method.baseline=none"]),
     (MethodKind::PlPg, &["reward.kind=any-hit"]),

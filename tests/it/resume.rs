@@ -158,7 +158,7 @@ fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
 #[test]
 fn a_run_that_began_with_another_ones_model_stands_by_itself() {
     let place = Place::new();
-    let first = place.trained("first", &["--steps", "24", "--method", "likelihood"]);
+    let first = place.trained("first", &["--steps", "24", "--method", "pl-rank"]);
     let init = ["--init", first.to_str().unwrap()];
     killed_twice_at(&place, &[&STEPS[..], &init].concat());
 
