@@ -136,6 +136,6 @@ fn pl_rank(bencher: Bencher, num_samples: usize) {
     let sampling = Sampling { num_samples, slate_size: 5, excluded: None, seed: Seed(0) };
     let policy = PlackettLuce::new(Arc::clone(&task.actions), SlateDraws::default(), sampling);
     let estimator = PlRank::new(policy.unwrap(), &reward).unwrap();
-    let rows = BatchRows { step: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+    let rows = BatchRows { step: 0, contexts: &contexts, h: &h };
     bencher.bench_local(|| estimator.gradient(rows).unwrap());
 }

@@ -36,10 +36,6 @@ impl Noise for HyperbolicSecant {
     fn quantile(&self, probability: f64) -> f64 {
         FRAC_2_PI * (FRAC_PI_2 * probability).tan().ln()
     }
-
-    fn is_symmetric(&self) -> bool {
-        true
-    }
 }
 
 fn main() -> Result<()> {

@@ -48,7 +48,7 @@ fn main() -> Result<()> {
     let policy = PlackettLuce::new(actions, SlateDraws::default(), sampling)?;
     let estimator: AnyEstimator = match method.as_str() {
         "pl-rank" => PlRank::new(policy, reward.as_ref())?.into(),
-        "pl-pg" => ScoreFunction::new(Arc::new(policy), reward, ControlVariate::None)?.into(),
+        "pl-pg" => ScoreFunction::new(Arc::new(policy), reward, ControlVariate::None).into(),
         other => bail!("no method {other}: give pl-pg or pl-rank"),
     };
 

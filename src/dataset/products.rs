@@ -1,5 +1,5 @@
 //! Takes action sets, read as a sparse binary matrix (contexts × actions), and returns the transpose
-//! or the product with a dense block.
+//! or the scaled product with a dense block.
 
 use rayon::prelude::*;
 
@@ -19,19 +19,12 @@ impl ActionSets {
         Self::from_pairs(num_actions, pairs)
     }
 
-    /// `A · dense` for row-major `dense` `[actions, width]`: row i is the sum of the rows of `dense`
-    /// that set i names, `[contexts, width]`. One thread sums a row, in one order, so the result does
-    /// not depend on the number of threads.
-    pub(crate) fn times(&self, dense: &[f32], width: usize) -> Vec<f32> {
-        let mut out = vec![0.0; self.len() * width];
-        self.scaled_times(None, dense, width, &mut out);
-        out
-    }
-
-    /// Writes `R A C · dense` over `out`; `scales` are the entries of the diagonal R and C, 1 if absent.
+    /// Writes `R A C · dense` over `out` `[contexts, width]`, for row-major `dense`
+    /// `[actions, width]`; `scales` are the entries of the diagonal R and C. One thread sums a row, in
+    /// one order, so the result does not depend on the number of threads.
     pub(crate) fn scaled_times(
         &self,
-        scales: Option<[&[f32]; 2]>,
+        scales: [&[f32]; 2],
         dense: &[f32],
         width: usize,
         out: &mut [f32],
@@ -44,19 +37,15 @@ impl ActionSets {
             let rows = dense.par_chunks_exact(width).with_min_len(256);
             tiles.par_iter_mut().zip(rows).enumerate().for_each(|(at, (tile, row))| {
                 tile[..columns.len()].copy_from_slice(&row[columns.clone()]);
-                if let Some([_, scales]) = scales {
-                    *tile = tile.map(|value| value * scales[at]);
-                }
+                *tile = tile.map(|value| value * scales[1][at]);
             });
             // Few rows at a time: the popular actions, side by side, have most of the entries.
             let blocks = out.par_chunks_mut(ROWS as usize * width).zip(0_u32..u32::MAX);
             blocks.for_each(|(block, number)| {
                 arch.dispatch(|| {
                     for (sum, row) in block.chunks_exact_mut(width).zip(ROWS * number..) {
-                        let mut total = sum_tiles(self.of(row), &tiles);
-                        if let Some([scales, _]) = scales {
-                            total = total.map(|value| value * scales[row as usize]);
-                        }
+                        let total = sum_tiles(self.of(row), &tiles);
+                        let total = total.map(|value| value * scales[0][row as usize]);
                         sum[columns.clone()].copy_from_slice(&total[..columns.len()]);
                     }
                 });

@@ -40,7 +40,7 @@ impl<'a> Side<'a> {
 
     /// Writes the product with `block`, which has a row for each row of `other`, over `out`.
     fn times(&self, other: &Self, block: &Matrix, out: &mut Matrix) {
-        let scales = Some([&self.scales[..], &other.scales]);
+        let scales = [&self.scales[..], &other.scales];
         self.sets.scaled_times(scales, block.as_slice(), block.cols(), out.as_mut_slice());
     }
 

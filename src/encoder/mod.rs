@@ -6,11 +6,9 @@
 
 mod features;
 mod mean;
-mod ridge;
 
 pub use features::Features;
 pub use mean::Mean;
-pub use ridge::{Ridge, least_squares};
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -94,8 +92,6 @@ pub enum EncoderKind {
     Mean,
     /// [`Mean::inverse_popularity`], and [`Mean::with_half_life`] where there is one.
     WeightedMean,
-    /// [`Ridge`].
-    Ridge,
     /// [`FoldIn`].
     FoldIn,
     /// [`Features::beside`] the others.
@@ -112,8 +108,6 @@ pub struct ContextSettings {
     pub popularity_power: f32,
     /// Days after which an action weighs half as much in the weighted mean; 0 for never.
     pub half_life: f32,
-    /// λ of the ridge regression.
-    pub ridge: f32,
     /// α of the fold-in: an action of the user weighs 1 + α, any other 1.
     pub confidence: f64,
     /// λ of the fold-in, in units of βᵀβ.
@@ -151,7 +145,6 @@ impl ContextSettings {
         }
         for (key, value, least, expected) in [
             ("half_life", self.half_life.into(), 0.0, "days, or 0 for none"),
-            ("ridge", self.ridge.into(), f64::MIN_POSITIVE, "more than 0"),
             ("regularization", self.regularization, f64::MIN_POSITIVE, "more than 0"),
             ("confidence", self.confidence, 0.0, "at least 0"),
             ("popularity_power", self.popularity_power.into(), f64::MIN, "a number"),

@@ -6,7 +6,6 @@
 mod covariance;
 mod fopo;
 mod learned_actions;
-mod likelihood;
 mod pl_rank;
 mod row;
 mod score_function;
@@ -14,7 +13,6 @@ mod score_function;
 pub use covariance::{Covariance, CovarianceForm, Draws};
 pub use fopo::Fopo;
 pub use learned_actions::LearnedActions;
-pub use likelihood::Likelihood;
 pub use pl_rank::PlRank;
 pub use score_function::{ControlVariate, ScoreFunction};
 
@@ -30,8 +28,6 @@ pub use crate::policy::BatchRows;
 pub struct Gradient {
     /// g, with respect to each query, `[B, L]`.
     pub h: Matrix,
-    /// The gradient with respect to log σ, mean over the batch; none for a policy without σ.
-    pub log_sigma: Option<f32>,
     /// r̂ of each sampled slate, `[B · S]`; their mean estimates `R̂(π_θ)` on the batch.
     pub rewards: Vec<f32>,
 }

@@ -76,6 +76,6 @@ impl Estimator for PlRank {
             let (gradient, rewards) = self.of_row(rows, row, distribution);
             Ok((vec![gradient], rewards))
         })?; // [rows, L]
-        Ok(Gradient { h, log_sigma: None, rewards: rewards.concat() })
+        Ok(Gradient { h, rewards: rewards.concat() })
     }
 }

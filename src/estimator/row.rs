@@ -22,7 +22,7 @@ impl RowEstimate {
             rewards.extend(estimate.rewards);
             h.extend(estimate.g);
         }
-        Ok(Gradient { h: Matrix::new(h, latent_dim)?, log_sigma: None, rewards })
+        Ok(Gradient { h: Matrix::new(h, latent_dim)?, rewards })
     }
 }
 

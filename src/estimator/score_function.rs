@@ -10,7 +10,7 @@ use tracing::trace_span;
 
 use super::{BatchRows, Estimator, Gradient};
 use crate::error::Result;
-use crate::matrix::{Matrix, dot, rows_worth_a_fork};
+use crate::matrix::{Matrix, rows_worth_a_fork};
 use crate::policy::{Drawn, SlatePolicy};
 use crate::reward::SlateReward;
 
@@ -55,25 +55,20 @@ pub struct ScoreFunction {
 
 impl ScoreFunction {
     /// The gradient of the reward of `policy`.
-    ///
-    /// # Errors
-    /// [`crate::Error::Setting`] for a baseline that would bias the gradient.
+    #[must_use]
     pub fn new(
         policy: Arc<dyn SlatePolicy>,
         reward: Arc<dyn SlateReward>,
         baseline: ControlVariate,
-    ) -> Result<Self> {
-        if baseline == ControlVariate::LeaveOneOut {
-            policy.check_leave_one_out()?;
-        }
-        Ok(Self { policy, reward, baseline })
+    ) -> Self {
+        Self { policy, reward, baseline }
     }
 }
 
 impl Estimator for ScoreFunction {
     fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let s = self.policy.sampling().num_samples;
-        let Drawn { slates, scores, sigma_scores } = self.policy.sample(rows)?;
+        let Drawn { slates, scores } = self.policy.sample(rows)?;
         let span = trace_span!("reward").entered();
         let rewards: Vec<f32> = (0..slates.len())
             .into_par_iter()
@@ -103,11 +98,7 @@ impl Estimator for ScoreFunction {
             }
         });
         self.policy.reuse(scores);
-        let mean = |(scores, weights)| dot(scores, weights) / s as f32;
-        let of_rows = sigma_scores.chunks_exact(s).zip(weights.chunks_exact(s)).map(mean);
-        let log_sigma =
-            (!sigma_scores.is_empty()).then(|| of_rows.sum::<f32>() / rows.h.rows() as f32);
-        Ok(Gradient { h, log_sigma, rewards })
+        Ok(Gradient { h, rewards })
     }
 }
 

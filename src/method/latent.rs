@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Learned, Parts, Recipe, Searched};
+use super::{Parts, Recipe, Searched};
 use crate::error::{Error, Result};
 use crate::estimator::{AnyEstimator, ControlVariate, ScoreFunction};
-use crate::policy::{Coupling, LatentPerturbation, NoiseKind, Radial, Sampling, Scale, Sigma};
+use crate::policy::{LatentPerturbation, NoiseKind, Radial, Sampling, Scale, Sigma};
 use crate::retrieval::Candidates;
 use crate::reward::RewardKind;
 
@@ -27,12 +27,6 @@ pub struct LatentMethod {
     pub radial: Radial,
     /// The control variate that is subtracted from a sample's reward.
     pub baseline: ControlVariate,
-    /// How the noise of a query's samples depends on each other.
-    pub coupling: Coupling,
-    /// True trains a factor of σ beside θ.
-    pub learn_sigma: bool,
-    /// Lowest value of that factor, in (0, 1).
-    pub sigma_floor: f32,
     /// M: one search for the query finds the M actions that its S samples rank, M at least 2K.
     /// With 0, or with S = 1, every sample is searched for.
     pub candidates: usize,
@@ -51,9 +45,6 @@ impl LatentMethod {
             sigma: Sigma::InverseDim,
             radial: Radial::Keep,
             baseline: ControlVariate::None,
-            coupling: Coupling::Independent,
-            learn_sigma: false,
-            sigma_floor: 0.1,
             candidates: 0,
             coverage: 0.98,
         }
@@ -74,14 +65,13 @@ impl LatentMethod {
     /// π_θ.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a σ, noise or coupling that do not go together.
+    /// [`Error::Setting`] for a σ and a radial part that do not go together.
     pub fn policy(&self, parts: &Parts) -> Result<LatentPerturbation> {
         let (dim, norm) = (parts.actions.latent_dim(), parts.actions.mean_norm());
         let retriever = Arc::clone(&parts.retriever);
         let policy = LatentPerturbation::new(
             Scale::new(self.sigma, self.radial, dim, norm)?,
             parts.noise.clone().unwrap_or_else(|| self.noise.unwrap_or_default().init()),
-            self.coupling,
             Arc::clone(&retriever),
             parts.sampling(self.samples),
         )?;
@@ -98,22 +88,12 @@ impl Recipe for LatentMethod {
         self.samples
     }
 
-    fn check(&self, sampling: &Sampling, _reward: RewardKind) -> Result<()> {
-        if !(self.sigma_floor > 0.0 && self.sigma_floor < 1.0) {
-            let problem =
-                format!("expected more than 0 and less than 1, found {}", self.sigma_floor);
-            return Err(Error::setting("method.sigma_floor", problem));
-        }
+    fn check(&self, _sampling: &Sampling, _reward: RewardKind) -> Result<()> {
         if !(0.0..=1.0).contains(&self.coverage) {
             let problem = format!("expected a share from 0 to 1, found {}", self.coverage);
             return Err(Error::setting("method.coverage", problem));
         }
         Scale::new(self.sigma, self.radial, 1, 1.0)?;
-        let noise = self.noise.unwrap_or_default().init();
-        self.coupling.validate(noise.as_ref(), sampling.num_samples)?;
-        if self.baseline == ControlVariate::LeaveOneOut {
-            self.coupling.check_leave_one_out(sampling.num_samples)?;
-        }
         Ok(())
     }
 
@@ -121,16 +101,8 @@ impl Recipe for LatentMethod {
         Searched::Perturbed(self)
     }
 
-    fn learned(&self) -> Learned {
-        if self.learn_sigma {
-            Learned::TowerAndSigma { floor: self.sigma_floor }
-        } else {
-            Learned::Tower
-        }
-    }
-
     fn estimator(&self, parts: &Parts) -> Result<AnyEstimator> {
         let policy = Arc::new(self.policy(parts)?);
-        Ok(ScoreFunction::new(policy, Arc::clone(&parts.reward), self.baseline)?.into())
+        Ok(ScoreFunction::new(policy, Arc::clone(&parts.reward), self.baseline).into())
     }
 }

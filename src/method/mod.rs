@@ -5,7 +5,6 @@
 mod covariance;
 mod fopo;
 mod latent;
-mod likelihood;
 mod plackett_luce;
 
 use std::fmt;
@@ -17,12 +16,11 @@ use serde::{Deserialize, Serialize};
 pub use covariance::CovarianceMethod;
 pub use fopo::FopoMethod;
 pub use latent::LatentMethod;
-pub use likelihood::LikelihoodMethod;
 pub use plackett_luce::{PlPgMethod, PlRankMethod};
 
 use crate::dataset::Sessions;
 use crate::embedding::ActionEmbeddings;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::estimator::AnyEstimator;
 use crate::policy::{Noise, RejectionSampler, Sampling};
 use crate::retrieval::{Retriever, Search};
@@ -38,8 +36,6 @@ pub struct Parts {
     pub retriever: Arc<dyn Retriever>,
     /// r̂.
     pub reward: Arc<dyn SlateReward>,
-    /// Observed and hidden actions.
-    pub sessions: Arc<Sessions>,
     /// The sessions whose observed actions stay off slates, if they do.
     pub excluded: Option<Arc<Sessions>>,
     /// K.
@@ -64,15 +60,10 @@ impl Parts {
 }
 
 /// The parameters that a method trains.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learned {
     /// θ.
     Tower,
-    /// θ and a factor of σ that stays above `floor`.
-    TowerAndSigma {
-        /// Lowest value of the factor.
-        floor: f32,
-    },
     /// β (appendix "Effect of fixing β"); then `h = M(X)`.
     Actions,
 }
@@ -97,7 +88,7 @@ pub trait Recipe {
     /// has S and K; `reward` is the reward of the settings.
     ///
     /// # Errors
-    /// [`Error::Setting`] with the key and the reason.
+    /// [`crate::Error::Setting`] with the key and the reason.
     fn check(&self, sampling: &Sampling, reward: RewardKind) -> Result<()>;
 
     /// The object of the searches of training.
@@ -113,7 +104,7 @@ pub trait Recipe {
     /// The rejection sampler, for a method that draws with one.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the head does not fit the catalogue.
+    /// [`crate::Error::Setting`] if the head does not fit the catalogue.
     fn rejection(&self, _parts: &Parts) -> Result<Option<RejectionSampler>> {
         Ok(None)
     }
@@ -121,7 +112,7 @@ pub trait Recipe {
     /// The gradient estimator.
     ///
     /// # Errors
-    /// [`Error::Setting`] if the settings do not fit each other or `parts`.
+    /// [`crate::Error::Setting`] if the settings do not fit each other or `parts`.
     fn estimator(&self, parts: &Parts) -> Result<AnyEstimator>;
 }
 
@@ -214,16 +205,13 @@ methods! {
         "PL covariance as printed", CovarianceMethod::default(), CovarianceMethod::search;
     /// Self-normalised importance sampling of the softmax, for slates of one action.
     Fopo(FopoMethod) = "fopo", "FOPO", FopoMethod::default(), |fopo| Some(fopo.search);
-    /// The reward-weighted likelihood of what users hid; not in the paper.
-    Likelihood(LikelihoodMethod) = "likelihood", "likelihood", LikelihoodMethod::default(),
-        |likelihood| Some(likelihood.search);
 }
 
 impl Method {
     /// Refuses what cannot be trained with slates of `slate_size` under `reward`.
     ///
     /// # Errors
-    /// [`Error::Setting`] with the key and the reason.
+    /// [`crate::Error::Setting`] with the key and the reason.
     pub fn check(&self, slate_size: usize, reward: RewardKind) -> Result<()> {
         let num_samples = self.recipe().num_samples();
         let sampling = Sampling { num_samples, slate_size, excluded: None, seed: Seed(0) };
@@ -269,12 +257,4 @@ impl FromStr for MethodKind {
             format!("no method `{text}`; there are {}", names.join(", "))
         })
     }
-}
-
-/// Fails unless `value` is a finite number above 0.
-fn positive(key: &str, value: f32) -> Result<()> {
-    if value > 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    Err(Error::setting(key, format!("expected a number above 0, found {value}")))
 }

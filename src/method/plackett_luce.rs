@@ -78,7 +78,7 @@ impl Recipe for PlPgMethod {
             let actions = LearnedActions::ScoreFunction { policy, reward, baseline };
             return Ok(AnyEstimator::Actions(Arc::new(actions)));
         }
-        Ok(ScoreFunction::new(Arc::new(policy), reward, baseline)?.into())
+        Ok(ScoreFunction::new(Arc::new(policy), reward, baseline).into())
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use tracing::trace_span;
 
-use super::{BatchRows, Coupling, Drawn, Noise, Sampling, Scale, SlatePolicy};
+use super::{BatchRows, Drawn, Noise, Sampling, Scale, SlatePolicy};
 use crate::error::Result;
 use crate::matrix::{Matrix, Spare, rows_worth_a_fork};
 use crate::retrieval::{Candidates, Queries, Retriever, Slates, excluded_lists};
@@ -19,7 +19,6 @@ use crate::seed::Purpose;
 pub struct LatentPerturbation {
     scale: Scale,
     noise: Arc<dyn Noise>,
-    coupling: Coupling,
     retriever: Arc<dyn Retriever>,
     candidates: Option<Candidates>,
     sampling: Sampling,
@@ -33,33 +32,21 @@ pub struct Perturbed {
     pub queries: Matrix,
     /// −(∇ log q)(ε), `[rows · S, L]`.
     pub scores: Matrix,
-    /// The score function with respect to log σ, `[rows · S]`.
-    pub sigma_scores: Vec<f32>,
 }
 
 impl LatentPerturbation {
     /// A policy that adds `noise` times the σ of `scale` and searches with `retriever`.
     ///
     /// # Errors
-    /// [`crate::Error::Setting`] for a coupling that does not fit the noise or S.
+    /// [`crate::Error::Setting`] when S or K is 0.
     pub fn new(
         scale: Scale,
         noise: Arc<dyn Noise>,
-        coupling: Coupling,
         retriever: Arc<dyn Retriever>,
         sampling: Sampling,
     ) -> Result<Self> {
         sampling.validate()?;
-        coupling.validate(noise.as_ref(), sampling.num_samples)?;
-        Ok(Self {
-            scale,
-            noise,
-            coupling,
-            retriever,
-            candidates: None,
-            sampling,
-            spare: Spare::default(),
-        })
+        Ok(Self { scale, noise, retriever, candidates: None, sampling, spare: Spare::default() })
     }
 
     /// Searches once for each query: its samples choose among the `candidates` of the query itself.
@@ -96,37 +83,28 @@ impl LatentPerturbation {
         let (s, l) = (self.sampling.num_samples, rows.h.cols());
         let mut queries = self.spare.take(rows.h.rows() * s, l);
         let mut scores = self.spare.take(queries.rows(), l);
-        let mut sigma_scores = vec![0.0; queries.rows()];
         let blocks = queries.as_mut_slice().par_chunks_exact_mut(s * l);
         blocks
             .zip(scores.as_mut_slice().par_chunks_exact_mut(s * l))
-            .zip(sigma_scores.par_chunks_exact_mut(s))
             .with_min_len(rows_worth_a_fork(s * l))
             .enumerate()
-            .for_each(|(row, ((queries, noise), sigma_scores))| {
+            .for_each(|(row, (queries, noise))| {
                 let mut stream = rows.stream(self.sampling.seed, Purpose::Noise, row);
-                self.coupling.fill(self.noise.as_ref(), &mut stream, l, noise);
+                self.noise.fill(&mut stream, noise);
                 let (h, sigma) = (rows.h.row(row), self.sigma(rows, row));
-                let samples = queries.chunks_exact_mut(l).zip(noise.chunks_exact_mut(l));
-                for ((query, noise), sigma_score) in samples.zip(sigma_scores) {
-                    for ((query, h), noise) in query.iter_mut().zip(h).zip(&*noise) {
+                for (query, noise) in queries.chunks_exact_mut(l).zip(noise.chunks_exact(l)) {
+                    for ((query, h), noise) in query.iter_mut().zip(h).zip(noise) {
                         *query = h + sigma * noise;
                     }
-                    *sigma_score = self.noise.scores(noise);
                 }
+                self.noise.scores(noise);
             });
-        Perturbed { queries, scores, sigma_scores }
-    }
-
-    /// The search that finds its slates.
-    #[must_use]
-    pub fn retriever(&self) -> &Arc<dyn Retriever> {
-        &self.retriever
+        Perturbed { queries, scores }
     }
 
     /// σ of one of `rows`.
-    pub(crate) fn sigma(&self, rows: BatchRows<'_>, row: usize) -> f32 {
-        self.scale.sigma(rows.h.row(row)) * rows.sigma_factor
+    fn sigma(&self, rows: BatchRows<'_>, row: usize) -> f32 {
+        self.scale.sigma(rows.h.row(row))
     }
 }
 
@@ -137,12 +115,12 @@ impl SlatePolicy for LatentPerturbation {
 
     fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn> {
         let span = trace_span!("noise").entered();
-        let Perturbed { queries, scores, sigma_scores } = self.perturbed(rows);
+        let Perturbed { queries, scores } = self.perturbed(rows);
         drop(span);
         let _span = trace_span!("retrieval").entered();
         let slates = self.search(rows, &queries)?; // [rows·S, K]
         self.spare.give_back(queries);
-        Ok(Drawn { slates, scores, sigma_scores })
+        Ok(Drawn { slates, scores })
     }
 
     fn to_gradient(&self, rows: BatchRows<'_>, row: usize, sum: &mut [f32]) {
@@ -155,9 +133,5 @@ impl SlatePolicy for LatentPerturbation {
 
     fn reuse(&self, scores: Matrix) {
         self.spare.give_back(scores);
-    }
-
-    fn check_leave_one_out(&self) -> Result<()> {
-        self.coupling.check_leave_one_out(self.sampling.num_samples)
     }
 }

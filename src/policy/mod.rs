@@ -2,7 +2,6 @@
 //! functions, from which an estimator makes the gradient. LGP and LRP perturb the query and retrieve
 //! ([`latent`]); Plackett–Luce draws one action after the other ([`mod@plackett_luce`]).
 
-pub mod coupling;
 pub mod latent;
 pub mod noise;
 pub mod plackett_luce;
@@ -18,7 +17,6 @@ use crate::matrix::Matrix;
 use crate::retrieval::{Heads, Retriever, Slates};
 use crate::seed::{Purpose, Seed, Stream};
 
-pub use coupling::Coupling;
 pub use latent::LatentPerturbation;
 pub use noise::{Noise, NoiseKind};
 pub use plackett_luce::{Distribution, GradientSum, PlackettLuce, ScoreGradient, SlateDraws};
@@ -35,8 +33,6 @@ pub struct BatchRows<'a> {
     pub contexts: &'a [u32],
     /// Their queries, `[B, L]`.
     pub h: &'a Matrix,
-    /// Factor by which a learned σ multiplies its rule; 1 where σ is not learned.
-    pub sigma_factor: f32,
 }
 
 impl BatchRows<'_> {
@@ -116,8 +112,6 @@ pub struct Drawn {
     /// The score function of each sample, `[B · S, L]`, in the policy's own units:
     /// [`SlatePolicy::to_gradient`] converts a weighted sum of them.
     pub scores: Matrix,
-    /// The score function with respect to log σ, `[B · S]`; empty for a policy without σ.
-    pub sigma_scores: Vec<f32>,
 }
 
 /// A distribution over slates with a score function, `E[∇_h log q] = 0` and
@@ -140,13 +134,4 @@ pub trait SlatePolicy: Send + Sync + Debug {
 
     /// Takes back scores, whose memory may serve the next draw.
     fn reuse(&self, _scores: Matrix) {}
-
-    /// Checks that a sample's score has mean zero given the other samples of its query. Then the
-    /// mean reward of the others is an unbiased baseline.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] with the reason where it has another mean.
-    fn check_leave_one_out(&self) -> Result<()> {
-        Ok(())
-    }
 }

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::{DIGEST, EmbeddingSource, Prepared};
+use super::{EmbeddingSource, Prepared};
 use crate::dataset::Folds;
 use crate::embedding::{EmbeddingFile, StoredEmbeddings};
 use crate::error::{Error, Result};
 use crate::files::{StagedFolder, digest_bytes, digest_file, read_text};
 
 const FOLDS: &str = "folds";
+/// The file beside a fold's that has its SHA-256, after the number of the fold.
+const DIGEST: &str = "weights.sha256";
 
 impl Prepared {
     /// `count` folds of the training users, the same for every run on this folder.

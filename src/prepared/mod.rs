@@ -1,5 +1,5 @@
 //! A log → the prepared folder: sessions, embeddings and indexes of one data set, which all runs on
-//! it share. The folder appears whole or not at all; indexes and the weights of encoders join it
+//! it share. The folder appears whole or not at all; indexes and the embeddings of folds join it
 //! later, each when first needed.
 
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::dataset::{FeatureTable, Sessions, Statistics, Times, tables};
 use crate::embedding::tensors::TensorFile;
-use crate::embedding::{ActionEmbeddings, EmbeddingFile, Power, StoredEmbeddings};
+use crate::embedding::{ActionEmbeddings, EmbeddingFile, Power};
 use crate::encoder::EncoderKind;
 use crate::error::{Error, Result, toml_problem};
-use crate::files::{StagedFolder, digest_bytes, digest_file, read_text};
+use crate::files::{digest_bytes, digest_file, read_text};
 use crate::matrix::Matrix;
 use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
 use crate::reward::RewardKind;
@@ -43,10 +43,6 @@ const FEATURES: &str = "features.safetensors";
 const FEATURES_TENSOR: &str = "features";
 const FEATURE_TABLE: &str = "features.toml";
 const INDEX: &str = "index";
-const ENCODERS: &str = "encoders";
-/// A matrix of [`Prepared::kept`], and its SHA-256.
-const WEIGHTS: &str = "weights.safetensors";
-const DIGEST: &str = "weights.sha256";
 
 /// `prepare.toml`: what the folder was made from, and what is in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -198,7 +194,7 @@ impl Prepared {
         &self.folder
     }
 
-    /// SHA-256 over its files, in hex; indexes and encoders do not count.
+    /// SHA-256 over its files, in hex; indexes and folds do not count.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
@@ -322,28 +318,6 @@ impl Prepared {
         let text = read_text(&path)?;
         let table = toml::from_str(&text);
         table.map(Some).map_err(|error| Error::file(&path, toml_problem(&error, &text)))
-    }
-
-    /// The matrix that this folder keeps under `key`. If no run has needed it before, `make` makes it
-    /// and it is kept; `key` must tell everything that it depends on besides the sessions.
-    ///
-    /// # Errors
-    /// An error of `make`, [`Error::File`] for a damaged file, an I/O error.
-    pub fn kept(&self, key: &str, make: impl FnOnce() -> Result<Matrix>) -> Result<Matrix> {
-        let folder = self.folder.join(ENCODERS).join(&digest_bytes(key.as_bytes())[..16]);
-        if !folder.exists() {
-            let staged = StagedFolder::new(&folder)?;
-            let weights = staged.path().join(WEIGHTS);
-            StoredEmbeddings::from(make()?).save(&weights)?;
-            fs::write(staged.path().join(DIGEST), digest_file(&weights)?)?;
-            staged.commit()?;
-        }
-        let path = folder.join(WEIGHTS);
-        if digest_file(&path)? != read_text(&folder.join(DIGEST))? {
-            let problem = "is damaged; delete its folder to have it made again";
-            return Err(Error::file(path, problem));
-        }
-        Ok(EmbeddingFile::open(&path)?.load()?.v)
     }
 
     /// The index of `actions` with `options`; it is built if no run has needed it before.

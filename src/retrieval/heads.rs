@@ -1,5 +1,5 @@
 //! Takes queries and their contexts, and returns the head of each query: its M best actions, from
-//! which the rejection sampler, FOPO and the likelihood draw.
+//! which the rejection sampler and FOPO draw.
 
 use std::sync::Arc;
 

@@ -1,15 +1,16 @@
-//! Settings of the first version in, settings of today out. That version had `[policy]` and
+//! Settings of the first version in, settings of the second out. That version had `[policy]` and
 //! `[estimator]` where there is `[method]` today.
 
 use toml::{Table, Value};
 
+use super::second_version;
 use crate::error::{Error, Result};
 use crate::method::MethodKind;
 
-/// Renames the keys of a `run.toml` of the first version to today's.
+/// Renames the keys of a `run.toml` of the first version to the second's.
 ///
 /// # Errors
-/// [`Error::Setting`] for a policy and an estimator that the first version did not have.
+/// [`Error::Setting`] for a policy and an estimator that no method has.
 pub(super) fn upgraded(mut table: Table) -> Result<Table> {
     let mut take = |name: &str| match table.remove(name) {
         Some(Value::Table(table)) => table,
@@ -40,6 +41,11 @@ pub(super) fn upgraded(mut table: Table) -> Result<Table> {
             *value = recorded;
         }
     }
+    // What the second version had, and today does not.
+    if kind.method().latent().is_some() {
+        let gone = second_version::keys_of_methods();
+        method.extend(gone.filter_map(|key| keys.remove_entry(key)));
+    }
     table.insert("method".into(), method.into());
     table.insert("retrieval".into(), retrieval.into());
     table.insert("embedding".into(), embedding.into());
@@ -53,7 +59,6 @@ fn text(value: Option<&Value>) -> String {
 
 fn kind(policy: &str, estimator: &str, approximate: bool) -> Result<MethodKind> {
     Ok(match (policy, estimator, approximate) {
-        ("lgp" | "lrp", "likelihood", _) => MethodKind::Likelihood,
         ("lgp", "score-function", false) => MethodKind::Lgp,
         ("lgp", "score-function", true) => MethodKind::LgpMips,
         ("lrp", "score-function", false) => MethodKind::Lrp,
@@ -64,9 +69,21 @@ fn kind(policy: &str, estimator: &str, approximate: bool) -> Result<MethodKind> 
         ("plackett-luce", "covariance-as-printed", _) => MethodKind::CovarianceAsPrinted,
         ("plackett-luce", "fopo", _) => MethodKind::Fopo,
         _ => {
-            let problem =
-                format!("no method of the first version has \"{policy}\", \"{estimator}\"");
+            let problem = format!("this version has no method of \"{policy}\", \"{estimator}\"");
             return Err(Error::setting("policy.kind", problem));
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_today_does_not_have_is_not_lost_on_the_way() {
+        let text = "[policy]\nkind = \"lgp\"\ncoupling = \"antithetic\"\n\
+                    [estimator]\nkind = \"score-function\"";
+        let table = upgraded(text.parse().unwrap()).unwrap();
+        assert_eq!(table["method"]["coupling"].as_str(), Some("antithetic"));
+    }
 }

@@ -4,6 +4,7 @@
 
 mod checkpoint;
 mod first_version;
+mod second_version;
 
 use std::fmt;
 use std::fs::TryLockError;
@@ -25,7 +26,7 @@ use crate::prepared::Prepared;
 use crate::settings::{RUN_TABLE, Schedule, Settings};
 
 /// The version of `run.toml`. A file without a number is of the first version.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 
 /// The key of that number in the `[run]` table.
 const FORMAT_KEY: &str = "format";
@@ -195,11 +196,11 @@ impl RunFolder {
     /// divide the budget, decide something (shared candidates, patience).
     ///
     /// # Errors
-    /// [`Error::Changed`] with the differences; [`Error::File`] for a run of the first version.
+    /// [`Error::Changed`] with the differences; [`Error::File`] for a run of an earlier version.
     pub fn require_same_path(&self, settings: &Settings, origin: &RunOrigin) -> Result<()> {
         let (recorded, began, format) = self.read()?;
         if format < FORMAT {
-            let problem = "is a run of the first version, which can be evaluated and recommended \
+            let problem = "is a run of an earlier version, which can be evaluated and recommended \
                            from but not continued; train again with another --out";
             return Err(Error::file(&self.path, problem));
         }
@@ -252,14 +253,13 @@ impl RunFolder {
         }
     }
 
-    /// Reads `run.toml`, of this version or the first.
+    /// Reads `run.toml`, of this version or an earlier one.
     ///
     /// # Errors
-    /// [`Error::File`] where there is no run, for a file that cannot be read, or for one that a newer
-    /// version wrote.
+    /// [`Error::File`] where there is no run, for a file that cannot be read, for one that a newer
+    /// version wrote, or for a run that did what this version does not do.
     pub fn read_settings(&self) -> Result<(Settings, RunOrigin)> {
-        let (settings, origin, _) = self.read()?;
-        Ok((settings, origin))
+        self.read().map(|(settings, origin, _)| (settings, origin))
     }
 
     /// Settings, origin, and the version of `run.toml`.
@@ -292,6 +292,9 @@ impl RunFolder {
         };
         if format == 1 {
             table = first_version::upgraded(table).map_err(|error| bad(&error))?;
+        }
+        if format < 3 {
+            table = second_version::upgraded(table).map_err(|error| bad(&error))?;
         }
         let origin = Value::Table(origin).try_into();
         let origin = origin.map_err(|error| bad(&toml_problem(&error, "")))?;

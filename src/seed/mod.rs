@@ -39,8 +39,6 @@ pub enum Purpose {
     Factors = 11,
     /// The settings that a search tries.
     Search = 12,
-    /// Hidden units that a training step drops.
-    Dropout = 13,
     /// Slates drawn uniformly.
     Uniform = 14,
     /// The fold of each training user.

@@ -109,8 +109,8 @@ pub struct OptimizerSettings {
     /// Adam's ε (Burn's own default is 1e-5, PyTorch's 1e-8).
     pub epsilon: f32,
     /// Decoupled weight decay, as AdamW has it: each step takes this times the learning rate off
-    /// every parameter. It pulls θ to 0, the residual tower to θ = I, a learned β to 0; the factor
-    /// of a learned σ is left alone. 0: none, which is Adam.
+    /// every parameter of a tower. It pulls θ to 0, the residual tower to θ = I; a learned β is left
+    /// alone. 0: none, which is Adam.
     pub weight_decay: f32,
     /// The longest that the gradient of all parameters together may be; a longer one is shortened to
     /// it. 0: any.
@@ -218,11 +218,11 @@ impl Settings {
     /// what it is a model of.
     #[must_use]
     pub(crate) fn differences_in_model(&self, other: &Self) -> Vec<String> {
-        let learned = |settings: &Self| std::mem::discriminant(&settings.method.recipe().learned());
+        let learned = |settings: &Self| settings.method.recipe().learned();
         let learn_the_same = learned(self) == learned(other);
         let of_training = |key: &str| match key {
-            "tower.initial" | "tower.dropout" => true,
-            "method.learn_sigma" | "method.learn_actions" => learn_the_same,
+            "tower.initial" => true,
+            "method.learn_actions" => learn_the_same,
             _ => TRAINING.contains(&key.split_once('.').map_or(key, |(table, _)| table)),
         };
         let differences = self.differences(other).into_iter();

@@ -49,7 +49,6 @@ impl Preset {
                 encoders: vec![EncoderKind::Mean],
                 popularity_power: 0.5,
                 half_life: 0.0,
-                ridge: 10.0,
                 confidence: als.confidence,
                 regularization: als.regularization,
                 folds: 0,

@@ -102,7 +102,7 @@ impl Audits<'_> {
             return Ok(None);
         };
         let (contexts, h) = self.queries(model, INDEX_QUERIES.div_ceil(recipe.num_samples()))?;
-        Ok(Some(sampler.sample(rows(&contexts, &h, 1.0))?.1))
+        Ok(Some(sampler.sample(rows(&contexts, &h))?.1))
     }
 
     /// The queries on which the index is audited; none where training does not search it.
@@ -124,10 +124,9 @@ impl Audits<'_> {
             (_, None) => return Ok(None),
         };
         let (contexts, h) = self.queries(model, count.div_ceil(samples))?;
-        let sigma_factor = model.sigma_factor()?;
         let excluded = self.task.excluded_of(&contexts, samples);
         let (queries, top) = if let Some(policy) = policy {
-            let rows = rows(&contexts, &h, sigma_factor);
+            let rows = rows(&contexts, &h);
             (policy.perturbed(rows).queries, self.task.slate_size)
         } else {
             let most = excluded.iter().flatten().map(|actions| actions.len()).max();
@@ -136,14 +135,14 @@ impl Audits<'_> {
         };
         let exactly = Queries { latent: &queries, slate_size: top, excluded: excluded.as_deref() };
         let wanted = self.task.exact.search(exactly)?;
-        Ok(Some(Sample { contexts, h, sigma_factor, queries, wanted, top }))
+        Ok(Some(Sample { contexts, h, queries, wanted, top }))
     }
 
     /// The recall on `sample` of the search that training uses, with so many shared candidates.
     pub(super) fn compare(&self, sample: &Sample, candidates: usize) -> Result<Audit> {
         let Sample { contexts, h, queries, top, .. } = sample;
         let found = if let Some(policy) = self.policy(candidates)? {
-            policy.search(rows(contexts, h, sample.sigma_factor), queries)?
+            policy.search(rows(contexts, h), queries)?
         } else {
             let excluded = self.task.excluded_of(contexts, 1);
             self.task.parts(self.method, self.seed)?.retriever.search(Queries {
@@ -177,14 +176,13 @@ impl Audits<'_> {
 /// Queries that training makes at some contexts, and what an exact search answers.
 pub(super) struct Sample {
     contexts: Vec<u32>,
-    h: Matrix, // [N, L]
-    sigma_factor: f32,
+    h: Matrix,       // [N, L]
     queries: Matrix, // [N·S, L]
     wanted: Slates,
     /// K, or the length of the head.
     pub(super) top: usize,
 }
 
-fn rows<'a>(contexts: &'a [u32], h: &'a Matrix, sigma_factor: f32) -> BatchRows<'a> {
-    BatchRows { step: AUDIT_STEP, contexts, h, sigma_factor }
+fn rows<'a>(contexts: &'a [u32], h: &'a Matrix) -> BatchRows<'a> {
+    BatchRows { step: AUDIT_STEP, contexts, h }
 }

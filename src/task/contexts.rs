@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::dataset::{ActionSets, Sessions, Times};
-use crate::embedding::{ActionEmbeddings, EmbeddingFile, FoldIn, FoldInOptions, Vectors};
+use crate::dataset::{Sessions, Times};
+use crate::embedding::{EmbeddingFile, FoldIn, FoldInOptions, Vectors};
 use crate::encoder::{
-    Concatenation, ContextEncoder, ContextSettings, EncoderKind, Features, Known, Mean, Ridge,
-    encode_all, least_squares,
+    Concatenation, ContextEncoder, ContextSettings, EncoderKind, Features, Known, Mean, encode_all,
 };
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -92,7 +91,7 @@ pub(super) struct Contexts {
 
 impl Contexts {
     /// The vectors of `embeddings`, and the encoder that computes M(X) with them; what is fitted is
-    /// fitted on `users`. The weights of a ridge regression are kept in the prepared folder.
+    /// fitted on `users`.
     pub(super) fn new(
         prepared: &Prepared,
         embeddings: &EmbeddingFile,
@@ -112,11 +111,6 @@ impl Contexts {
                     let (inputs, gamma) = (Arc::clone(&vectors.inputs), settings.popularity_power);
                     let mean = Mean::inverse_popularity(inputs, &popularity, gamma);
                     Arc::new(mean.with_half_life(settings.half_life))
-                }
-                EncoderKind::Ridge => {
-                    let key = format!("{:?}", ("ridge", actions.digest(), settings.ridge));
-                    let fit = || Ok(fit(sessions, users, actions, settings.ridge)?.into_weights());
-                    Arc::new(Ridge::new(prepared.kept(&key, fit)?))
                 }
                 EncoderKind::FoldIn => {
                     let ContextSettings { confidence, regularization, .. } = *settings;
@@ -141,21 +135,4 @@ impl Contexts {
         };
         Ok(Self { vectors, encoder, of_actions })
     }
-}
-
-/// The ridge regression of what `users` hid on what was observed of them.
-fn fit(
-    sessions: &Sessions,
-    users: &[u32],
-    actions: &ActionEmbeddings,
-    lambda: f32,
-) -> Result<Ridge> {
-    let of_users = |sets: &ActionSets| {
-        let sizes: Vec<usize> = users.iter().map(|&context| sets.of(context).len()).collect();
-        ActionSets::filled(&sizes, |row, set| {
-            set.copy_from_slice(sets.of(users[row as usize]));
-        })
-    };
-    let targets = least_squares(&of_users(&sessions.hidden), actions)?;
-    Ridge::fit(&of_users(&sessions.observed), sessions.num_actions, &targets, lambda)
 }

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::estimator::{AnyEstimator, Estimator};
 use crate::matrix::Matrix;
 use crate::method::{Learned, Method, Parts};
-use crate::model::{Model, SigmaFactor};
+use crate::model::Model;
 use crate::policy::Noise;
 use crate::prepared::Prepared;
 use crate::retrieval::{
@@ -261,7 +261,6 @@ impl Task {
             actions: Arc::clone(&self.actions),
             retriever: self.search(self.training_search(method).unwrap_or(Search::Exact))?,
             reward: Arc::clone(&self.reward),
-            sessions: Arc::clone(&self.sessions),
             excluded: self.excluded(),
             slate_size: self.slate_size,
             seed,
@@ -368,8 +367,7 @@ impl Task {
     /// [`Error::Setting`] for an impossible initialisation.
     pub fn initial_model(&self, settings: &Settings, device: &Device) -> Result<Model> {
         let dim = self.actions.latent_dim();
-        let learned = settings.method.recipe().learned();
-        if learned == Learned::Actions {
+        if settings.method.recipe().learned() == Learned::Actions {
             if self.contexts.cols() != dim {
                 let (found, problem) = (self.contexts.cols(), "the context is the query itself");
                 let problem = format!("{problem}, so D = {found} has to be L = {dim}");
@@ -378,11 +376,6 @@ impl Task {
             return Ok(Model::of_actions(&self.actions, device));
         }
         let trained_on = self.contexts.select(&self.sessions.contexts(Split::Train));
-        let tower = settings.tower.init(&trained_on, dim, settings.seed, device)?;
-        let sigma = match learned {
-            Learned::TowerAndSigma { floor } => Some(SigmaFactor::new(floor, device)),
-            _ => None,
-        };
-        Ok(Model { sigma, ..tower.into() })
+        Ok(settings.tower.init(&trained_on, dim, settings.seed, device)?.into())
     }
 }

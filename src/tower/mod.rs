@@ -51,8 +51,6 @@ pub struct TowerSettings {
     pub hidden: Vec<usize>,
     /// The activation after each of them.
     pub activation: Activation,
-    /// The probability that training drops a unit of theirs.
-    pub dropout: f64,
 }
 
 impl Default for TowerSettings {
@@ -63,7 +61,6 @@ impl Default for TowerSettings {
             initial: Initial::Identity,
             hidden: Vec::new(),
             activation: Activation::Relu,
-            dropout: 0.0,
         }
     }
 }
@@ -99,10 +96,6 @@ impl TowerSettings {
             let problem = format!("expected sizes from 1 to {MOST_UNITS}, found {units}");
             return refuse("tower.hidden", problem);
         }
-        if !(0.0..1.0).contains(&self.dropout) {
-            let problem = format!("expected at least 0 and less than 1, found {}", self.dropout);
-            return refuse("tower.dropout", problem);
-        }
         if self.kind == TowerKind::ResidualMlp {
             return match self.initial {
                 Initial::Identity => Ok(()),
@@ -116,7 +109,6 @@ impl TowerSettings {
         for (key, unused) in [
             ("tower.hidden", self.hidden != default.hidden),
             ("tower.activation", self.activation != default.activation),
-            ("tower.dropout", self.dropout > default.dropout),
         ] {
             if unused {
                 let problem = "belongs to tower.kind = \"residual-mlp\"; no other tower has it";
@@ -187,15 +179,6 @@ impl Tower {
             Self::Linear(tower) => tower.forward(contexts),
             Self::SigmoidMlp(tower) => tower.forward(contexts),
             Self::ResidualMlp(tower) => tower.forward(contexts),
-        }
-    }
-
-    /// [`forward`](Self::forward) in step `step` of training, where units may be dropped.
-    #[must_use]
-    pub fn forward_in_training(&self, contexts: Tensor<2>, step: u64) -> Tensor<2> {
-        match self {
-            Self::ResidualMlp(tower) => tower.forward_in_training(contexts, step),
-            Self::Linear(_) | Self::SigmoidMlp(_) => self.forward(contexts),
         }
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{TowerSettings, to_device};
 use crate::matrix::{Matrix, dot};
-use crate::seed::{Purpose, Seed, Stream};
+use crate::seed::{Purpose, Seed};
 
 /// The activation after each hidden layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,10 +62,6 @@ pub struct ResidualMlp {
     activation: Activation,
     #[module(skip)]
     scale: f32,
-    #[module(skip)]
-    dropout: f64,
-    #[module(skip)]
-    seed: Seed,
 }
 
 impl ResidualMlp {
@@ -92,56 +88,18 @@ impl ResidualMlp {
             output: on_device(&Matrix::zeros(inputs, latent_dim)),
             activation: settings.activation,
             scale: root_mean_square(contexts),
-            dropout: settings.dropout,
-            seed,
         }
     }
 
     /// `[B, D]` → `[B, L]`.
     #[must_use]
     pub fn forward(&self, contexts: Tensor<2>) -> Tensor<2> {
-        self.pass(contexts, |hidden| hidden)
-    }
-
-    /// [`forward`](Self::forward) in training step `step`: drops each hidden unit of each row with the
-    /// dropout's probability, and scales the others up.
-    #[must_use]
-    pub fn forward_in_training(&self, contexts: Tensor<2>, step: u64) -> Tensor<2> {
-        if self.dropout == 0.0 {
-            return self.forward(contexts);
-        }
-        // Each row has its own stream for all layers; Burn's dropout would draw from a global
-        // generator.
-        let rows = contexts.dims()[0] as u64;
-        let stream = |row| self.seed.stream(Purpose::Dropout, step, row);
-        let mut streams: Vec<Stream> = (0..rows).map(stream).collect();
-        self.pass(contexts, |hidden| {
-            let mask = self.mask(&mut streams, hidden.dims()[1]);
-            let mask = to_device(&mask, &hidden.device().inner());
-            hidden * Tensor::from_inner(mask)
-        })
-    }
-
-    fn pass(&self, contexts: Tensor<2>, mut drop: impl FnMut(Tensor<2>) -> Tensor<2>) -> Tensor<2> {
         let latent_dim = self.output.dims()[1];
         let identity = contexts.clone().narrow(1, 0, latent_dim); // [B, L]
         let hidden = self.hidden.iter().fold(contexts.div_scalar(self.scale), |x, weights| {
-            drop(self.activation.of(x.matmul(weights.val())))
+            self.activation.of(x.matmul(weights.val()))
         }); // [B, H]
         identity + hidden.matmul(self.output.val()).mul_scalar(self.scale)
-    }
-
-    /// 0 for a dropped unit and `1 / (1 − dropout)` for any other, `[B, units]`.
-    fn mask(&self, streams: &mut [Stream], units: usize) -> Matrix {
-        let mut mask = Matrix::zeros(streams.len(), units);
-        #[allow(clippy::cast_possible_truncation, reason = "activations are f32")]
-        let kept = (1.0 / (1.0 - self.dropout)) as f32;
-        for (row, stream) in streams.iter_mut().enumerate() {
-            for unit in mask.row_mut(row) {
-                *unit = if stream.uniform() < self.dropout { 0.0 } else { kept };
-            }
-        }
-        mask
     }
 }
 

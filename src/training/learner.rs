@@ -28,8 +28,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn rows<'a>(&'a self, h: &'a Matrix, sigma_factor: f32) -> BatchRows<'a> {
-        BatchRows { step: self.step, contexts: &self.contexts, h, sigma_factor }
+    fn rows<'a>(&'a self, h: &'a Matrix) -> BatchRows<'a> {
+        BatchRows { step: self.step, contexts: &self.contexts, h }
     }
 }
 
@@ -101,19 +101,16 @@ impl Learner {
     }
 
     /// Algorithm 1 without the update: samples slates and looks up their rewards. The surrogate
-    /// `−⟨h, g⟩ / B` has minus the reward's gradient in θ; where σ is learned, `−g_σ log σ` joins.
+    /// `−⟨h, g⟩ / B` has minus the reward's gradient in θ.
     fn of_queries(&self, estimator: &dyn Estimator, batch: &Batch) -> Result<(Tensor<1>, f32)> {
         let device = self.model.devices().swap_remove(0);
         let forward = trace_span!("forward").entered();
-        let h = self.model.forward_in_training(to_device(&batch.inputs, &device), batch.step); // [B, L]
+        let h = self.model.forward(to_device(&batch.inputs, &device)); // [B, L]
         let latent = to_host(h.clone().inner())?; // waits for the device
         drop(forward);
-        let g = estimator.gradient(batch.rows(&latent, self.model.sigma_factor()?))?;
-        let mut surrogate =
+        let g = estimator.gradient(batch.rows(&latent))?;
+        let surrogate =
             (h * to_device(&g.h, &device)).sum().neg().div_scalar(batch.contexts.len() as f32);
-        if let (Some(sigma), Some(log_sigma)) = (&self.model.sigma, g.log_sigma) {
-            surrogate = surrogate - sigma.forward().log() * log_sigma;
-        }
         Ok((surrogate, mean(&g.rewards)))
     }
 
@@ -123,7 +120,7 @@ impl Learner {
             return Err(Error::setting("method.learn_actions", "this model does not learn β"));
         };
         let host = to_host(beta.val().inner())?; // waits for the device
-        let found = estimator.gradient(&host, batch.rows(&batch.inputs, 1.0))?;
+        let found = estimator.gradient(&host, batch.rows(&batch.inputs))?;
         let device = self.model.devices().swap_remove(0);
         let surrogate = (beta.val() * to_device(&found.beta, &device)).sum().neg();
         Ok((surrogate, mean(&found.rewards)))
@@ -141,7 +138,7 @@ impl Learner {
 
     fn sampled_reward(&self, batch: &Batch) -> Result<f32> {
         let latent = self.model.latent(&batch.inputs)?;
-        let rows = batch.rows(&latent, self.model.sigma_factor()?);
+        let rows = batch.rows(&latent);
         match &self.estimator {
             AnyEstimator::Queries(estimator) => Ok(mean(&estimator.gradient(rows)?.rewards)),
             AnyEstimator::Actions(_) => Ok(self.gradient(batch)?.1),

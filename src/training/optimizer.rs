@@ -9,8 +9,8 @@ use burn::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::settings::OptimizerSettings;
 
-/// Adam with these settings, at its first step. Only towers decay: the factor of a learned σ has a
-/// floor of its own, and a learned β means nothing near 0.
+/// Adam with these settings, at its first step. Only towers decay: a learned β means nothing
+/// near 0.
 #[must_use]
 pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
     let adam = AdamConfig::new()
@@ -28,7 +28,6 @@ pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
         .with_weight_decay(settings.weight_decay)
         .init()
         .with_group(ParamGroup::from_predicate("actions"), adam.build(), None)
-        .with_group(ParamGroup::from_predicate("sigma.rho"), adam.build(), None)
 }
 
 /// The optimiser's file in a checkpoint.

@@ -94,9 +94,6 @@ fn the_residual_tower_starts_at_the_identity_and_learns_on_all_backends() {
             (settings.context.folds, settings.context.redraw) = (0, false);
             settings.evaluation.patience = 0;
             settings.optimizer.gradient_clipping = 1.0;
-            if kind == TowerKind::ResidualMlp {
-                settings.tower.dropout = 0.1;
-            }
             let out = folder.path().join(format!("{device}-{name}"));
             train(&prepared, &settings, device, &out).1
         };

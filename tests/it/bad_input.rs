@@ -429,30 +429,23 @@ fn data_that_leads_elsewhere_is_refused() {
 }
 
 #[test]
-fn damaged_weights_of_an_encoder_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let (data, run) = (folder.path().join("data"), folder.path().join("run"));
-    small(&data);
-    stdout(train(&data, &run).args([
-        "--set",
-        "context.encoders=[\"ridge\"]",
-        "--set",
-        "context.folds=0",
-    ]));
-    let kept = data.join("encoders").join(&names(&data.join("encoders"))[0]);
-    let weights = kept.join("weights.safetensors");
-    let whole = fs_err::read(&weights).unwrap();
+fn damaged_embeddings_of_a_fold_are_refused() {
+    let (_folder, data, run) = trained();
+    let folds = data.join("folds").join(&names(&data.join("folds"))[0]);
+    let fold = folds.join("0.safetensors");
+    let whole = fs_err::read(&fold).unwrap();
     let mut flipped = whole.clone();
     flipped[whole.len() - 9] ^= 1;
+    let mut again = train(&data, &run.with_file_name("again"));
     for damaged in [&flipped[..], &whole[..whole.len() / 2]] {
-        fs_err::write(&weights, damaged).unwrap();
-        let error = refused(slate().arg("evaluate").arg(&run));
-        assert_says(&error, &["weights.safetensors: is damaged; delete its folder"]);
+        fs_err::write(&fold, damaged).unwrap();
+        let error = refused(&mut again);
+        assert_says(&error, &["0.safetensors: is damaged; delete its folder"]);
     }
     // The advice holds.
-    fs_err::remove_dir_all(&kept).unwrap();
-    stdout(slate().arg("evaluate").arg(&run));
-    assert_eq!(fs_err::read(&weights).unwrap(), whole);
+    fs_err::remove_dir_all(&folds).unwrap();
+    stdout(&mut again);
+    assert_eq!(fs_err::read(&fold).unwrap(), whole);
 }
 
 #[test]

@@ -182,7 +182,7 @@ fn features_do_not_move_the_first_decision() {
 fn a_run_with_any_encoder_is_resumed_exactly() {
     let place = Place::new();
     let prepared = place.prepared();
-    let every = "context.encoders=[\"weighted-mean\",\"mean\",\"ridge\",\"fold-in\",\"features\"]";
+    let every = "context.encoders=[\"weighted-mean\",\"mean\",\"fold-in\",\"features\"]";
     for args in [&BOTH[..], &["--set", every, "--set", "context.half_life=7"]] {
         // Only such a run may be given a larger budget.
         let free = ["optimizer.schedule=constant", "method.candidates=0", "evaluation.patience=0"];

@@ -260,7 +260,7 @@ fn fopo_estimates_the_reward_and_the_gradient_of_the_softmax_without_the_exclude
 
         let h = Matrix::new(case.h.repeat(50), 3).unwrap();
         let contexts = [0; 50];
-        let rows = BatchRows { step: 0, contexts: &contexts, h: &h, sigma_factor: 1.0 };
+        let rows = BatchRows { step: 0, contexts: &contexts, h: &h };
         let rewards = fopo.gradient(rows).unwrap().rewards;
         let reward = f64::from(rewards.iter().sum::<f32>()) / rewards.len() as f64;
         let expected = case.enumeration().expected(|slate| case.reward(slate));

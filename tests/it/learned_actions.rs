@@ -71,7 +71,7 @@ impl Setup {
     }
 
     fn rows<'a>(&'a self, contexts: &'a [u32], step: u64) -> BatchRows<'a> {
-        BatchRows { step, contexts, h: &self.h, sigma_factor: 1.0 }
+        BatchRows { step, contexts, h: &self.h }
     }
 
     /// `1/B Σ_b w_b h_bᵀ` `[P · L]`.

@@ -1,6 +1,6 @@
 //! The learner step's gradient in θ, through each tower, against finite differences of the
-//! surrogate loss `−⟨h(θ), g⟩ / B`; what the residual tower promises of its start, scale and
-//! dropout; and what the optimiser's settings do to a step.
+//! surrogate loss `−⟨h(θ), g⟩ / B`; what the residual tower promises of its start and scale;
+//! and what the optimiser's settings do to a step.
 
 use burn::module::{Module as _, Param};
 use burn::optim::SgdConfig;
@@ -9,7 +9,6 @@ use fast_slate::Result;
 use fast_slate::device;
 use fast_slate::estimator::{BatchRows, Estimator, Gradient};
 use fast_slate::matrix::{Matrix, dot, norm};
-use fast_slate::model::{Model, SigmaFactor};
 use fast_slate::seed::{Purpose, Seed};
 use fast_slate::settings::Preset;
 use fast_slate::tower::{
@@ -23,16 +22,13 @@ const B: usize = 5;
 const D: usize = 4;
 const L: usize = 3;
 
-/// The gradient in log σ that [`Fixed`] returns.
-const LOG_SIGMA: f32 = 0.25;
-
 /// Returns a fixed g, whatever h is.
 #[derive(Debug)]
 struct Fixed(Matrix);
 
 impl Estimator for Fixed {
     fn gradient(&self, _rows: BatchRows<'_>) -> Result<Gradient> {
-        Ok(Gradient { h: self.0.clone(), log_sigma: Some(LOG_SIGMA), rewards: vec![1.0; B] })
+        Ok(Gradient { h: self.0.clone(), rewards: vec![1.0; B] })
     }
 }
 
@@ -179,35 +175,6 @@ fn a_residual_tower_learns_the_same_whatever_the_embeddings_are_multiplied_with(
 }
 
 #[test]
-fn a_dropped_unit_is_decided_by_step_and_row_and_leaves_the_mean() {
-    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
-    let inputs = normals(10, B, D);
-    let settings = TowerSettings { dropout: 0.3, ..residual(&[9]) };
-    let tower = settings.init(&inputs, L, Seed(4), &device).unwrap();
-    let Tower::ResidualMlp(mut tower) = tower else { panic!("another tower") };
-    tower.output = Param::from_tensor(to_device(&normals(1, 9, L), &device));
-    let training = |inputs: &Matrix, step| {
-        to_host(tower.forward_in_training(to_device(inputs, &device), step)).unwrap()
-    };
-    assert_eq!(training(&inputs, 3), training(&inputs, 3));
-    assert_ne!(training(&inputs, 3), training(&inputs, 4));
-    let first = training(&inputs.select(&[0]), 3);
-    let close = |a: &[f32], b: &[f32], by: f32| a.iter().zip(b).all(|(a, b)| (a - b).abs() < by);
-    assert!(close(first.as_slice(), training(&inputs, 3).row(0), 1e-5));
-
-    let whole = to_host(tower.forward(to_device(&inputs, &device))).unwrap();
-    let mut mean = Matrix::zeros(B, L);
-    let steps = 4000;
-    for step in 0..steps {
-        let dropped = training(&inputs, step);
-        let sums = mean.as_mut_slice().iter_mut().zip(dropped.as_slice());
-        sums.for_each(|(sum, value)| *sum += value / steps as f32);
-    }
-    assert!(!close(training(&inputs, 3).as_slice(), whole.as_slice(), 0.5));
-    assert!(close(mean.as_slice(), whole.as_slice(), 0.2), "{mean:?} {whole:?}");
-}
-
-#[test]
 fn clipping_shortens_the_gradient_of_all_parameters_together() {
     let device = device::choose(Some(device::compiled()[0])).unwrap().device;
     let theta = [normals(0, D, L), normals(1, L, L)];
@@ -234,56 +201,26 @@ fn clipping_shortens_the_gradient_of_all_parameters_together() {
 }
 
 #[test]
-fn decay_takes_its_share_of_theta_and_leaves_sigma() {
+fn decay_takes_its_share_of_theta() {
     let device = device::choose(Some(device::compiled()[0])).unwrap().device;
     let theta = normals(0, D, L);
     let step = |weight_decay| {
         let mut settings = Preset::Default.settings().optimizer;
         settings.weight_decay = weight_decay;
         let tower = Tower::Linear(LinearTower::new(&theta, &device));
-        let model = Model { sigma: Some(SigmaFactor::new(0.1, &device)), ..tower.into() };
         // A gradient of 0 in h: only decay moves θ.
-        let mut learner = Learner::new(model, Fixed(Matrix::zeros(B, L)).into());
+        let mut learner = Learner::new(tower.into(), Fixed(Matrix::zeros(B, L)).into());
         let mut adam = adam(&settings);
         for step in 0..2 {
             let batch = Batch { step, contexts: vec![0; B], inputs: normals(10, B, D) };
             let grads = learner.step(batch).grads;
             learner = learner.optimize(&mut adam, 0.5.into(), grads);
         }
-        let model = learner.model().valid();
-        (parameters(model.tower.as_ref().unwrap()).remove(0), model.sigma_factor().unwrap())
+        parameters(&learner.model().valid().tower.unwrap()).remove(0)
     };
-    let (kept, factor) = step(0.0);
-    assert_eq!(kept, theta);
-    let (decayed, same) = step(0.2);
-    assert!(factor > 1.1 && factor.to_bits() == same.to_bits(), "{factor} {same}");
+    assert_eq!(step(0.0), theta);
+    let decayed = step(0.2);
     let pairs = decayed.as_slice().iter().zip(theta.as_slice());
     let mut off = pairs.map(|(after, before)| (after - 0.9 * 0.9 * before).abs());
     assert!(off.all(|off| off < 1e-6));
-}
-
-#[test]
-fn a_learned_sigma_follows_its_gradient_and_keeps_its_floor() {
-    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
-    let floor = 0.1;
-    let tower = Tower::Linear(LinearTower::new(&normals(0, D, L), &device));
-    let model = Model { sigma: Some(SigmaFactor::new(floor, &device)), ..tower.into() };
-    let g = normals(11, B, L);
-    let batch = Batch { step: 0, contexts: vec![0; B], inputs: normals(10, B, D) };
-    let mut descent = SgdConfig::new().init();
-
-    let learner = Learner::new(model, Fixed(g).into());
-    assert!((learner.model().valid().sigma_factor().unwrap() - 1.0).abs() < 1e-6);
-    let grads = learner.step(batch.clone()).grads;
-    let stepped = learner.optimize(&mut descent, 1.0.into(), grads);
-    // At ρ = 0 the factor is 1 and d log factor / dρ = 1 − floor: ρ rises by that share of the
-    // gradient in log σ.
-    let rho = LOG_SIGMA * (1.0 - floor);
-    let expected = floor + (1.0 - floor) * rho.exp();
-    assert!((stepped.model().valid().sigma_factor().unwrap() - expected).abs() < 1e-5);
-
-    let grads = stepped.step(batch).grads;
-    let fallen = stepped.optimize(&mut descent, (-1e3).into(), grads);
-    let factor = fallen.model().valid().sigma_factor().unwrap();
-    assert!((factor - floor).abs() < 1e-6, "{factor}");
 }

@@ -25,7 +25,6 @@ mod layering;
 mod league;
 mod learned_actions;
 mod learner;
-mod likelihood;
 mod methods;
 mod plackett_luce;
 mod plot;

@@ -31,26 +31,15 @@ batch_size = 16
 ";
 
 /// Methods with settings other than their own defaults.
-const VARIANTS: [(MethodKind, &[&str]); 14] = [
+const VARIANTS: [(MethodKind, &[&str]); 12] = [
     (MethodKind::LgpMips, &["method.candidates=0"]),
-    (MethodKind::LgpMips, &["method.coupling=orthogonal"]),
     // Falls back to a search for each sample.
     (MethodKind::LgpMips, &["method.sigma=relative(10)", "method.candidates=10"]),
-    (MethodKind::LgpMips, &["method.learn_sigma=true", "method.radial=keep"]),
-    (
-        MethodKind::LgpMips,
-        &["method.coupling=quasi-random", "method.baseline=none", "reward.kind=diverse"],
-    ),
-    (
-        MethodKind::LgpMips,
-        &["tower.kind=residual-mlp", "tower.hidden=[20, 9]", "tower.dropout=0.2"],
-    ),
-    (MethodKind::Likelihood, &["tower.kind=residual-mlp", "reward.kind=cascade"]),
+    (MethodKind::LgpMips, &["method.radial=keep"]),
+    (MethodKind::LgpMips, &["method.baseline=none", "reward.kind=diverse"]),
+    (MethodKind::LgpMips, &["tower.kind=residual-mlp", "tower.hidden=[20, 9]"]),
     (MethodKind::LrpMips, &["method.noise=laplace", "reward.kind=cascade"]),
-    (
-        MethodKind::Lrp,
-        &["method.noise=student-t(5)", "method.coupling=antithetic", "method.baseline=none"],
-    ),
+    (MethodKind::Lrp, &["method.noise=student-t(5)", "method.baseline=none"]),
     (MethodKind::PlPg, &["reward.kind=any-hit"]),
     (MethodKind::PlPg, &["method.draws=gumbel", "reward.kind=reciprocal-rank"]),
     (MethodKind::Covariance, &["method.draws=rejection", "method.head=32"]),

@@ -163,7 +163,7 @@ fn identity(size: usize) -> Matrix {
 }
 
 fn rows<'a>(contexts: &'a [u32], h: &'a Matrix) -> BatchRows<'a> {
-    BatchRows { step: 5, contexts, h, sigma_factor: 1.0 }
+    BatchRows { step: 5, contexts, h }
 }
 
 fn to_f64(numbers: &[f32]) -> Vec<f64> {

@@ -47,7 +47,7 @@ fn draw(
     draws: usize,
 ) -> (Vec<Vec<u32>>, Rejections) {
     let h = Matrix::new(h.to_vec(), h.len()).unwrap();
-    let rows = BatchRows { step: 0, contexts: &[0], h: &h, sigma_factor: 1.0 };
+    let rows = BatchRows { step: 0, contexts: &[0], h: &h };
     let slate_size = sampler.sampling().slate_size;
     let visited = sampler.visit(rows, |row, envelope| {
         let mut stream: Stream = rows.stream(sampler.sampling().seed, Purpose::Slates, row);

@@ -148,11 +148,8 @@ fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
         "tower.kind=residual-mlp",
         "tower.hidden=[24, 8]",
         "tower.activation=gelu",
-        "tower.dropout=0.3",
         "optimizer.weight_decay=0.1",
         "optimizer.gradient_clipping=0.01",
-        "method.learn_sigma=true",
-        "method.radial=keep",
     ];
     let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();
     killed_twice_on_cpus(&[&STEPS[..], &sets].concat());
@@ -161,7 +158,7 @@ fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
 #[test]
 fn a_run_that_began_with_another_ones_model_stands_by_itself() {
     let place = Place::new();
-    let first = place.trained("first", &["--steps", "24", "--method", "likelihood"]);
+    let first = place.trained("first", &["--steps", "24", "--method", "pl-rank"]);
     let init = ["--init", first.to_str().unwrap()];
     killed_twice_at(&place, &[&STEPS[..], &init].concat());
 
@@ -200,7 +197,6 @@ fn another_model_is_no_beginning() {
     for (set, difference) in [
         ("tower.kind=sigmoid-mlp", "tower.kind: \"residual-mlp\" → \"sigmoid-mlp\""),
         ("embedding.power=1", "embedding.power: 0.25 → 1"),
-        ("method.learn_sigma=true", "method.learn_sigma: false → true"),
     ] {
         let error = refused(&mut start(&["--set", set]));
         assert_says(&error, &["first: its model is another one", difference]);
@@ -287,6 +283,28 @@ fn other_settings_are_refused_by_name() {
     stdout(resume(&run).args(["--set", "checkpoint.keep=1"]));
     let kept = fs_err::read_to_string(run.join("run.toml")).unwrap();
     assert_eq!(kept, settings.replace("keep = 2", "keep = 1"));
+}
+
+#[test]
+fn a_run_of_an_earlier_version_can_be_evaluated_but_not_continued() {
+    let place = Place::new();
+    let run = place.trained("run", &["--steps", "12"]);
+    let evaluate = || {
+        let mut command = slate();
+        command.arg("evaluate").arg(&run);
+        command
+    };
+    let today = stdout(&mut evaluate());
+    let path = run.join("run.toml");
+    let settings = fs_err::read_to_string(&path).unwrap();
+    let before = settings
+        .replace("format = 3", "format = 2")
+        .replace("[method]\n", "[method]\ncoupling = \"independent\"\n");
+    fs_err::write(&path, &before).unwrap();
+    assert_eq!(stdout(&mut evaluate()), today);
+    assert_says(&refused(&mut resume(&run)), &["run: is a run of an earlier version"]);
+    fs_err::write(&path, before.replace("\"independent\"", "\"antithetic\"")).unwrap();
+    assert_says(&refused(&mut evaluate()), &["run.toml", "`method.coupling`", "couple noise"]);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use statrs::function::gamma::ln_gamma;
 
 use super::Noise;
 use crate::error::{Error, Result};
-use crate::matrix::dot;
 use crate::seed::Stream;
 
 /// N(0, 1): LGP.
@@ -28,18 +27,8 @@ impl Noise for Gaussian {
         -SQRT_2 * erfc_inv(2.0 * probability)
     }
 
-    fn is_symmetric(&self) -> bool {
-        true
-    }
-
-    fn is_spherical(&self) -> bool {
-        true
-    }
-
     /// A draw is its own score.
-    fn scores(&self, draws: &mut [f32]) -> f32 {
-        dot(draws, draws) - draws.len() as f32
-    }
+    fn scores(&self, _draws: &mut [f32]) {}
 
     fn fill(&self, stream: &mut Stream, out: &mut [f32]) {
         stream.fill_normals(out);
@@ -62,10 +51,6 @@ impl Noise for Laplace {
     fn quantile(&self, probability: f64) -> f64 {
         let tail = probability.min(1.0 - probability);
         ((2.0 * tail).ln() / SQRT_2).copysign(probability - 0.5)
-    }
-
-    fn is_symmetric(&self) -> bool {
-        true
     }
 }
 
@@ -90,10 +75,6 @@ impl Noise for Logistic {
 
     fn quantile(&self, probability: f64) -> f64 {
         Self::SCALE * (probability / (1.0 - probability)).ln()
-    }
-
-    fn is_symmetric(&self) -> bool {
-        true
     }
 }
 
@@ -145,10 +126,6 @@ impl Noise for StudentT {
         let tail = probability.min(1.0 - probability);
         let share = inv_beta_reg(self.0 / 2.0, 0.5, 2.0 * tail);
         ((self.0 - 2.0) * (1.0 - share) / share).sqrt().copysign(probability - 0.5)
-    }
-
-    fn is_symmetric(&self) -> bool {
-        true
     }
 
     /// Uses the polar formula `√(ν(U^(−2/ν) − 1)) cos 2πV` (Bailey, "Polar generation of random
@@ -227,10 +204,6 @@ impl Noise for RaisedCosine {
             z -= (z - z.sin() - mean_anomaly) / slope;
         }
         (Self::REACH * (1.0 - z / PI)).copysign(probability - 0.5)
-    }
-
-    fn is_symmetric(&self) -> bool {
-        true
     }
 }
 
@@ -315,28 +288,12 @@ mod tests {
         for noise in all() {
             let mut draws = vec![0.0; 101];
             noise.fill(&mut Seed(4).stream(Purpose::Noise, 0, 0), &mut draws);
-            let each: Vec<(f64, f64)> = draws
-                .iter()
-                .map(|draw| (f64::from(*draw), -noise.score(f64::from(*draw))))
-                .collect();
-            let of_scale: f64 = each.iter().map(|(draw, score)| draw * score - 1.0).sum();
-            let found = f64::from(noise.scores(&mut draws));
-            assert!((found - of_scale).abs() < 1e-4, "{noise:?}: {found}, {of_scale}");
-            for (found, (_, score)) in draws.iter().zip(each) {
+            let each: Vec<f64> = draws.iter().map(|draw| -noise.score(f64::from(*draw))).collect();
+            noise.scores(&mut draws);
+            for (found, score) in draws.iter().zip(each) {
                 let close = 1e-6 * (1.0 + score.abs());
                 assert!((f64::from(*found) - score).abs() < close, "{noise:?}: {found}, {score}");
             }
-        }
-    }
-
-    #[test]
-    fn symmetric_noises_are_exactly_those_of_symmetric_density_and_score() {
-        for noise in all() {
-            let mut mirrored = (1..50).map(|i| 0.05 * f64::from(i)).map(|x| {
-                let same = (noise.log_density(x) - noise.log_density(-x)).abs() < 1e-12;
-                same && (noise.score(x) + noise.score(-x)).abs() < 1e-12
-            });
-            assert_eq!(mirrored.all(|mirrored| mirrored), noise.is_symmetric(), "{noise:?}");
         }
     }
 

@@ -27,28 +27,13 @@ pub trait Noise: Send + Sync + Debug {
     /// The value below which ε falls with probability `probability`, in (0, 1).
     fn quantile(&self, probability: f64) -> f64;
 
-    /// True if −ε has the distribution of ε.
-    fn is_symmetric(&self) -> bool {
-        false
-    }
-
-    /// True if the density of L independent components depends on their length alone; only the
-    /// Gaussian's does.
-    fn is_spherical(&self) -> bool {
-        false
-    }
-
-    /// Replaces draws ε by their scores with respect to h, `−(log q)'(ε)` (without the 1/σ), and
-    /// returns the score with respect to log σ, `−Σ_i (1 + ε_i (log q)'(ε_i))`.
+    /// Replaces draws ε by their scores with respect to h, `−(log q)'(ε)` (without the 1/σ).
     #[allow(clippy::cast_possible_truncation, reason = "a score is as precise as its ε")]
-    fn scores(&self, draws: &mut [f32]) -> f32 {
-        let mut sum = 0.0;
+    fn scores(&self, draws: &mut [f32]) {
         for draw in draws {
             let slope = self.score(f64::from(*draw)) as f32;
-            sum -= 1.0 + *draw * slope;
             *draw = -slope;
         }
-        sum
     }
 
     /// Fills `out` with independent draws.

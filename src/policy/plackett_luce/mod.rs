@@ -215,6 +215,6 @@ impl SlatePolicy for PlackettLuce {
             })?; // [rows·S, L]
         let (slates, of_slates): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
         let slates = Slates::new(slate_size, slates.concat(), of_slates.concat());
-        Ok(Drawn { slates, scores, sigma_scores: Vec::new() })
+        Ok(Drawn { slates, scores })
     }
 }

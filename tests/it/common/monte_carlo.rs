@@ -20,7 +20,7 @@ impl Estimate {
         let contexts = vec![0; rows];
         let (mut count, mut sums, mut squares) = (0.0, vec![0.0; h.len()], vec![0.0; h.len()]);
         for step in 0..1000 {
-            let batch = BatchRows { step, contexts: &contexts, h: &queries, sigma_factor: 1.0 };
+            let batch = BatchRows { step, contexts: &contexts, h: &queries };
             let g = estimator.gradient(batch).unwrap().h;
             for row in g.iter_rows() {
                 for ((sum, square), g) in sums.iter_mut().zip(&mut squares).zip(row) {
