@@ -137,7 +137,8 @@ fn table(league: &League) -> String {
         text += &format!("\n{mark} {name:<46} {reward:>15}  {difference:>17}  {}", standing.bytes);
     }
     if !left_out.is_empty() {
-        text += &format!("\n  left out: {} (--within SECONDS gives more time)", left_out.join("; "));
+        text +=
+            &format!("\n  left out: {} (--within SECONDS gives more time)", left_out.join("; "));
     }
     text
 }

@@ -7,7 +7,7 @@ use crate::encoder::EncoderKind;
 use crate::prepared::{ChosenSettings, EmbeddingSource};
 
 /// The lengths to choose from.
-pub(super) const LENGTHS: [usize; 7] = [50, 100, 200, 400, 512, 1024, 2048];
+pub(super) const LENGTHS: [usize; 6] = [50, 100, 200, 512, 1024, 2048];
 /// The length at which normalisations are compared; always fitted.
 pub(super) const SHORT: usize = 100;
 pub(super) const NORMALIZATIONS: [f32; 3] = [0.25, 0.0, 0.5];
@@ -62,6 +62,11 @@ impl Candidate {
             Self::Svd { normalization, .. } => normalization,
             Self::Als { .. } => 0.0,
         }
+    }
+
+    /// Its source and the reason why it was left out.
+    pub(super) fn named(self, reason: &str) -> String {
+        format!("svd with η = {} and L = {}: {reason}", self.normalization(), self.latent_dim())
     }
 
     /// True for a candidate of the same kind, normalisation and length.

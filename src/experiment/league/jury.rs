@@ -109,6 +109,11 @@ impl<'a> Jury<'a> {
         Ok(reward.init(slate_size, Arc::new(self.sessions.clone()), &vectors.actions))
     }
 
+    /// P.
+    pub(super) fn num_actions(&self) -> usize {
+        self.sessions.num_actions
+    }
+
     /// The number of fits that judge a source.
     pub(super) fn fits(&self) -> u32 {
         self.judges.iter().map(|_| 1).sum()
@@ -195,11 +200,6 @@ impl<'a> Jury<'a> {
                 Ok(latent)
             }
         }
-    }
-
-    /// True if the fits are those of the candidate.
-    pub(super) fn has_fitted(&self, candidate: Candidate) -> bool {
-        self.fitted.is_some_and(|fitted| fitted.source() == candidate.source())
     }
 
     /// Takes the fits out, to put them back when another source has had its turn.

@@ -9,8 +9,8 @@
 //! about a candidate then.
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
-//! one for every η, and ALS; then a long one, as long as the time allows, for the best η; its settings
-//! are searched from the best so far. The shortest candidate wins whose paired difference to the best is
+//! one for every η, and ALS; then longer and longer ones for the best η, as long as that earns more and
+//! the time allows; their weights are searched from the best so far. The shortest candidate wins whose paired difference to the best is
 //! within one standard error, and within one percent: every dimension is paid for in serving.
 //!
 //! EASE itself is not fitted: at the same lengths its factorisation earned no more than the closed
@@ -40,11 +40,14 @@ pub use standing::{League, Standing};
 
 /// Share of the time left that the long decompositions may take.
 const FITTING: f64 = 0.8;
-/// The time of a fit grows as this power of its columns, between the sparse products' 1 and the dense
-/// ones' 2, on the safe side of what was measured on logs of 10⁵ to 10⁶ interactions.
-const GROWTH: f64 = 1.4;
+/// The time of a fit grows as this power of its columns from one length to the next, between the
+/// sparse products' 1 and the dense ones' 2.
+const GROWTH: f64 = 1.5;
 /// Columns that the SVD adds to L.
 const ADDED: f64 = 64.0;
+/// The fits of the winner: on everybody, and without each fold.
+#[allow(clippy::cast_lossless, reason = "`from` is no constant")]
+const ALL: u32 = 1 + FOLDS as u32;
 
 /// Plays the league on the training users of `sessions`.
 ///
@@ -52,80 +55,19 @@ const ADDED: f64 = 64.0;
 /// [`Error::Setting`](crate::Error::Setting) if there are too few users to fit anything; fails if a fit
 /// fails.
 pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen, League)> {
-    let started = Instant::now();
-    let limit = Duration::from_secs(judge.within);
-    let deadline = Deadline::new(started, Some(limit));
     let mut play = Play::new(sessions, judge, seed)?;
-    let longest = play.jury.longest()?;
-    let short = SHORT.min(longest);
-    let mut left_out = Vec::new();
-
-    // Every normalisation, at a length that takes next to no time.
-    let mut fitting = Duration::ZERO;
-    for normalization in NORMALIZATIONS {
-        let is_first = play.standings.0.is_empty();
-        if !is_first && deadline.left().is_some_and(|left| left < 8 * fitting) {
-            left_out.push(format!("svd with η = {normalization}"));
+    play.short()?;
+    let fits = play.jury.fits();
+    for (turn, best) in play.standings.best_of_each().into_iter().enumerate() {
+        if turn > 0 {
+            // Another normalisation takes the memory of the first one's fits, which are then made again.
+            play.climb(best, ALL)?;
             continue;
         }
-        let began = Instant::now();
-        play.jury.fit(start(normalization, short))?;
-        fitting = fitting.max(began.elapsed());
-        for probe in probes(normalization, short) {
-            play.judge(probe)?;
-        }
-    }
-    // ALS, whose fits were seen to take five times as long.
-    let of_als = Candidate::als(short);
-    let can_try_als = deadline.left().is_some_and(|left| 20 * fitting < left);
-    if can_try_als {
-        play.search(deadline, vec![of_als[0]], Vec::new(), 1)?;
-    } else {
-        left_out.push(format!("als with L = {short}"));
-    }
-
-    // Long ones, the best normalisation first.
-    let fits = play.jury.fits();
-    let time = |length: usize, count: u32| {
-        let growth = ((length as f64 + ADDED) / (short as f64 + ADDED)).powf(GROWTH);
-        (fitting / fits).mul_f64(growth) * count
-    };
-    // On everybody and without each fold.
-    let all = 1 + u32::from(FOLDS);
-    let mut lengths: Vec<usize> = LENGTHS.into_iter().rev().filter(|it| *it <= longest).collect();
-    let memory = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
-    lengths.retain(|&length| {
-        let numbers = sessions.num_actions as f64 * (length as f64 + ADDED);
-        let has_room = length <= short || 4.0 * numbers * f64::from(all + 1) <= memory;
-        if !has_room {
-            left_out.push(format!("svd with L = {length}, for which the memory is too small"));
-        }
-        has_room
-    });
-    let spare = || deadline.left().unwrap_or_default().mul_f64(FITTING);
-    let long = lengths.iter().find(|length| time(**length, all) <= spare());
-    let long = long.copied().unwrap_or(short);
-    let beyond = lengths.iter().filter(|length| **length > long);
-    left_out.extend(beyond.map(|length| format!("svd with L = {length}")));
-    let before = |count| deadline.until(Some(limit.saturating_sub(time(long, count))));
-    let of_each = play.standings.best_of_each();
-    let first = of_each[0].with_length(long);
-    play.long(first, &lengths, before(all - fits))?;
-
-    // With the time left: what is around ALS, if it may win; what is two steps away; and the other
-    // normalisations. These take the memory of the first one's fits, which are then made again.
-    if can_try_als && play.standings.centre(of_als[0]).is_some() {
-        let of_svd = play.jury.take_fits();
-        play.search(before(all - fits), Vec::new(), of_als, 1)?;
-        play.jury.put_fits(of_svd);
-    }
-    play.search(before(all - fits), Vec::new(), weights(first), 2)?;
-    for other in &of_each[1..] {
-        if spare() < time(long, all + fits) {
-            left_out.push(format!("svd with η = {} and L = {long}", other.normalization()));
-        } else {
-            play.long(other.with_length(long), &lengths, before(all))?;
-        }
+        let best = play.climb(best, ALL - fits)?;
+        let until = play.before(ALL - fits);
+        play.around_als(until)?;
+        play.search(until, Vec::new(), weights(best), 2)?;
     }
 
     let winner = play.standings.winner()?;
@@ -135,8 +77,8 @@ pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen,
         table: play.standings.table(winner),
         judges: play.jury.count(),
         tried: play.standings.0.len(),
-        left_out,
-        seconds: started.elapsed().as_secs_f64(),
+        left_out: play.left_out,
+        seconds: play.deadline.elapsed().as_secs_f64(),
     };
     let folds = play.jury.into_folds(winner)?;
     let choice = Choice { source, settings: Some(winner.settings()) };
@@ -147,13 +89,109 @@ struct Play<'a> {
     jury: Jury<'a>,
     reward: Arc<dyn SlateReward>,
     standings: Standings,
+    limit: Duration,
+    deadline: Deadline,
+    /// The longest SVD that every fold allows.
+    longest: usize,
+    /// The time of a fit of the last length that was fitted.
+    fit: Duration,
+    left_out: Vec<String>,
 }
 
 impl<'a> Play<'a> {
     fn new(sessions: &'a Sessions, judge: &'a Judge, seed: Seed) -> Result<Self> {
+        let limit = Duration::from_secs(judge.within);
+        let deadline = Deadline::new(Instant::now(), Some(limit));
         let jury = Jury::new(sessions, judge, seed)?;
-        let reward = jury.reward()?;
-        Ok(Self { jury, reward, standings: Standings::default() })
+        Ok(Self {
+            reward: jury.reward()?,
+            standings: Standings::default(),
+            limit,
+            deadline,
+            longest: jury.longest()?,
+            fit: Duration::ZERO,
+            left_out: Vec::new(),
+            jury,
+        })
+    }
+
+    /// A deadline that leaves time for so many more fits of the last length.
+    fn before(&self, fits: u32) -> Deadline {
+        self.deadline.until(Some(self.limit.saturating_sub(self.fit * fits)))
+    }
+
+    /// The time for fits.
+    fn spare(&self) -> Duration {
+        self.deadline.left().unwrap_or_default().mul_f64(FITTING)
+    }
+
+    /// Every normalisation, at a length that takes next to no time, and ALS.
+    fn short(&mut self) -> Result<()> {
+        let (short, fits) = (SHORT.min(self.longest), self.jury.fits());
+        for normalization in NORMALIZATIONS {
+            if 8 * fits * self.fit > self.spare() {
+                self.left_out.push(format!("svd with η = {normalization}"));
+                continue;
+            }
+            let began = Instant::now();
+            self.jury.fit(start(normalization, short))?;
+            self.fit = self.fit.max(began.elapsed() / fits);
+            for probe in probes(normalization, short) {
+                self.judge(probe)?;
+            }
+        }
+        // Its fits were seen to take five times as long.
+        if 20 * fits * self.fit > self.spare() {
+            self.left_out.push(format!("als with L = {short}"));
+            return Ok(());
+        }
+        self.search(self.deadline, vec![Candidate::als(short)[0]], Vec::new(), 1)
+    }
+
+    /// Longer and longer SVDs of the normalisation of `best`, as long as each earns more than the one
+    /// before, and there is time for it and for `keep` more of its fits. What is best at the last
+    /// length comes out.
+    fn climb(&mut self, mut best: Candidate, keep: u32) -> Result<Candidate> {
+        let fits = self.jury.fits();
+        let memory = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
+        let columns = |length: usize| length as f64 + ADDED;
+        let longer = best.latent_dim() + 1..=self.longest;
+        for length in LENGTHS.into_iter().filter(|length| longer.contains(length)) {
+            let next = best.with_length(length);
+            let growth = (columns(length) / columns(best.latent_dim())).powf(GROWTH);
+            if self.fit.mul_f64(growth) * (fits + keep) > self.spare() {
+                self.left_out.push(next.named("no time"));
+                break;
+            }
+            if 4.0 * self.jury.num_actions() as f64 * columns(length) * f64::from(ALL + 1) > memory
+            {
+                self.left_out.push(next.named("no memory"));
+                break;
+            }
+            let began = Instant::now();
+            self.jury.fit(next)?;
+            self.fit = began.elapsed() / fits;
+            let found = self.around(next, self.before(keep))?;
+            let rises =
+                self.standings.mean_of_best_like(next) > self.standings.mean_of_best_like(best);
+            best = found;
+            if !rises {
+                break;
+            }
+        }
+        self.shorter(best, self.before(keep))?;
+        Ok(best)
+    }
+
+    /// What is around ALS, if it may win.
+    fn around_als(&mut self, until: Deadline) -> Result<()> {
+        let of_als = Candidate::als(SHORT.min(self.longest));
+        if self.standings.centre(of_als[0]).is_some() {
+            let of_svd = self.jury.take_fits();
+            self.search(until, Vec::new(), of_als, 1)?;
+            self.jury.put_fits(of_svd);
+        }
+        Ok(())
     }
 
     /// The mean reward of a candidate whose source is fitted, with at least its length.
@@ -166,23 +204,24 @@ impl<'a> Play<'a> {
         Ok(mean)
     }
 
-    /// Fits the normalisation and length of `first`, and judges it and what is near it at its length
-    /// and at all shorter ones.
-    fn long(&mut self, first: Candidate, lengths: &[usize], until: Deadline) -> Result<()> {
-        if !self.jury.has_fitted(first) {
-            self.jury.fit(first)?;
-        }
+    /// Judges a candidate whose source is fitted and the weights near it. The best at its length comes
+    /// out.
+    fn around(&mut self, first: Candidate, until: Deadline) -> Result<Candidate> {
         // Which weights are best depends on the length, so the search begins at each kind of them.
         let mut given = vec![first];
         let others = probes(first.normalization(), first.latent_dim());
         given.extend(others.into_iter().filter(|other| *other != first));
         self.search(until, given, weights(first), 1)?;
-        let best = self.standings.best_like(first).unwrap_or(first);
-        for length in lengths.iter().filter(|length| **length < first.latent_dim()) {
+        Ok(self.standings.best_like(first).unwrap_or(first))
+    }
+
+    /// Judges the weights of `best`, and what is near them, at all shorter lengths.
+    fn shorter(&mut self, best: Candidate, until: Deadline) -> Result<()> {
+        for length in LENGTHS.into_iter().rev().filter(|length| *length < best.latent_dim()) {
             if until.left().is_some_and(|left| left.is_zero()) {
                 break;
             }
-            let shorter = best.with_length(*length);
+            let shorter = best.with_length(length);
             self.search(until, vec![shorter], weights(shorter), 1)?;
         }
         Ok(())

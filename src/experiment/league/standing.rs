@@ -83,6 +83,11 @@ impl Standings {
         self.highest_like(like).map(|tried| tried.candidate)
     }
 
+    /// What the best of those with this one's normalisation and length earns.
+    pub(super) fn mean_of_best_like(&self, like: Candidate) -> Option<f64> {
+        self.highest_like(like).map(Tried::mean)
+    }
+
     /// The best of those with this one's normalisation and length, unless it is beyond doubt not the
     /// winner.
     pub(super) fn centre(&self, like: Candidate) -> Option<Candidate> {
