@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# The numbers of the README: its session on ml-latest-small, and what the default settings earn beside
-# simple recommenders on Amazon CDs; test users. FILES holds ml-latest-small and amazon_cds.
-# usage: artifacts/readme/run.sh OUT [session|cds]...
+# The README's session on ml-latest-small; test users. FILES holds ml-latest-small.
+# usage: artifacts/readme/run.sh OUT [session]
 source "$(dirname "$0")/../common.sh"
 
 # What a command prints, as text and as JSON: NAME COMMAND...
@@ -27,20 +26,11 @@ session() {
     local log=("$files/ml-latest-small") items=260,1196,1210
     if [ "$quick" = 1 ]; then
         slate synth --users 500 --actions 1000 --density 0.05 --out "$work/log.csv" --force >/dev/null
-        log=("$work/log.csv" --user-column user_id --item-column item_id) items=3,17,250
+        log=("$work/log.csv" --user-column user_id --item-column item_id --within 2) items=3,17,250
     fi
-    judged session popularity,item-knn,ease "--steps $(pick 1000 20)" "${log[@]}"
+    judged session popularity,item-knn,ease "$(pick "" "--steps 20")" "${log[@]}"
     record session-recommend recommend "$work/run-session" --items "$items"
 }
 
-cds() {
-    local log=("$files/amazon_cds/interactions.parquet" --user-column user_id --item-column item_id)
-    if [ "$quick" = 1 ]; then
-        slate synth --users 500 --actions 1000 --density 0.05 --out "$work/log.csv" --force >/dev/null
-        log=("$work/log.csv" --user-column user_id --item-column item_id)
-    fi
-    judged cds popularity,svd,als,ease,item-knn "$(pick "" "--steps 20")" "${log[@]}"
-}
-
-run_stages "session cds" "$@"
+run_stages session "$@"
 sed -i "s|$work/||g; s|$files/||g" "$out"/*.txt "$out"/*.json

@@ -61,7 +61,7 @@ pub struct Judge {
 }
 
 impl Default for Judge {
-    /// The default preset's reward, for two minutes.
+    /// The default preset's reward, for two and a half minutes.
     fn default() -> Self {
         Self { reward: RewardKind::Discounted, slate_size: 5, exclude_observed: true, within: 150 }
     }
