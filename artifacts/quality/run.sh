@@ -42,7 +42,7 @@ trained() {
     local set=$1 seed=$2 run=$3
     shift 3
     rm -rf "${work:?}/run-$set-$seed-$run"
-    watch "$out/train-$set-$seed.jsonl" "$SLATE" train --data "$work/$set-$seed" --out "$work/run-$set-$seed-$run" "$@" \
+    watch "$out/train-$set-$seed-$run.jsonl" "$SLATE" train --data "$work/$set-$seed" --out "$work/run-$set-$seed-$run" "$@" \
         2>&1 | tee "$out/train-$set-$seed-$run.txt"
     cp "$work/run-$set-$seed-$run/metrics.jsonl" "$out/train-$set-$seed-$run-metrics.jsonl"
 }
@@ -77,15 +77,13 @@ against() {
     done
 }
 
-# The reward of the untrained policy on training and on validation users, with and without folds.
+# The reward of the untrained policy on training and on validation users without folds; the runs of
+# `defaults` have folds.
 folds() {
     for seed in $seeds; do
         for set in $sets; do
             prepared "$set" "$seed" || continue
-            for folds in 5 0; do
-                trained "$set" "$seed" "folds-$folds" --steps 1 --set context.folds=$folds \
-                    --set evaluation.train_contexts=10000
-            done
+            trained "$set" "$seed" folds-0 --steps 1 --set context.folds=0
         done
     done
 }

@@ -19,7 +19,7 @@ NAMES = {"ml-2k": "MovieLens (2 149 users)", "cds": "Amazon CDs", "gowalla": "Go
 
 def files(pattern):
     """The set, the seed and the content of each file called like this."""
-    for path in sorted(out.glob(pattern + "-*-*.json")):
+    for path in sorted(path for path in out.glob(pattern + "-*-*.json") if path.stat().st_size):
         name, seed = path.stem.removeprefix(pattern + "-").rsplit("-", 1)
         yield name, int(seed), json.loads(path.read_text())
 
@@ -44,7 +44,7 @@ def against():
     rewards, differences, ours, times = defaultdict(list), defaultdict(list), defaultdict(list), defaultdict(list)
     for name, seed, found in files("against"):
         ours[name].append((found["reward"], found["reward_se"]))
-        pipeline, memory = seconds(f"prepare-{name}-{seed}.jsonl", f"train-{name}-{seed}.jsonl")
+        pipeline, memory = seconds(f"prepare-{name}-{seed}.jsonl", f"train-{name}-{seed}-default.jsonl")
         times[name, "policy"].append((pipeline, memory))
         for row in found["against"]:
             key = name, row["name"]
@@ -93,9 +93,13 @@ def gains():
 def folds():
     """The rewards of the untrained policy on training and on validation users."""
     rows = []
-    for path in sorted(out.glob("train-*-folds-*-metrics.jsonl")):
-        name, seed, _, count, _ = path.stem.removeprefix("train-").rsplit("-", 4)
-        at_start = [row for row in map(json.loads, path.read_text().splitlines()) if row["step"] == 0]
+    for path in sorted(out.glob("train-*-metrics.jsonl")):
+        name, seed, run = path.stem.removeprefix("train-").removesuffix("-metrics").replace("ml-2k", "ml_2k").split("-", 2)
+        count = {"default": 5, "folds-0": 0}.get(run)
+        if count is None:
+            continue
+        name = name.replace("_", "-")
+        at_start = [row for row in map(json.loads, path.read_text().splitlines()) if row["step"] == 0 and "split" in row]
         by_split = {row["split"]: (row["reward"], row["reward_se"]) for row in at_start}
         (train, of_train), (validation, of_validation) = by_split["train"], by_split["validation"]
         apart = (train - validation) / math.hypot(of_train, of_validation)

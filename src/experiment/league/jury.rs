@@ -227,7 +227,9 @@ impl<'a> Jury<'a> {
         });
         self.searched = None;
         let mut folds = if serve { std::mem::take(&mut self.fits) } else { Vec::new() };
-        folds.iter_mut().for_each(|stored| *stored = stored.resized(length));
+        for stored in &mut folds {
+            *stored = stored.resized(length);
+        }
         for fold in (0..FOLDS).skip(folds.len()) {
             folds.push(self.fit_without(fold, winner)?);
         }

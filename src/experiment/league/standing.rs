@@ -108,8 +108,8 @@ impl Standings {
         order.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
         let mut best: Vec<Candidate> = Vec::new();
         for Tried { candidate, .. } in order {
-            let known = |other: &Candidate| other.normalization() == candidate.normalization();
-            if !best.iter().any(known) {
+            let length = candidate.latent_dim();
+            if !best.iter().any(|known| known.with_length(length).is_like(*candidate)) {
                 best.push(*candidate);
             }
         }
