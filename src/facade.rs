@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -67,8 +68,9 @@ impl Prepared {
         out: &Path,
         replace: bool,
     ) -> Result<Self> {
-        let choose =
-            |sessions: &_, judge: &_, seed| Ok(crate::experiment::league(sessions, judge, seed)?.0);
+        let choose = |sessions: &_, times: Option<&_>, judge: &_, seed| {
+            Ok(crate::experiment::league(sessions, times, judge, seed)?.0)
+        };
         Ok(crate::prepared::prepare(input, settings, &choose, out, replace)?.0)
     }
 }
@@ -180,18 +182,19 @@ impl Policy {
         self.slate(Known { actions: &actions, times: times.as_deref(), features })
     }
 
-    /// The slate for somebody new who has interacted with `item_ids` at unknown times and has no
+    /// The slate for somebody new who has interacted with `item_ids`, the latest last, and has no
     /// features. The slate shows none of these items. Without items it shows the most popular ones.
     ///
     /// # Errors
     /// [`Error::UnknownId`]; fails if the prepared folder cannot be read.
     pub fn recommend_after(&self, item_ids: &[impl AsRef<str>]) -> Result<Vec<Recommendation>> {
         let catalogue = &self.serving()?.catalogue;
-        let actions = item_ids.iter().map(|id| catalogue.action_of(id.as_ref().trim()));
-        let mut actions = actions.collect::<Result<Vec<u32>>>()?;
-        actions.sort_unstable();
-        actions.dedup();
-        self.slate(Known { actions: &actions, ..Known::default() })
+        let mut latest = BTreeMap::new();
+        for (place, id) in (0_i64..).zip(item_ids) {
+            latest.insert(catalogue.action_of(id.as_ref().trim())?, place);
+        }
+        let (actions, places): (Vec<u32>, Vec<i64>) = latest.into_iter().unzip();
+        self.slate(Known { actions: &actions, times: Some(&places), features: None })
     }
 
     fn slate(&self, known: Known<'_>) -> Result<Vec<Recommendation>> {

@@ -19,8 +19,8 @@ pub(crate) struct RecommendArgs {
     /// The id of a user in the prepared data. The slate shows nothing the user has interacted with.
     #[arg(long, group = "who")]
     user: Option<String>,
-    /// The ids of the items that somebody new has interacted with, separated by commas; "" if there
-    /// are none.
+    /// The ids of the items that somebody new has interacted with, the latest last, separated by
+    /// commas; "" if there are none.
     #[arg(long, group = "who", value_delimiter = ',')]
     items: Option<Vec<String>>,
     /// The checkpoint to use: best (by validation reward), last, or a step.

@@ -13,18 +13,15 @@ pub struct Mean {
     inputs: Arc<Matrix>,
     /// w `[P]`; none for equal weights.
     weights: Option<Vec<f32>>,
-    /// In seconds; 0 to ignore age.
-    half_life: f64,
+    /// ρ; 0 to ignore the order.
+    recency: f32,
 }
-
-/// Seconds.
-const DAY: f64 = 86_400.0;
 
 impl Mean {
     /// The plain mean.
     #[must_use]
     pub fn new(inputs: Arc<Matrix>) -> Self {
-        Self { inputs, weights: None, half_life: 0.0 }
+        Self { inputs, weights: None, recency: 0.0 }
     }
 
     /// A mean in which an action of popularity n (in training users) weighs `max(n, 1)^−γ`, since a
@@ -32,14 +29,15 @@ impl Mean {
     #[must_use]
     pub fn inverse_popularity(inputs: Arc<Matrix>, popularity: &[u32], gamma: f32) -> Self {
         let weights = popularity.iter().map(|&count| (count.max(1) as f32).powf(-gamma)).collect();
-        Self { inputs, weights: Some(weights), half_life: 0.0 }
+        Self { inputs, weights: Some(weights), recency: 0.0 }
     }
 
-    /// Halves the weight of an action for every `days` that it is older than the user's latest.
-    /// Without known times age is ignored.
+    /// Weighs an action by `(1 + l)^−ρ` besides, l being the number of the user's later actions.
+    /// Their number says more than their age does: users come back after a day or after years.
+    /// Without known times the order is ignored.
     #[must_use]
-    pub fn with_half_life(self, days: f32) -> Self {
-        Self { half_life: f64::from(days) * DAY, ..self }
+    pub fn with_recency(self, rho: f32) -> Self {
+        Self { recency: rho, ..self }
     }
 }
 
@@ -67,20 +65,16 @@ impl ContextEncoder for Mean {
 impl Mean {
     /// w of each known action.
     fn weights<'a>(&'a self, known: Known<'a>) -> impl Iterator<Item = f32> + 'a {
-        let times = known.times.filter(|_| self.half_life > 0.0);
-        let latest = times.and_then(|times| times.iter().max()).copied().unwrap_or_default();
+        let times = known.times.filter(|_| self.recency > 0.0);
+        let mut ascending = times.map(<[i64]>::to_vec).unwrap_or_default();
+        ascending.sort_unstable();
         known.actions.iter().enumerate().map(move |(at, &action)| {
             let weight = self.weights.as_ref().map_or(1.0, |weights| weights[action as usize]);
-            let age = times.map(|times| latest.saturating_sub(times[at]));
-            age.map_or(weight, |age| weight * recency(age, self.half_life))
+            let Some(times) = times else { return weight };
+            let before = ascending.partition_point(|time| *time <= times[at]);
+            weight * ((1 + ascending.len() - before) as f32).powf(-self.recency)
         })
     }
-}
-
-/// `2^(−age / half-life)`.
-#[allow(clippy::cast_possible_truncation, reason = "a share")]
-fn recency(age: i64, half_life: f64) -> f32 {
-    (-(age as f64) / half_life).exp2() as f32
 }
 
 #[cfg(test)]
@@ -115,12 +109,12 @@ mod tests {
         let weighted = Mean::inverse_popularity(actions(), &[9, 4, 0], 0.5);
         // Weights 1/3 and 1: (1, 2) · 1/4 + (5, 9) · 3/4.
         assert_eq!(encoded(&weighted, &[0, 2]), [4.0, 7.25]);
-        // A day older than the latest, action 2 weighs a third of its popularity's 1.
-        let aging = weighted.clone().with_half_life(1.0 / 3.0_f32.log2());
+        // One action is later, so action 2 weighs a third of its popularity's 1.
+        let aging = weighted.clone().with_recency(3.0_f32.log2());
         let times = [1_600_086_400, 1_600_000_000];
         let aged = encoded_at(&aging, &[0, 2], Some(&times));
         assert!((aged[0] - 3.0).abs() < 1e-5 && (aged[1] - 5.5).abs() < 1e-5, "{aged:?}");
-        // Age is ignored without times or without a half-life.
+        // The order is ignored without times or without a ρ.
         assert_eq!(encoded(&aging, &[0, 2]), [4.0, 7.25]);
         assert_eq!(encoded_at(&weighted, &[0, 2], Some(&times)), [4.0, 7.25]);
         assert_eq!(encoded_at(&aging, &[], Some(&[])), [0.0, 0.0]);

@@ -90,7 +90,7 @@ pub fn encode_all<'a>(
 pub enum EncoderKind {
     /// [`Mean::new`], the encoder of the paper.
     Mean,
-    /// [`Mean::inverse_popularity`], and [`Mean::with_half_life`] where there is one.
+    /// [`Mean::inverse_popularity`], and [`Mean::with_recency`] where there is one.
     WeightedMean,
     /// [`FoldIn`].
     FoldIn,
@@ -106,8 +106,10 @@ pub struct ContextSettings {
     pub encoders: Vec<EncoderKind>,
     /// γ of the weighted mean.
     pub popularity_power: f32,
-    /// Days after which an action weighs half as much in the weighted mean; 0 for never.
-    pub half_life: f32,
+    /// ρ of the weighted mean: an action weighs by (1 + later actions of the user)^−ρ; 0 for the same
+    /// at any time.
+    #[serde(default)]
+    pub recency: f32,
     /// α of the fold-in: an action of the user weighs 1 + α, any other 1.
     pub confidence: f64,
     /// λ of the fold-in, in units of βᵀβ.
@@ -139,12 +141,12 @@ impl ContextSettings {
             let problem = "expected 0 or at least 2: one fold leaves nobody to fit on";
             return Err(Error::setting("context.folds", problem));
         }
-        if self.half_life > 0.0 && !self.encoders.contains(&EncoderKind::WeightedMean) {
+        if self.recency > 0.0 && !self.encoders.contains(&EncoderKind::WeightedMean) {
             let problem = "belongs to the weighted mean; add \"weighted-mean\" to context.encoders";
-            return Err(Error::setting("context.half_life", problem));
+            return Err(Error::setting("context.recency", problem));
         }
         for (key, value, least, expected) in [
-            ("half_life", self.half_life.into(), 0.0, "days, or 0 for none"),
+            ("recency", self.recency.into(), 0.0, "at least 0"),
             ("regularization", self.regularization, f64::MIN_POSITIVE, "more than 0"),
             ("confidence", self.confidence, 0.0, "at least 0"),
             ("popularity_power", self.popularity_power.into(), f64::MIN, "a number"),

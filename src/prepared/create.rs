@@ -17,8 +17,8 @@ use super::{
 };
 use crate::dataset::{
     self, FeatureSource, Filters, Given, Interactions, Sessions, Source, Split, SplitSettings,
-    Statistics, SyntheticSettings, UserFeatures, UserTable, assemble, read_item_ids, read_user_ids,
-    tables,
+    Statistics, SyntheticSettings, Times, UserFeatures, UserTable, assemble, read_item_ids,
+    read_user_ids, tables,
 };
 use crate::embedding::{Import, import, tensors};
 use crate::error::{Error, Result};
@@ -154,7 +154,8 @@ pub fn prepare(
                 tables::write(&dataset, staged.path())?;
                 work.finish(Phase::Sessions, &key)
             });
-            let chosen = embed(&dataset.sessions, || dataset.item_ids(), settings, choose);
+            let ids = || dataset.item_ids();
+            let chosen = embed(&dataset.sessions, dataset.times.as_ref(), ids, settings, choose);
             written.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             chosen
         })?;
@@ -169,7 +170,11 @@ pub fn prepare(
     } else {
         let Chosen { choice, embeddings, folds } = match chosen {
             Some(chosen) => chosen,
-            None => embed(&sessions, || read_item_ids(staged.path()), settings, choose)?,
+            None => {
+                let times = tables::read_times(staged.path(), &sessions)?;
+                let ids = || read_item_ids(staged.path());
+                embed(&sessions, times.as_ref(), ids, settings, choose)?
+            }
         };
         phases.embeddings += started.elapsed().as_secs_f64();
         let started = Instant::now();
@@ -223,13 +228,17 @@ fn require_free(out: &Path, replace: bool) -> Result<()> {
 
 fn embed(
     sessions: &Sessions,
+    times: Option<&Times>,
     item_ids: impl FnOnce() -> Result<Vec<String>>,
     settings: &PrepareSettings,
     choose: &Choose<'_>,
 ) -> Result<Chosen> {
     let seed = settings.split.seed;
     let embeddings = match &settings.embedding {
-        EmbeddingSource::Auto(judge) => return choose(sessions, judge, seed),
+        EmbeddingSource::Auto(judge) => {
+            let times = times.filter(|_| settings.split.kind.is_by_time());
+            return choose(sessions, times, judge, seed);
+        }
         EmbeddingSource::Import(file) => import(file, &item_ids()?)?,
         fitted => fitted.fit(sessions, &sessions.contexts(Split::Train), seed)?,
     };

@@ -236,6 +236,7 @@ impl Prepared {
                 settings.embedding = chosen.embedding;
                 settings.context.encoders = vec![chosen.encoder];
                 settings.context.popularity_power = chosen.popularity_power;
+                settings.context.recency = chosen.recency;
             }
             if !source.is_some_and(|source| source.is_fitted()) {
                 settings.context.folds = 0;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::CHOICE;
 
-use crate::dataset::Sessions;
+use crate::dataset::{Sessions, Times};
 use crate::embedding::{
     AlsOptions, Form, Import, SessionPart, StoredEmbeddings, SvdOptions, implicit_als,
     interactions_of, truncated_svd,
@@ -86,6 +86,9 @@ pub struct ChosenSettings {
     pub encoder: EncoderKind,
     /// γ of the weighted mean.
     pub popularity_power: f32,
+    /// ρ of the weighted mean.
+    #[serde(default)]
+    pub recency: f32,
 }
 
 /// Embeddings with their source, fitted on all training users and without each of the folds.
@@ -100,8 +103,9 @@ pub struct Chosen {
     pub folds: Vec<StoredEmbeddings>,
 }
 
-/// Chooses between embeddings for [`EmbeddingSource::Auto`].
-pub type Choose<'a> = dyn Fn(&Sessions, &Judge, Seed) -> Result<Chosen> + 'a;
+/// Chooses between embeddings for [`EmbeddingSource::Auto`]. The times are those by which the split hid
+/// the latest interactions, if it did.
+pub type Choose<'a> = dyn Fn(&Sessions, Option<&Times>, &Judge, Seed) -> Result<Chosen> + 'a;
 
 impl EmbeddingSource {
     /// True if [`fit`](Self::fit) makes the embeddings of interactions.

@@ -26,7 +26,7 @@ use crate::prepared::Prepared;
 use crate::settings::{RUN_TABLE, Schedule, Settings};
 
 /// The version of `run.toml`. A file without a number is of the first version.
-const FORMAT: i64 = 3;
+const FORMAT: i64 = 4;
 
 /// The key of that number in the `[run]` table.
 const FORMAT_KEY: &str = "format";
@@ -293,7 +293,7 @@ impl RunFolder {
         if format == 1 {
             table = first_version::upgraded(table).map_err(|error| bad(&error))?;
         }
-        if format < 3 {
+        if format < FORMAT {
             table = second_version::upgraded(table).map_err(|error| bad(&error))?;
         }
         let origin = Value::Table(origin).try_into();

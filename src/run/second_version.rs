@@ -8,12 +8,18 @@ use crate::error::{Error, Result};
 /// value made a run do.
 type Gone = (&'static str, &'static str, fn(&Value) -> bool, &'static str);
 
-const GONE: [Gone; 5] = [
+const GONE: [Gone; 6] = [
     ("method", "coupling", |value| value.as_str() == Some("independent"), "couple noise"),
     ("method", "learn_sigma", |value| value.as_bool() == Some(false), "learn σ"),
     ("method", "sigma_floor", |_| true, ""),
     ("tower", "dropout", |value| value.as_float() == Some(0.0), "drop hidden units"),
     ("context", "ridge", |_| true, ""),
+    (
+        "context",
+        "half_life",
+        |value| value.as_float() == Some(0.0),
+        "weigh actions by their age in days",
+    ),
 ];
 
 /// Drops the keys that are gone from a `run.toml` of the second version.

@@ -48,7 +48,7 @@ impl Preset {
             context: ContextSettings {
                 encoders: vec![EncoderKind::Mean],
                 popularity_power: 0.5,
-                half_life: 0.0,
+                recency: 0.0,
                 confidence: als.confidence,
                 regularization: als.regularization,
                 folds: 0,

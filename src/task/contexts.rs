@@ -31,10 +31,10 @@ impl Profiles {
             let problem = format!("needs {what}, which {folder} does not have: prepare it {flag}");
             Err(Error::setting(format!("context.{key}"), problem))
         };
-        let times = if settings.half_life > 0.0 { prepared.times()? } else { None };
-        if settings.half_life > 0.0 && times.is_none() {
+        let times = if settings.recency > 0.0 { prepared.times()? } else { None };
+        if settings.recency > 0.0 && times.is_none() {
             let flag = "again with --time-column NAME (MovieLens has `timestamp`)";
-            return missing("half_life", "the times of interactions", flag);
+            return missing("recency", "the times of interactions", flag);
         }
         let looks = settings.encoders.contains(&EncoderKind::Features);
         let features = if looks { prepared.features()? } else { None };
@@ -110,7 +110,7 @@ impl Contexts {
                 EncoderKind::WeightedMean => {
                     let (inputs, gamma) = (Arc::clone(&vectors.inputs), settings.popularity_power);
                     let mean = Mean::inverse_popularity(inputs, &popularity, gamma);
-                    Arc::new(mean.with_half_life(settings.half_life))
+                    Arc::new(mean.with_recency(settings.recency))
                 }
                 EncoderKind::FoldIn => {
                     let ContextSettings { confidence, regularization, .. } = *settings;

@@ -83,7 +83,7 @@ const ITEMS: [&str; 2] = ["--item-column", "what"];
 fn missing_files_and_columns_are_named() {
     let input = Input::new();
     let error = refused(input.prepare("nothing.csv").args(ITEMS));
-    assert_says(&error, &["nothing.csv", "No such file"]);
+    assert_says(&error, &["nothing.csv: is not there; name a .csv"]);
 
     assert_says(&input.refused(&[]), &["log.csv", "--item-column", "who, what, stars"]);
     let error = input.refused(&["--item-column", "item"]);

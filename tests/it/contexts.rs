@@ -77,7 +77,7 @@ const BOTH: [&str; 6] = [
     "--set",
     "context.encoders=[\"weighted-mean\", \"features\"]",
     "--set",
-    "context.half_life=30",
+    "context.recency=1",
     "--set",
     "optimizer.learning_rate=0.05",
 ];
@@ -144,7 +144,8 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let item_ids: Vec<String> = actions.iter().map(|&a| ids.item_id(a).to_owned()).collect();
     let new = policy.recommend_after(&item_ids).unwrap();
     let new: Vec<_> = new.into_iter().map(|item| item.item_id).collect();
-    assert_eq!(new, decide(Known { actions: &actions, ..Known::default() }));
+    let places: Vec<i64> = (0..).take(actions.len()).collect();
+    assert_eq!(new, decide(Known { times: Some(&places), features: None, ..all }));
 
     // A context of the task has its observed actions and their times.
     let (sessions, times) = (&task.sessions, prepared.times().unwrap().unwrap());
@@ -183,7 +184,7 @@ fn a_run_with_any_encoder_is_resumed_exactly() {
     let place = Place::new();
     let prepared = place.prepared();
     let every = "context.encoders=[\"weighted-mean\",\"mean\",\"fold-in\",\"features\"]";
-    for args in [&BOTH[..], &["--set", every, "--set", "context.half_life=7"]] {
+    for args in [&BOTH[..], &["--set", every, "--set", "context.recency=0.5"]] {
         // Only such a run may be given a larger budget.
         let free = ["optimizer.schedule=constant", "method.candidates=0", "evaluation.patience=0"];
         let free = free.map(|set| ["--set", set]).concat();
@@ -245,7 +246,7 @@ fn what_a_folder_does_not_have_is_refused_with_the_way_to_get_it() {
     for (settings, said) in [
         (
             &BOTH[..],
-            &["`context.half_life`", "times of interactions", "data", "--time-column NAME"][..],
+            &["`context.recency`", "times of interactions", "data", "--time-column NAME"][..],
         ),
         (
             &["--set", "context.encoders=[\"mean\", \"features\"]"],
@@ -256,10 +257,10 @@ fn what_a_folder_does_not_have_is_refused_with_the_way_to_get_it() {
             &["`context.encoders`", "before"],
         ),
         (
-            &["--set", "context.half_life=3", "--set", "context.encoders=[\"mean\"]"],
-            &["`context.half_life`", "weighted-mean"],
+            &["--set", "context.recency=3", "--set", "context.encoders=[\"mean\"]"],
+            &["`context.recency`", "weighted-mean"],
         ),
-        (&["--set", "context.half_life=-1"], &["`context.half_life`", "found -1"]),
+        (&["--set", "context.recency=-1"], &["`context.recency`", "found -1"]),
     ] {
         assert_says(&refused(&mut place.train("run", settings)), said);
         assert!(!place.path("run/run.toml").exists());

@@ -1,5 +1,7 @@
 //! Embeddings that the software chose, folds that it trains with, and halves that it draws anew.
 
+use std::path::Path;
+
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::experiment::league;
@@ -10,7 +12,7 @@ use fast_slate::seed::Seed;
 use fast_slate::settings::Preset;
 use fast_slate::task::Task;
 
-use crate::common::small;
+use crate::common::{slate, small, stdout};
 
 #[test]
 fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
@@ -37,7 +39,7 @@ fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
     assert_eq!(prepared.preset(Preset::Paper).context, Preset::Paper.settings().context);
     assert!(Task::load(&prepared, &preset).is_ok());
 
-    let (_, table) = league(&prepared.sessions, &judge, Seed(0)).unwrap();
+    let (_, table) = league(&prepared.sessions, None, &judge, Seed(0)).unwrap();
     let winner = table.table.iter().find(|standing| standing.chosen).unwrap();
     let best = &table.table[0];
     assert!(winner.candidate.latent_dim() <= best.candidate.latent_dim());
@@ -118,4 +120,48 @@ fn an_epoch_hides_other_items_of_training_users_and_as_many() {
             assert_eq!(task.contexts.row(context as usize), one.contexts.row(context as usize));
         }
     }
+}
+
+/// A log of 600 users who turn from one topic of 25 items to another, eight items at a time: columns
+/// `who`, `what`, `day`.
+fn wanderers(path: &Path) {
+    let mut text = String::from("who,what,day\n");
+    let mut state = 7_u32;
+    let mut below = |end: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) % end
+    };
+    for user in 0..600 {
+        let mut day = 0;
+        for _ in 0..4 {
+            let (topic, first, stride) = (below(12), below(25), 1 + below(24));
+            for at in 0..8 {
+                let item = 25 * topic + (first + at * stride) % 25;
+                day += 1;
+                text += &format!("u{user},i{item},{day}\n");
+            }
+        }
+    }
+    fs_err::write(path, text).unwrap();
+}
+
+#[test]
+fn recent_items_say_more_where_the_latest_are_hidden() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log.csv");
+    wanderers(&log);
+    let recency = |name: &str, split: &[&str]| {
+        let data = folder.path().join(name);
+        let mut command = slate();
+        command.arg("prepare").arg(&log).args(["--user-column", "who", "--item-column", "what"]);
+        command.args(["--time-column", "day", "--within", "5"]).args(split);
+        stdout(command.arg("--out").arg(&data));
+        let prepared = Prepared::open(&data).unwrap();
+        let chosen = prepared.manifest.choice.clone().unwrap().settings.unwrap();
+        let preset = prepared.preset(Preset::Default).context.recency;
+        assert_eq!(preset.to_bits(), chosen.recency.to_bits());
+        preset
+    };
+    assert!(recency("temporal", &["--split", "temporal"]) > 0.0);
+    assert!(recency("random", &[]) == 0.0);
 }

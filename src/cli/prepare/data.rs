@@ -63,7 +63,7 @@ pub(super) struct DataArgs {
     /// The column of ratings, for --min-rating.
     #[arg(long)]
     rating_column: Option<String>,
-    /// The column of times, for --split temporal and context.half_life: seconds, milli-, micro- or
+    /// The column of times, for --split temporal and context.recency: seconds, milli-, micro- or
     /// nanoseconds since 1970 (their size tells which), places in a sequence, or in Parquet also
     /// dates and times without a time zone.
     #[arg(long)]

@@ -51,8 +51,8 @@ struct Seconds {
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let played = RefCell::new(None);
-    let choose = |sessions: &_, judge: &_, seed| {
-        let (chosen, league) = league(sessions, judge, seed)?;
+    let choose = |sessions: &_, times: Option<&_>, judge: &_, seed| {
+        let (chosen, league) = league(sessions, times, judge, seed)?;
         played.replace(Some(league));
         Ok(chosen)
     };
@@ -145,15 +145,19 @@ fn table(league: &League) -> String {
 
 fn name(candidate: &Candidate) -> String {
     match candidate {
-        Candidate::Svd { normalization, latent_dim, form, popularity_power } => {
+        Candidate::Svd { normalization, latent_dim, form, popularity_power, recency } => {
             let weight = match form.ridge {
                 0.0 => format!("p = {}", f64::from(form.power)),
                 ridge => format!("λ = {ridge}"),
             };
             let kappa = form.popularity;
-            format!(
+            let mut name = format!(
                 "svd L = {latent_dim}, η = {normalization}, {weight}, κ = {kappa}, γ = {popularity_power}"
-            )
+            );
+            if *recency > 0.0 {
+                name += &format!(", ρ = {recency}");
+            }
+            name
         }
         Candidate::Als { latent_dim, confidence, regularization } => {
             format!("als L = {latent_dim}, α = {confidence}, λ = {regularization}")

@@ -37,8 +37,13 @@ impl Source {
     /// The files that hold the interactions, in a fixed order.
     pub(super) fn files(&self) -> Result<Vec<Packed>> {
         let path = &self.path;
-        if !path.exists() && is_pattern(path) {
-            return matching(path);
+        if path.try_exists().is_ok_and(|exists| !exists) {
+            if is_pattern(path) {
+                return matching(path);
+            }
+            let problem = "is not there; name a .csv, .tsv or .parquet file, a folder of them, or a \
+                           pattern in quotes such as '*.csv'";
+            return Err(Error::file(path, problem));
         }
         if fs::metadata(path)?.is_dir() {
             let known = registry::FILES.iter().map(|name| path.join(name));

@@ -13,11 +13,13 @@ pub(super) const SHORT: usize = 100;
 pub(super) const NORMALIZATIONS: [f32; 3] = [0.25, 0.0, 0.5];
 /// p of the power forms, then λ of the ridge forms.
 const POWERS: [Power; 4] = [Power::Zero, Power::Quarter, Power::Half, Power::ThreeQuarters];
-const RIDGES: [f32; 5] = [0.1, 0.5, 2.0, 8.0, 30.0];
+const RIDGES: [f32; 6] = [0.1, 0.5, 2.0, 8.0, 30.0, 100.0];
 /// κ.
 const OF_ACTIONS: [f32; 3] = [0.0, 0.25, 0.5];
 /// γ − κ: an action that κ makes longer weighs as much more in a context, unless γ takes it back.
 const OF_CONTEXTS: [f32; 3] = [0.0, 0.25, 0.5];
+/// ρ, where a split hid the latest items; elsewhere the order says nothing about what is hidden.
+const RECENCIES: [f32; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
 const CONFIDENCES: [f64; 4] = [1.0, 3.0, 10.0, 30.0];
 const REGULARIZATIONS: [f64; 4] = [0.3, 1.0, 10.0, 100.0];
 
@@ -35,6 +37,8 @@ pub enum Candidate {
         form: Form,
         /// γ.
         popularity_power: f32,
+        /// ρ.
+        recency: f32,
     },
     /// ALS, and its fold-in as the encoder.
     Als {
@@ -66,7 +70,13 @@ impl Candidate {
 
     /// Its source and the reason why it was left out.
     pub(super) fn named(self, reason: &str) -> String {
-        format!("svd with η = {} and L = {}: {reason}", self.normalization(), self.latent_dim())
+        let length = self.latent_dim();
+        match self {
+            Self::Svd { normalization, .. } => {
+                format!("svd with η = {normalization} and L = {length}: {reason}")
+            }
+            Self::Als { .. } => format!("als with L = {length}: {reason}"),
+        }
     }
 
     /// True for a candidate of the same kind, normalisation and length.
@@ -80,8 +90,8 @@ impl Candidate {
 
     pub(super) fn with_length(self, length: usize) -> Self {
         match self {
-            Self::Svd { normalization, form, popularity_power, .. } => {
-                Self::Svd { normalization, latent_dim: length, form, popularity_power }
+            Self::Svd { normalization, form, popularity_power, recency, .. } => {
+                Self::Svd { normalization, latent_dim: length, form, popularity_power, recency }
             }
             Self::Als { confidence, regularization, .. } => {
                 Self::Als { latent_dim: length, confidence, regularization }
@@ -118,15 +128,17 @@ impl Candidate {
 
     pub(super) fn settings(&self) -> ChosenSettings {
         match *self {
-            Self::Svd { form, popularity_power, .. } => ChosenSettings {
+            Self::Svd { form, popularity_power, recency, .. } => ChosenSettings {
                 embedding: form,
                 encoder: EncoderKind::WeightedMean,
                 popularity_power,
+                recency,
             },
             Self::Als { .. } => ChosenSettings {
                 embedding: plain(),
                 encoder: EncoderKind::FoldIn,
                 popularity_power: 0.0,
+                recency: 0.0,
             },
         }
     }
@@ -141,14 +153,14 @@ pub(super) fn plain() -> Form {
 /// sets of several kinds.
 pub(super) fn start(normalization: f32, latent_dim: usize) -> Candidate {
     let form = Form { power: Power::Quarter, ..plain() };
-    Candidate::Svd { normalization, latent_dim, form, popularity_power: 0.25 }
+    Candidate::Svd { normalization, latent_dim, form, popularity_power: 0.25, recency: 0.0 }
 }
 
 /// Weights that are far apart, by which normalisations are compared.
 pub(super) fn probes(normalization: f32, latent_dim: usize) -> [Candidate; 4] {
     let with = |power, ridge, popularity, popularity_power| {
         let form = Form { power, ridge, popularity };
-        Candidate::Svd { normalization, latent_dim, form, popularity_power }
+        Candidate::Svd { normalization, latent_dim, form, popularity_power, recency: 0.0 }
     };
     [
         start(normalization, latent_dim),
@@ -158,28 +170,36 @@ pub(super) fn probes(normalization: f32, latent_dim: usize) -> [Candidate; 4] {
     ]
 }
 
-/// All weights and powers at the η and the L of a candidate.
-pub(super) fn weights(of: Candidate) -> Vec<Candidate> {
+/// All weights and powers at the η and the L of a candidate; `ordered` where a split hid the latest
+/// items.
+pub(super) fn weights(of: Candidate, ordered: bool) -> Vec<Candidate> {
     let Candidate::Svd { normalization, latent_dim, .. } = of else { return Vec::new() };
     let powers = POWERS.iter().map(|&power| Form { power, ..plain() });
+    let recencies = if ordered { &RECENCIES[..] } else { &RECENCIES[..1] };
     let ridges = RIDGES.iter().map(|&ridge| Form { ridge, ..plain() });
     let mut all = Vec::new();
     for form in powers.chain(ridges) {
         for popularity in OF_ACTIONS {
             for more in OF_CONTEXTS {
                 let (form, popularity_power) = (Form { popularity, ..form }, popularity + more);
-                all.push(Candidate::Svd { normalization, latent_dim, form, popularity_power });
+                all.extend(recencies.iter().map(|&recency| Candidate::Svd {
+                    normalization,
+                    latent_dim,
+                    form,
+                    popularity_power,
+                    recency,
+                }));
             }
         }
     }
     all
 }
 
-/// The places of a candidate on its axes: power or ridge, how strong, κ, γ − κ.
+/// The places of a candidate on its axes: power or ridge, how strong, κ, γ − κ, ρ.
 pub(super) fn places(candidate: &Candidate) -> Vec<usize> {
     let below = |values: &[f32], value: f32| values.partition_point(|other| *other < value);
     match candidate {
-        Candidate::Svd { form, popularity_power, .. } => {
+        Candidate::Svd { form, popularity_power, recency, .. } => {
             let powers = POWERS.map(Power::exponent);
             let (is_ridge, strength) = if form.ridge > 0.0 {
                 (1, below(&RIDGES, form.ridge))
@@ -188,7 +208,8 @@ pub(super) fn places(candidate: &Candidate) -> Vec<usize> {
             };
             let kappa = below(&OF_ACTIONS, form.popularity);
             let more = popularity_power - form.popularity;
-            vec![is_ridge, strength, kappa, below(&OF_CONTEXTS, more)]
+            let (more, recency) = (below(&OF_CONTEXTS, more), below(&RECENCIES, *recency));
+            vec![is_ridge, strength, kappa, more, recency]
         }
         Candidate::Als { confidence, regularization, .. } => vec![
             CONFIDENCES.partition_point(|other| other < confidence),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
-use crate::dataset::{Folds, Sessions, Split};
+use crate::dataset::{Folds, Sessions, Split, Times};
 use crate::embedding::{FoldIn, FoldInOptions, Form, StoredEmbeddings, Vectors};
 use crate::encoder::{Known, Mean, encode_all};
 use crate::error::{Error, Result};
@@ -17,8 +17,10 @@ use crate::seed::{Purpose, Seed};
 
 /// The folds, as many as the default preset trains with.
 pub(super) const FOLDS: u16 = 5;
-/// The most users who judge.
+/// The users who judge, unless they hide so little that it takes more of them.
 const JUDGES: usize = 1000;
+/// The hidden items that it takes to tell candidates apart by some percent.
+const HIDDEN: usize = 10_000;
 
 /// The candidate whose source was fitted, and what was fitted without each fold that judges.
 pub(super) type Fits = (Option<Candidate>, Vec<StoredEmbeddings>);
@@ -33,6 +35,7 @@ struct Searched {
 /// The judging users of every fold, and what was fitted without them.
 pub(super) struct Jury<'a> {
     sessions: &'a Sessions,
+    times: Option<&'a Times>,
     judge: &'a Judge,
     seed: Seed,
     folds: Folds,
@@ -54,7 +57,12 @@ pub(super) fn nobody() -> Error {
 }
 
 impl<'a> Jury<'a> {
-    pub(super) fn new(sessions: &'a Sessions, judge: &'a Judge, seed: Seed) -> Result<Self> {
+    pub(super) fn new(
+        sessions: &'a Sessions,
+        times: Option<&'a Times>,
+        judge: &'a Judge,
+        seed: Seed,
+    ) -> Result<Self> {
         let folds = Folds::new(sessions, FOLDS, seed);
         let mut judges: Vec<Vec<u32>> = (0..FOLDS)
             .map(|fold| {
@@ -64,9 +72,13 @@ impl<'a> Jury<'a> {
                 users
             })
             .collect();
+        let hidden = |user: &u32| sessions.hidden.of(*user).len();
+        let users: usize = judges.iter().map(Vec::len).sum();
+        let items: usize = judges.iter().flatten().map(hidden).sum();
+        let wanted = JUDGES.max(HIDDEN * users / items.max(1));
         let smallest = judges.iter().map(Vec::len).min().unwrap_or(0);
-        judges.truncate(JUDGES.div_ceil(smallest.max(1)));
-        let of_each = JUDGES.div_ceil(judges.len());
+        judges.truncate(wanted.div_ceil(smallest.max(1)));
+        let of_each = wanted.div_ceil(judges.len());
         for users in &mut judges {
             users.truncate(of_each);
             users.sort_unstable();
@@ -78,6 +90,7 @@ impl<'a> Jury<'a> {
         let popularity = popularity.take(judges.len());
         Ok(Self {
             sessions,
+            times,
             judge,
             seed,
             judges,
@@ -107,6 +120,11 @@ impl<'a> Jury<'a> {
         let stored = source.fit(self.sessions, &users, self.seed)?;
         let vectors = stored.into_vectors(&plain(), &self.sessions.popularity(&users))?;
         Ok(reward.init(slate_size, Arc::new(self.sessions.clone()), &vectors.actions))
+    }
+
+    /// True if what the judges hide came after what they observe.
+    pub(super) fn ordered(&self) -> bool {
+        self.times.is_some()
     }
 
     /// P.
@@ -172,9 +190,11 @@ impl<'a> Jury<'a> {
     /// The queries of the judges of a fold. The weights f of both vectors are in the queries, so that
     /// one search serves all of them.
     fn latent(&self, candidate: Candidate, fold: usize, searched: &Searched) -> Result<Matrix> {
-        let known = |user| {
-            let actions = self.sessions.observed.of(user);
-            Known { actions, ..Known::default() }
+        let observed = &self.sessions.observed;
+        let known = |user| Known {
+            actions: observed.of(user),
+            times: self.times.map(|times| observed.values_of(user, &times.observed)),
+            features: None,
         };
         let users = &self.judges[fold];
         match candidate {
@@ -183,11 +203,11 @@ impl<'a> Jury<'a> {
                 let fold_in = FoldIn::new(Arc::clone(&searched.vectors.actions), options)?;
                 Ok(encode_all(&fold_in, users, known))
             }
-            Candidate::Svd { latent_dim, form, popularity_power, .. } => {
+            Candidate::Svd { latent_dim, form, popularity_power, recency, .. } => {
                 let inputs = Arc::clone(&searched.vectors.inputs);
                 let popularity = &self.popularity[fold];
                 let mean = Mean::inverse_popularity(inputs, popularity, popularity_power);
-                let mut latent = encode_all(&mean, users, known);
+                let mut latent = encode_all(&mean.with_recency(recency), users, known);
                 let fit = self.fits[fold].spectrum.as_ref();
                 let weights =
                     fit.map(|spectrum| spectrum.weights(&form, latent_dim)).transpose()?;

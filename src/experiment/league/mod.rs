@@ -2,16 +2,18 @@
 //!
 //! A start value decides more of the final reward than training does, and which one is best depends
 //! on the data. Candidates are the truncated SVD at several normalisations η, lengths L, spectral
-//! weights, and popularity powers in β (κ) and in contexts (γ), and ALS. Each is judged by the run's
-//! own reward on training users that it was not fitted on: everything is fitted again without their
-//! fold. Validation and test users are not looked at. A thousand users judge; five folds are fitted
-//! where it takes five to have so many, one where one has them, since five times the fits say no more
-//! about a candidate then.
+//! weights, popularity powers in β (κ) and in contexts (γ) and, where the split hid the latest items,
+//! powers of recency (ρ), and ALS. Each is judged by the run's own reward on training users that it was
+//! not fitted on: everything is fitted again without their fold. Validation and test users are not
+//! looked at. A thousand users judge, or more where they hide little; five folds are fitted where it
+//! takes five to have so many, one where one has them, since five times the fits say no more about a
+//! candidate then.
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
 //! one for every η, and ALS; then longer and longer ones for the best η, as long as that earns more and
-//! the time allows; their weights are searched from the best so far. The shortest candidate wins whose paired difference to the best is
-//! within one standard error, and within one percent: every dimension is paid for in serving.
+//! the time allows; their weights are searched from the best so far. ALS grows longer too where it may
+//! win. The shortest candidate wins whose paired difference to the best is within one standard error, and
+//! within one percent: every dimension is paid for in serving.
 //!
 //! EASE itself is not fitted: at the same lengths its factorisation earned no more than the closed
 //! form of [`Form::ridge`](crate::embedding::Form), which costs nothing once the SVD is there.
@@ -28,7 +30,7 @@ use self::candidate::{LENGTHS, NORMALIZATIONS, SHORT, places, probes, start, wei
 use self::jury::{FOLDS, Jury};
 use self::standing::{Standings, Tried};
 use super::search::{Deadline, Judged, nearest, search};
-use crate::dataset::{Sessions, Split};
+use crate::dataset::{Sessions, Split, Times};
 use crate::device;
 use crate::error::Result;
 use crate::prepared::{Choice, Chosen, Judge};
@@ -49,13 +51,19 @@ const ADDED: f64 = 64.0;
 #[allow(clippy::cast_lossless, reason = "`from` is no constant")]
 const ALL: u32 = 1 + FOLDS as u32;
 
-/// Plays the league on the training users of `sessions`.
+/// Plays the league on the training users of `sessions`; `times` are those by which the split hid the
+/// latest interactions, if it did.
 ///
 /// # Errors
 /// [`Error::Setting`](crate::Error::Setting) if there are too few users to fit anything; fails if a fit
 /// fails.
-pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen, League)> {
-    let mut play = Play::new(sessions, judge, seed)?;
+pub fn league(
+    sessions: &Sessions,
+    times: Option<&Times>,
+    judge: &Judge,
+    seed: Seed,
+) -> Result<(Chosen, League)> {
+    let mut play = Play::new(sessions, times, judge, seed)?;
     play.short()?;
     let fits = play.jury.fits();
     for (turn, best) in play.standings.best_of_each().into_iter().enumerate() {
@@ -67,7 +75,7 @@ pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen,
         let best = play.climb(best, ALL - fits)?;
         let until = play.before(ALL - fits);
         play.around_als(until)?;
-        play.search(until, Vec::new(), weights(best), 2)?;
+        play.search(until, Vec::new(), weights(best, play.jury.ordered()), 2)?;
     }
 
     let winner = play.standings.winner()?;
@@ -85,6 +93,14 @@ pub fn league(sessions: &Sessions, judge: &Judge, seed: Seed) -> Result<(Chosen,
     Ok((Chosen { choice, embeddings, folds }, report))
 }
 
+/// The columns of a fit.
+fn columns(candidate: Candidate) -> f64 {
+    match candidate {
+        Candidate::Svd { latent_dim, .. } => latent_dim as f64 + ADDED,
+        Candidate::Als { latent_dim, .. } => latent_dim as f64,
+    }
+}
+
 struct Play<'a> {
     jury: Jury<'a>,
     reward: Arc<dyn SlateReward>,
@@ -93,16 +109,23 @@ struct Play<'a> {
     deadline: Deadline,
     /// The longest SVD that every fold allows.
     longest: usize,
-    /// The time of a fit of the last length that was fitted.
+    /// The time of an SVD of the last length that was fitted.
     fit: Duration,
+    /// The time of the last ALS.
+    als: Duration,
     left_out: Vec<String>,
 }
 
 impl<'a> Play<'a> {
-    fn new(sessions: &'a Sessions, judge: &'a Judge, seed: Seed) -> Result<Self> {
+    fn new(
+        sessions: &'a Sessions,
+        times: Option<&'a Times>,
+        judge: &'a Judge,
+        seed: Seed,
+    ) -> Result<Self> {
         let limit = Duration::from_secs(judge.within);
         let deadline = Deadline::new(Instant::now(), Some(limit));
-        let jury = Jury::new(sessions, judge, seed)?;
+        let jury = Jury::new(sessions, times, judge, seed)?;
         Ok(Self {
             reward: jury.reward()?,
             standings: Standings::default(),
@@ -110,6 +133,7 @@ impl<'a> Play<'a> {
             deadline,
             longest: jury.longest()?,
             fit: Duration::ZERO,
+            als: Duration::ZERO,
             left_out: Vec::new(),
             jury,
         })
@@ -153,19 +177,9 @@ impl<'a> Play<'a> {
     /// length comes out.
     fn climb(&mut self, mut best: Candidate, keep: u32) -> Result<Candidate> {
         let fits = self.jury.fits();
-        let memory = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
-        let columns = |length: usize| length as f64 + ADDED;
-        let longer = best.latent_dim() + 1..=self.longest;
-        for length in LENGTHS.into_iter().filter(|length| longer.contains(length)) {
-            let next = best.with_length(length);
-            let growth = (columns(length) / columns(best.latent_dim())).powf(GROWTH);
-            if self.fit.mul_f64(growth) * (fits + keep) > self.spare() {
-                self.left_out.push(next.named("no time"));
-                break;
-            }
-            if 4.0 * self.jury.num_actions() as f64 * columns(length) * f64::from(ALL + 1) > memory
-            {
-                self.left_out.push(next.named("no memory"));
+        for next in self.longer_than(best) {
+            let growth = (columns(next) / columns(best)).powf(GROWTH);
+            if !self.is_possible(next, self.fit.mul_f64(growth) * (fits + keep)) {
                 break;
             }
             let began = Instant::now();
@@ -183,14 +197,51 @@ impl<'a> Play<'a> {
         Ok(best)
     }
 
-    /// What is around ALS, if it may win.
+    /// The candidate at the longer lengths, ascending.
+    fn longer_than(&self, candidate: Candidate) -> impl Iterator<Item = Candidate> + use<> {
+        let longer = candidate.latent_dim() + 1..=self.longest;
+        let lengths = LENGTHS.into_iter().filter(move |length| longer.contains(length));
+        lengths.map(move |length| candidate.with_length(length))
+    }
+
+    /// True if there is time and memory for the fits of a candidate; otherwise it is left out.
+    fn is_possible(&mut self, candidate: Candidate, time: Duration) -> bool {
+        let memory = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
+        let vectors = 4.0 * self.jury.num_actions() as f64 * columns(candidate);
+        if time > self.spare() {
+            self.left_out.push(candidate.named("no time"));
+        } else if vectors * f64::from(ALL + 1) > memory {
+            self.left_out.push(candidate.named("no memory"));
+        } else {
+            return true;
+        }
+        false
+    }
+
+    /// What is around ALS, if it may win, then longer and longer ones as long as each earns more.
     fn around_als(&mut self, until: Deadline) -> Result<()> {
         let of_als = Candidate::als(SHORT.min(self.longest));
-        if self.standings.centre(of_als[0]).is_some() {
-            let of_svd = self.jury.take_fits();
-            self.search(until, Vec::new(), of_als, 1)?;
-            self.jury.put_fits(of_svd);
+        if self.standings.centre(of_als[0]).is_none() {
+            return Ok(());
         }
+        let of_svd = self.jury.take_fits();
+        self.search(until, Vec::new(), of_als.clone(), 1)?;
+        if let Some(mut best) = self.standings.centre(of_als[0]) {
+            for next in self.longer_than(best) {
+                let growth = (columns(next) / columns(best)).powi(2);
+                if !self.is_possible(next, self.als.mul_f64(growth) * (self.jury.fits() + ALL)) {
+                    break;
+                }
+                self.search(until, vec![next], Vec::new(), 0)?;
+                let [of_next, of_best] =
+                    [next, best].map(|like| self.standings.mean_of_best_like(like));
+                if of_next <= of_best {
+                    break;
+                }
+                best = next;
+            }
+        }
+        self.jury.put_fits(of_svd);
         Ok(())
     }
 
@@ -211,7 +262,7 @@ impl<'a> Play<'a> {
         let mut given = vec![first];
         let others = probes(first.normalization(), first.latent_dim());
         given.extend(others.into_iter().filter(|other| *other != first));
-        self.search(until, given, weights(first), 1)?;
+        self.search(until, given, weights(first, self.jury.ordered()), 1)?;
         Ok(self.standings.best_like(first).unwrap_or(first))
     }
 
@@ -222,7 +273,7 @@ impl<'a> Play<'a> {
                 break;
             }
             let shorter = best.with_length(length);
-            self.search(until, vec![shorter], weights(shorter), 1)?;
+            self.search(until, vec![shorter], weights(shorter, self.jury.ordered()), 1)?;
         }
         Ok(())
     }
@@ -245,7 +296,9 @@ impl<'a> Play<'a> {
         };
         search(deadline, next, |candidate| {
             if matches!(candidate, Candidate::Als { .. }) {
+                let began = Instant::now();
                 self.jury.fit(*candidate)?;
+                self.als = began.elapsed() / self.jury.fits();
             }
             let reward = self.judge(*candidate)?;
             centre.set(self.standings.centre(*candidate));
