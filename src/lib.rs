@@ -46,6 +46,7 @@
 //! | [`retrieval`] | β → top K by inner product |
 //! | [`reward`] | context and slate → r̂ |
 //! | [`tower`], [`model`] | M(X) → h; all that is trained |
+//! | [`bundle`] | all that serving needs, in a folder → slates for anybody |
 //! | [`policy`] | h → distributions over slates |
 //! | [`estimator`] | samples and rewards → g |
 //! | [`method`] | one tagged setting → policy and estimator |
@@ -107,6 +108,7 @@
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
 pub mod baseline;
+pub mod bundle;
 #[cfg(feature = "train")]
 pub mod chart;
 pub mod cli;

@@ -53,7 +53,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     let device = args.settings.device.device.as_deref();
     let policy = Policy::open(run.path(), Which::Best, device)?;
     let user = policy.user_ids()?.next().context("the demo has users")?.to_owned();
-    let slate = policy.recommend(&user)?;
+    let slate = policy.recommend(&user)?.slate;
     let text =
         format!("{}\n\nslate for user {user}\n{}", trained.text(), super::recommend::table(&slate));
     let interrupted = trained.is_interrupted();

@@ -1,4 +1,4 @@
-//! `slate info`: a prepared folder or a run in, its description out.
+//! `slate info`: a prepared folder, a run or a bundle in, its description out.
 
 use std::path::PathBuf;
 
@@ -7,6 +7,7 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 
 use super::report::Report;
+use crate::bundle::{self, MANIFEST};
 use crate::device;
 use crate::prepared::{Manifest, Prepared};
 use crate::run::{CheckpointState, RunFolder, RunOrigin, Which};
@@ -14,7 +15,7 @@ use crate::settings::Settings;
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// A prepared folder or a run; without one, this build is described.
+    /// A prepared folder, a run or a bundle; without one, this build is described.
     #[arg(value_hint = ValueHint::DirPath)]
     folder: Option<PathBuf>,
 }
@@ -39,12 +40,17 @@ struct Run {
 
 pub(super) fn run(args: &InfoArgs) -> Result<Report> {
     let Some(folder) = &args.folder else { return build() };
+    if folder.join(MANIFEST).exists() {
+        let (bundle, digest) = bundle::Manifest::read(folder)?;
+        let text = format!("bundle {digest}\n\n{}", toml::to_string(&bundle)?);
+        return Report::new(&bundle, text);
+    }
     let run = RunFolder::new(folder);
     if run.exists() {
         return describe_run(&run);
     }
     if !folder.join("prepare.toml").exists() {
-        bail!("{}: neither a prepared folder nor a run", folder.display());
+        bail!("{}: neither a prepared folder nor a run nor a bundle", folder.display());
     }
     let manifest: Manifest = Prepared::open(folder)?.manifest;
     let text = format!(

@@ -10,13 +10,13 @@ mod datasets;
 #[cfg(feature = "train")]
 mod demo;
 mod evaluate;
+mod export;
 mod flags;
 mod info;
 #[cfg(feature = "train")]
 mod plot;
 #[cfg(feature = "prepare")]
 mod prepare;
-#[cfg(feature = "prepare")]
 mod progress;
 #[cfg(feature = "prepare")]
 mod prologue;
@@ -66,9 +66,11 @@ enum Verb {
     Tune(tune::TuneArgs),
     /// Report the reward of a trained policy on held-out users.
     Evaluate(evaluate::EvaluateArgs),
-    /// Print the slate of a user, or of somebody new.
-    Recommend(recommend::RecommendArgs),
-    /// Describe this build, a prepared folder or a run.
+    /// Put all that serving a run needs into a folder of its own.
+    Export(export::ExportArgs),
+    /// Print the slate of a user, or of somebody new, or write those of a file of users.
+    Recommend(Box<recommend::RecommendArgs>),
+    /// Describe this build, a prepared folder, a run or a bundle.
     Info(info::InfoArgs),
     /// Measure the speed of training steps and of searches.
     #[command(subcommand)]
@@ -118,6 +120,7 @@ pub fn main() -> Result<ExitCode> {
         #[cfg(feature = "train")]
         Verb::Demo(args) => demo::run(&args)?,
         Verb::Evaluate(args) => evaluate::run(&args)?,
+        Verb::Export(args) => export::run(&args)?,
         Verb::Recommend(args) => recommend::run(&args)?,
         Verb::Info(args) => info::run(&args)?,
         Verb::Bench(verb) => bench::run(&verb)?,
