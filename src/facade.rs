@@ -32,12 +32,10 @@ use crate::task::Task;
 pub use crate::bundle::{Answer, Recommendation, Recommender};
 
 pub use crate::prepared::Prepared;
-#[cfg(feature = "prepare")]
 pub use crate::prepared::{Input, PrepareSettings};
 pub use crate::run::Which;
 pub use crate::settings::{Preset, Settings};
 
-#[cfg(feature = "prepare")]
 impl Input {
     /// A log of interactions: a CSV, TSV or Parquet file with a column of user ids and a column of
     /// item ids. Every row counts as an interaction.
@@ -53,7 +51,6 @@ impl Input {
     }
 }
 
-#[cfg(feature = "prepare")]
 impl Prepared {
     /// Prepares `input` into the folder `out`; with `replace`, in the place of another prepared
     /// folder. Phases that this folder, or a killed preparation, has finished with the same input
@@ -74,7 +71,6 @@ impl Prepared {
     }
 }
 
-#[cfg(feature = "train")]
 impl Prepared {
     /// Trains a policy with `settings` on the best device here, records the run in the folder `out`
     /// and returns the policy of the best checkpoint. Draws its progress on stderr. If `out` holds a

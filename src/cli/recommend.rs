@@ -11,13 +11,11 @@ use super::flags::DeviceArgs;
 use super::progress::bar;
 use super::report::Report;
 use crate::bundle::{
-    Batch, Filter, MANIFEST, Options, Part, Recommendation, Recommender, Request, Summary, Who,
+    Batch, Filter, Options, Part, Recommendation, Recommender, Request, Summary, Who,
 };
 use crate::device;
-use crate::facade::Policy;
 use crate::files::read_text;
 use crate::retrieval::Search;
-use crate::run::Which;
 
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("who").required(true)))]
@@ -64,20 +62,19 @@ pub(crate) struct RecommendArgs {
     /// Search exactly, although the bundle has an index.
     #[arg(long)]
     exact: bool,
-    /// The checkpoint of a run to use: best (by validation reward), last, or a step [default: best].
-    #[arg(long)]
-    checkpoint: Option<Which>,
+    #[cfg(feature = "train")]
+    #[command(flatten)]
+    run: super::workshop::OfRun,
     #[command(flatten)]
     device: DeviceArgs,
 }
 
 pub(super) fn run(args: &RecommendArgs) -> Result<Report> {
     let device = args.device.device.as_deref();
-    if !args.from.join(MANIFEST).exists() {
-        let which = args.checkpoint.unwrap_or_default();
-        return args.answer(Policy::open(&args.from, which, device)?.recommender()?);
-    }
-    if args.checkpoint.is_some() {
+    #[cfg(feature = "train")]
+    if !args.from.join(crate::bundle::MANIFEST).exists() {
+        return args.answer(args.run.open(&args.from, device)?.recommender()?);
+    } else if args.run.checkpoint.is_some() {
         bail!("--checkpoint belongs to a run; the bundle {} holds one model", args.from.display());
     }
     args.answer(&Recommender::open(&args.from, &device::choose(device)?.device)?)

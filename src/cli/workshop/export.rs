@@ -6,9 +6,9 @@ use anyhow::Result;
 use clap::{ArgAction, Args, ValueHint};
 use serde::Serialize;
 
-use super::flags::DeviceArgs;
-use super::report::Report;
 use crate::bundle::{Manifest, VectorScalar};
+use crate::cli::flags::DeviceArgs;
+use crate::cli::report::Report;
 use crate::facade::Policy;
 use crate::run::Which;
 
