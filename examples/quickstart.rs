@@ -20,7 +20,7 @@ fn main() -> fast_slate::Result<()> {
     settings.budget.amount = 1000;
     let policy = data.train(&settings, &out.join("run"))?;
 
-    for item in policy.recommend("42")? {
+    for item in policy.recommend("42")?.slate {
         println!("{}", item.title.unwrap_or(item.item_id));
     }
     Ok(())

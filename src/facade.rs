@@ -8,36 +8,34 @@
 //! let log = Input::log("log.csv", "user_id", "item_id");
 //! let data = Prepared::create(&log, &PrepareSettings::default(), Path::new("data"), false)?;
 //! let policy = data.train(&data.preset(Preset::Default), Path::new("run"))?;
-//! for item in policy.recommend("42")? {
+//! for item in policy.recommend("42")?.slate {
 //!     println!("{}", item.item_id);
 //! }
+//! // All that serving needs, in a folder of its own.
+//! policy.bundle(true, false)?.write(Path::new("bundle"), Default::default(), false)?;
 //! # Ok(())
 //! # }
 //! ```
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use serde::Serialize;
-
+use crate::bundle::{Bundle, Options, Trained, Users, Who};
 use crate::dataset::Catalogue;
 use crate::device;
-use crate::encoder::Known;
+use crate::embedding::Vectors;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
 use crate::model::Model;
-use crate::retrieval::{Queries, Retriever, Search};
 use crate::run::{RunFolder, RunOrigin};
 use crate::task::Task;
 
+pub use crate::bundle::{Answer, Recommendation, Recommender};
+
 pub use crate::prepared::Prepared;
-#[cfg(feature = "prepare")]
 pub use crate::prepared::{Input, PrepareSettings};
 pub use crate::run::Which;
 pub use crate::settings::{Preset, Settings};
 
-#[cfg(feature = "prepare")]
 impl Input {
     /// A log of interactions: a CSV, TSV or Parquet file with a column of user ids and a column of
     /// item ids. Every row counts as an interaction.
@@ -53,7 +51,6 @@ impl Input {
     }
 }
 
-#[cfg(feature = "prepare")]
 impl Prepared {
     /// Prepares `input` into the folder `out`; with `replace`, in the place of another prepared
     /// folder. Phases that this folder, or a killed preparation, has finished with the same input
@@ -75,7 +72,6 @@ impl Prepared {
     }
 }
 
-#[cfg(feature = "train")]
 impl Prepared {
     /// Trains a policy with `settings` on the best device here, records the run in the folder `out`
     /// and returns the policy of the best checkpoint. Draws its progress on stderr. If `out` holds a
@@ -107,6 +103,8 @@ impl Prepared {
 pub struct Policy {
     /// The task.
     pub task: Task,
+    /// The settings of the run.
+    pub settings: Settings,
     /// The data and the device that the run was started on.
     pub origin: RunOrigin,
     /// The model of the checkpoint.
@@ -115,25 +113,8 @@ pub struct Policy {
     pub initial: Model,
     /// Steps of training behind the checkpoint.
     pub step: u64,
-    serving: OnceLock<Arc<Serving>>,
-}
-
-/// What only slates for people need; read for the first slate.
-#[derive(Debug)]
-struct Serving {
-    retriever: Arc<dyn Retriever>,
-    catalogue: Catalogue,
-}
-
-/// An item of a slate.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Recommendation {
-    /// The item's id in the log.
-    pub item_id: String,
-    /// The item's title, if the log has titles.
-    pub title: Option<String>,
-    /// `hᵀβ_a`.
-    pub score: f32,
+    /// Made for the first slate.
+    recommender: OnceLock<Arc<Recommender>>,
 }
 
 impl Policy {
@@ -156,8 +137,64 @@ impl Policy {
         let task = Task::to_decide(&prepared, &settings)?;
         let initial = folder.initial_model(task.initial_model(&settings, &chosen.device)?)?;
         let model = checkpoint.load_model(initial.clone())?;
-        let (step, serving) = (checkpoint.state.step, OnceLock::new());
-        Ok(Self { task, origin, model, initial, step, serving })
+        let (step, recommender) = (checkpoint.state.step, OnceLock::new());
+        Ok(Self { task, settings, origin, model, initial, step, recommender })
+    }
+
+    /// All that serving this policy needs: with the users' `histories`, so that they are known by id,
+    /// and with an `index`, which is built if no run has needed it before.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for an index over a β that was learned; fails if the prepared folder cannot
+    /// be read, or its index cannot be built.
+    pub fn bundle(&self, histories: bool, index: bool) -> Result<Bundle> {
+        let Self { task, settings, origin, .. } = self;
+        let learned = self.model.learned_actions()?;
+        if index && learned.is_some() {
+            let problem = "this model learned its action vectors and is searched exactly; export \
+                           without an index";
+            return Err(Error::setting("index", problem));
+        }
+        let Catalogue { users, items, contexts } = Catalogue::read(&origin.data)?;
+        let users = histories.then(|| {
+            let features = task.profiles.features.as_ref();
+            let features = features.map(|features| features.select(&contexts));
+            Users::new(users, features, |user| {
+                task.profiles.history(&task.sessions, contexts[user as usize])
+            })
+        });
+        let trained = Trained {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            data: origin.data_digest.clone(),
+            step: self.step,
+            slate_size: settings.slate_size,
+            reward: settings.reward.kind,
+            settings: toml::Table::try_from(settings)
+                .map_err(|error| Error::library("settings", error))?,
+        };
+        let (inputs, fitted) = (Arc::clone(&task.inputs), Arc::clone(&task.actions));
+        Ok(Bundle {
+            trained,
+            model: Model { actions: None, ..self.model.clone() },
+            actions: learned.map_or_else(|| Arc::clone(&fitted), Arc::new),
+            vectors: Vectors { inputs, actions: fitted },
+            encoding: task.encoding.clone(),
+            items,
+            users,
+            index: if index { Some((settings.retrieval.hnsw, task.index()?)) } else { None },
+        })
+    }
+
+    /// Answers requests as this policy's bundle does, by exact search.
+    ///
+    /// # Errors
+    /// Fails if the prepared folder cannot be read.
+    pub fn recommender(&self) -> Result<&Recommender> {
+        if let Some(recommender) = self.recommender.get() {
+            return Ok(recommender);
+        }
+        let made = Arc::new(Recommender::new(self.bundle(true, false)?)?);
+        Ok(self.recommender.get_or_init(|| made))
     }
 
     /// The ids of the users in the prepared data, each once, in the order of their contexts.
@@ -165,7 +202,8 @@ impl Policy {
     /// # Errors
     /// [`Error::File`] for a prepared folder that cannot be read.
     pub fn user_ids(&self) -> Result<impl Iterator<Item = &str>> {
-        Ok(self.serving()?.catalogue.user_ids())
+        let users = self.recommender()?.bundle().users.as_ref();
+        Ok(users.into_iter().flat_map(|users| users.ids.iter()))
     }
 
     /// The slate for a user of the prepared data. The context holds everything that is known of the
@@ -174,56 +212,21 @@ impl Policy {
     ///
     /// # Errors
     /// [`Error::UnknownId`]; fails if the prepared folder cannot be read.
-    pub fn recommend(&self, user_id: &str) -> Result<Vec<Recommendation>> {
-        let context = self.serving()?.catalogue.context_of(user_id)?;
-        let Task { sessions, profiles, .. } = &self.task;
-        let (actions, times) = profiles.history(sessions, context);
-        let features = profiles.features_of(context);
-        self.slate(Known { actions: &actions, times: times.as_deref(), features })
+    pub fn recommend(&self, user_id: &str) -> Result<Answer> {
+        self.answer(Who::User { id: user_id.to_owned(), newer: Vec::new() })
     }
 
     /// The slate for somebody new who has interacted with `item_ids`, the latest last, and has no
     /// features. The slate shows none of these items. Without items it shows the most popular ones.
     ///
     /// # Errors
-    /// [`Error::UnknownId`]; fails if the prepared folder cannot be read.
-    pub fn recommend_after(&self, item_ids: &[impl AsRef<str>]) -> Result<Vec<Recommendation>> {
-        let catalogue = &self.serving()?.catalogue;
-        let mut latest = BTreeMap::new();
-        for (place, id) in (0_i64..).zip(item_ids) {
-            latest.insert(catalogue.action_of(id.as_ref().trim())?, place);
-        }
-        let (actions, places): (Vec<u32>, Vec<i64>) = latest.into_iter().unzip();
-        self.slate(Known { actions: &actions, times: Some(&places), features: None })
+    /// Fails if the prepared folder cannot be read.
+    pub fn recommend_after(&self, item_ids: &[impl AsRef<str>]) -> Result<Answer> {
+        self.answer(Who::Items(item_ids.iter().map(|id| id.as_ref().to_owned()).collect()))
     }
 
-    fn slate(&self, known: Known<'_>) -> Result<Vec<Recommendation>> {
-        let Serving { retriever, catalogue } = self.serving()?;
-        let mut context = Matrix::zeros(1, self.task.encoder.dim());
-        self.task.encoder.encode(known, context.row_mut(0));
-        let latent = self.model.latent(&context)?; // [1, L]
-        let slates = retriever.search(Queries {
-            latent: &latent,
-            slate_size: self.task.slate_size(),
-            excluded: Some(&[known.actions]),
-        })?;
-        let placed = slates.slate(0).iter().zip(slates.scores(0));
-        let recommendation = |(&action, &score): (&u32, &f32)| Recommendation {
-            item_id: catalogue.item_id(action).to_owned(),
-            title: catalogue.title(action).map(str::to_owned),
-            score,
-        };
-        Ok(placed.map(recommendation).collect())
-    }
-
-    fn serving(&self) -> Result<&Serving> {
-        if let Some(serving) = self.serving.get() {
-            return Ok(serving);
-        }
-        let serving = Serving {
-            retriever: self.task.retriever(&self.model, Search::Exact)?,
-            catalogue: Catalogue::read(&self.origin.data)?,
-        };
-        Ok(self.serving.get_or_init(|| Arc::new(serving)))
+    fn answer(&self, who: Who) -> Result<Answer> {
+        let mut answers = self.recommender()?.recommend(&[who.into()], &Options::default())?;
+        Ok(answers.swap_remove(0))
     }
 }

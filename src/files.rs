@@ -176,6 +176,27 @@ pub fn digest_bytes(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
+/// Passes the bytes of a regular file to `each`, piece by piece, and returns their BLAKE3 digest, in
+/// hex. The file is read once; all cores hash.
+pub(crate) fn blake3_pass(path: &Path, mut each: impl FnMut(&[u8])) -> Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    let mut reader = open_regular(path)?;
+    let mut buffer = vec![0_u8; 1 << 23];
+    loop {
+        let read = reader.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(hasher.finalize().to_hex().to_string());
+        }
+        hasher.update_rayon(&buffer[..read]);
+        each(&buffer[..read]);
+    }
+}
+
+/// BLAKE3 of bytes, in hex.
+pub(crate) fn blake3_bytes(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {

@@ -46,6 +46,7 @@
 //! | [`retrieval`] | β → top K by inner product |
 //! | [`reward`] | context and slate → r̂ |
 //! | [`tower`], [`model`] | M(X) → h; all that is trained |
+//! | [`bundle`] | all that serving needs, in a folder → slates for anybody |
 //! | [`policy`] | h → distributions over slates |
 //! | [`estimator`] | samples and rewards → g |
 //! | [`method`] | one tagged setting → policy and estimator |
@@ -58,7 +59,7 @@
 //! | `training` | the learner step, the loop, checkpoints |
 //! | `chart` | numbers → pictures |
 //! | [`experiment`] | embeddings, settings, hyperparameters, a grid of methods → what earns most, and a report |
-//! | [`facade`] | a log → a trained policy → slates, in a few lines |
+//! | [`facade`] | a log → a trained policy → slates and bundles, in a few lines |
 //! | [`cli`] | what was typed → one file per verb |
 //!
 //! # Paper → code
@@ -91,8 +92,8 @@
 //! (not `e^{s_i}`), because its tail draws head actions too.
 //!
 //! # Invariants
-//! - Nothing above `training` knows autodiff, and a build without the feature `train` has none; one
-//!   without `prepare` reads no CSV.
+//! - Nothing above `training` knows autodiff, and a build without the feature `train` has none and
+//!   reads no CSV: it opens bundles and answers from them.
 //! - Nothing but [`device`] knows which backends are compiled in.
 //! - Nothing draws from a global generator: a draw is addressed by (seed, purpose, step, place in
 //!   the batch), so a resumed run draws what an uninterrupted one draws.
@@ -104,9 +105,12 @@
 //! - Actions are numbered by falling popularity, so that ties, and a context that says nothing
 //!   (M(∅) = 0), resolve to what is popular.
 
+#![cfg_attr(not(feature = "train"), allow(dead_code, unused_imports, reason = "for training only"))]
 #![cfg_attr(test, allow(clippy::float_cmp, reason = "tests compare numbers that are exact"))]
 
+#[cfg(feature = "train")]
 pub mod baseline;
+pub mod bundle;
 #[cfg(feature = "train")]
 pub mod chart;
 pub mod cli;
@@ -116,21 +120,31 @@ pub mod embedding;
 pub mod encoder;
 pub mod error;
 pub mod estimate;
+#[cfg(feature = "train")]
 pub mod estimator;
+#[cfg(feature = "train")]
 pub mod evaluation;
+#[cfg(feature = "train")]
 pub mod experiment;
+#[cfg(feature = "train")]
 pub mod facade;
 pub mod files;
 pub mod matrix;
+#[cfg(feature = "train")]
 pub mod method;
 pub mod model;
+#[cfg(feature = "train")]
 pub mod policy;
+#[cfg(feature = "train")]
 pub mod prepared;
 pub mod retrieval;
 pub mod reward;
+#[cfg(feature = "train")]
 pub mod run;
 pub mod seed;
+#[cfg(feature = "train")]
 pub mod settings;
+#[cfg(feature = "train")]
 pub mod task;
 pub mod tower;
 #[cfg(feature = "train")]

@@ -70,7 +70,7 @@ fn run(args: Args) -> Result<()> {
     let policy = Policy::open(run.path(), Which::Best, Some(chosen.name))?;
     for user in policy.user_ids()?.take(3) {
         println!("\nslate for user {user}");
-        for item in policy.recommend(user)? {
+        for item in policy.recommend(user)?.slate {
             println!("  {:8.4}  {}", item.score, item.title.as_deref().unwrap_or(&item.item_id));
         }
     }

@@ -1,4 +1,5 @@
-//! The progress of building an index in, a bar on a terminal out. Elsewhere nothing is drawn.
+//! The progress of building an index or of a batch in, a bar on a terminal out. Elsewhere nothing is
+//! drawn.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -9,10 +10,16 @@ pub(super) struct IndexBar(ProgressBar);
 
 impl Default for IndexBar {
     fn default() -> Self {
-        let style = ProgressStyle::with_template("indexing  {bar:24} {percent:>3} %  ETA {eta}");
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self(ProgressBar::no_length().with_style(style))
+        Self(bar("indexing"))
     }
+}
+
+/// A bar that says `what` is going on.
+pub(super) fn bar(what: &str) -> ProgressBar {
+    let template = format!("{what}  {{bar:24}} {{percent:>3}} %  ETA {{eta}}");
+    let style = ProgressStyle::with_template(&template);
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::no_length().with_style(style)
 }
 
 impl BuildObserver for IndexBar {

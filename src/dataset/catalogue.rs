@@ -1,9 +1,9 @@
 //! The users' and items' own ids ↔ the numbers that the policy uses.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use polars::prelude::*;
+use rayon::prelude::*;
 
 use super::Dataset;
 use super::parquet::{column_names, read_columns};
@@ -13,60 +13,170 @@ use crate::error::{Error, Result};
 /// The column of item ids in `actions.parquet`, and the default elsewhere.
 pub const ITEM_ID: &str = "item_id";
 
-/// Ids and titles of a data set's users and actions.
+/// The column of user ids in `contexts.parquet`.
+pub(crate) const USER_ID: &str = "user_id";
+
+const TITLE: &str = "title";
+
+/// The ids of users or of items, each once: id ↔ number.
+#[derive(Clone, Debug)]
+pub struct Ids {
+    /// The table that holds them.
+    path: PathBuf,
+    kind: &'static str,
+    /// Integers or text, as in the log.
+    column: Column,
+    texts: StringChunked,
+    /// Numbers by rising text.
+    order: Vec<u32>,
+}
+
+impl Ids {
+    /// The column `name` of `table`, which was read from `path`; row i has number i.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the column holds an id twice or an empty cell.
+    pub(crate) fn new(
+        table: &DataFrame,
+        name: &str,
+        kind: &'static str,
+        path: &Path,
+    ) -> Result<Self> {
+        let texts = as_text(table, name, path)?.rechunk().into_owned();
+        #[allow(clippy::cast_possible_truncation, reason = "users and items are numbered by u32")]
+        let mut order: Vec<u32> = (0..texts.len() as u32).collect();
+        order.par_sort_unstable_by_key(|&number| texts.get(number as usize));
+        let text = |at: u32| texts.get(at as usize);
+        if order.windows(2).any(|pair| text(pair[0]) == text(pair[1])) {
+            return Err(Error::file(path, format!("column `{name}` holds an id twice")));
+        }
+        let column = table.column(name).map_err(|error| Error::library(name, error))?.clone();
+        Ok(Self { path: path.to_owned(), kind, column, texts, order })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// The id with a number.
+    ///
+    /// # Panics
+    /// If there is no such number.
+    #[must_use]
+    pub fn id(&self, number: u32) -> &str {
+        self.texts.get(number as usize).unwrap_or_default()
+    }
+
+    /// The number of an id, if the id is there.
+    #[must_use]
+    pub fn find(&self, id: &str) -> Option<u32> {
+        let at = self.order.binary_search_by(|&number| self.id(number).cmp(id)).ok()?;
+        Some(self.order[at])
+    }
+
+    /// The number of an id.
+    ///
+    /// # Errors
+    /// [`Error::UnknownId`].
+    pub fn number(&self, id: &str) -> Result<u32> {
+        self.find(id).ok_or_else(|| Error::UnknownId {
+            path: self.path.clone(),
+            kind: self.kind,
+            id: id.into(),
+        })
+    }
+
+    /// All ids, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(Option::unwrap_or_default)
+    }
+
+    /// The ids by number, integers or text as in the log.
+    pub(crate) fn column(&self) -> &Column {
+        &self.column
+    }
+}
+
+/// The items of a catalogue: their ids, and their titles where the log has any.
+#[derive(Clone, Debug)]
+pub struct Items {
+    /// Row i is action i.
+    pub ids: Ids,
+    titles: Option<Column>,
+}
+
+impl Items {
+    /// The columns `item_id` and, if there, `title` of `table`, which was read from `path`.
+    ///
+    /// # Errors
+    /// [`Error::File`] if a column is not what it should be.
+    pub(crate) fn new(table: &DataFrame, path: &Path) -> Result<Self> {
+        let titles = table.column(TITLE).ok().cloned();
+        if let Some(column) = &titles {
+            let series = column.as_materialized_series();
+            series.str().map_err(|_| wrong_type(path, series, "text"))?;
+        }
+        Ok(Self { ids: Ids::new(table, ITEM_ID, "item", path)?, titles })
+    }
+
+    /// The title of an action's item, where there is one.
+    #[must_use]
+    pub fn title(&self, action: u32) -> Option<&str> {
+        self.titles.as_ref()?.str().ok()?.get(action as usize)
+    }
+
+    /// A table of what is here.
+    pub(crate) fn table(&self) -> Result<DataFrame> {
+        let columns = [Some(self.ids.column.clone()), self.titles.clone()];
+        DataFrame::new_infer_height(columns.into_iter().flatten().collect())
+            .map_err(|error| Error::library(ACTIONS, error))
+    }
+}
+
+/// The ids of a prepared folder.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
-    contexts_path: PathBuf,
-    actions_path: PathBuf,
-    contexts: HashMap<String, u32>,
-    user_ids: Vec<String>,
-    actions: HashMap<String, u32>,
-    item_ids: Vec<String>,
-    titles: Vec<Option<String>>,
+    /// The users, in the order of their contexts.
+    pub users: Ids,
+    /// The items; row i is action i.
+    pub items: Items,
+    /// The context of each user: the last one of several, which holds the most of what is known.
+    pub contexts: Vec<u32>,
 }
 
 impl Catalogue {
-    /// Reads `contexts.parquet` and `actions.parquet` in `folder`. Where a user has several contexts,
-    /// the user's id stands for the last of them, which holds the most of what is known.
+    /// Reads `contexts.parquet` and `actions.parquet` in `folder`.
     ///
     /// # Errors
     /// An error naming the file that is missing or damaged and the column at fault, or the column in
     /// which an id occurs twice.
     pub fn read(folder: &Path) -> Result<Self> {
         let (contexts_path, actions_path) = (folder.join(CONTEXTS), folder.join(ACTIONS));
-        let (_, user_ids) = ids(&contexts_path, "context", "user_id")?;
-        let contexts = by_id(&user_ids, &contexts_path, "user_id", has_splits(&contexts_path)?)?;
-        let (with_titles, item_ids) = ids(&actions_path, "action", ITEM_ID)?;
-        let titles = if with_titles {
-            let table = read_columns(&actions_path, &["title"])?;
-            let column = &table.columns()[0];
-            let texts = column
-                .str()
-                .map_err(|_| wrong_type(&actions_path, column.as_materialized_series(), "text"))?;
-            texts.iter().map(|title| title.map(ToOwned::to_owned)).collect()
-        } else {
-            vec![None; item_ids.len()]
+        let (table, user_ids) = ids(&contexts_path, "context", USER_ID)?;
+        let repeated = has_splits(&contexts_path)?;
+        let last = |context: &u32| {
+            let at = *context as usize;
+            !repeated || user_ids.get(at + 1) != Some(&user_ids[at])
         };
-        Ok(Self {
-            contexts,
-            actions: by_id(&item_ids, &actions_path, ITEM_ID, false)?,
-            contexts_path,
-            actions_path,
-            user_ids,
-            item_ids,
-            titles,
-        })
-    }
+        #[allow(clippy::cast_possible_truncation, reason = "contexts are numbered by u32")]
+        let contexts: Vec<u32> = (0..user_ids.len() as u32).filter(last).collect();
+        let rows = IdxCa::from_vec("".into(), contexts.clone());
+        let users = table.take(&rows).map_err(|error| Error::library(CONTEXTS, error))?;
+        let users = Ids::new(&users, USER_ID, "user", &contexts_path)?;
 
-    /// Ids of the users, each once, in the order of their contexts.
-    pub fn user_ids(&self) -> impl Iterator<Item = &str> {
-        self.user_ids.chunk_by(PartialEq::eq).map(|of_user| of_user[0].as_str())
-    }
-
-    /// P.
-    #[must_use]
-    pub fn num_actions(&self) -> usize {
-        self.item_ids.len()
+        let (mut table, _) = ids(&actions_path, "action", ITEM_ID)?;
+        if column_names(&actions_path)?.iter().any(|name| name == TITLE) {
+            table = read_columns(&actions_path, &[ITEM_ID, TITLE])?;
+        }
+        Ok(Self { users, items: Items::new(&table, &actions_path)?, contexts })
     }
 
     /// The context of a user, the last one of several.
@@ -74,38 +184,7 @@ impl Catalogue {
     /// # Errors
     /// [`Error::UnknownId`].
     pub fn context_of(&self, user_id: &str) -> Result<u32> {
-        self.contexts.get(user_id).copied().ok_or_else(|| Error::UnknownId {
-            path: self.contexts_path.clone(),
-            kind: "user",
-            id: user_id.into(),
-        })
-    }
-
-    /// The action of an item.
-    ///
-    /// # Errors
-    /// [`Error::UnknownId`].
-    pub fn action_of(&self, item_id: &str) -> Result<u32> {
-        self.actions.get(item_id).copied().ok_or_else(|| Error::UnknownId {
-            path: self.actions_path.clone(),
-            kind: "item",
-            id: item_id.into(),
-        })
-    }
-
-    /// The id of an action's item.
-    ///
-    /// # Panics
-    /// If there is no such action: compare [`num_actions`](Self::num_actions) with the model's.
-    #[must_use]
-    pub fn item_id(&self, action: u32) -> &str {
-        &self.item_ids[action as usize]
-    }
-
-    /// The title of an action's item, where there is one.
-    #[must_use]
-    pub fn title(&self, action: u32) -> Option<&str> {
-        self.titles.get(action as usize)?.as_deref()
+        Ok(self.contexts[self.users.number(user_id)? as usize])
     }
 }
 
@@ -114,34 +193,24 @@ fn has_splits(path: &Path) -> Result<bool> {
     Ok(column_names(path)?.iter().any(|name| name == "split"))
 }
 
-/// The last row of each id. With `repeated`, an id may stand in several rows, one after the other.
-fn by_id(
-    ids: &[String],
-    path: &Path,
-    column: &str,
-    repeated: bool,
-) -> Result<HashMap<String, u32>> {
-    let rows: HashMap<_, _> = ids.iter().cloned().zip(0..).collect();
-    let expected = if repeated { ids.chunk_by(PartialEq::eq).count() } else { ids.len() };
-    if rows.len() < expected {
-        return Err(Error::file(path, format!("column `{column}` holds an id twice")));
-    }
-    Ok(rows)
-}
-
-/// The ids of a table whose `number` column counts its rows from 0, as text; and whether the table
-/// has titles.
-fn ids(path: &Path, number: &str, id: &str) -> Result<(bool, Vec<String>)> {
-    let has_titles = column_names(path)?.iter().any(|name| name == "title");
+/// A table whose `number` column counts its rows from 0, and its ids as text.
+fn ids(path: &Path, number: &str, id: &str) -> Result<(DataFrame, Vec<String>)> {
     let table = read_columns(path, &[number, id])?;
     if numbers(&table, number, path)?.into_iter().ne((0..).take(table.height())) {
         return Err(Error::file(path, format!("column `{number}` does not count its rows from 0")));
     }
-    Ok((has_titles, id_texts(&table, id, path)?))
+    let texts = id_texts(&table, id, path)?;
+    Ok((table, texts))
 }
 
 /// The ids in column `id` of `table`, which was read from `path`, as text.
 pub(super) fn id_texts(table: &DataFrame, id: &str, path: &Path) -> Result<Vec<String>> {
+    Ok(as_text(table, id, path)?.iter().flatten().map(ToOwned::to_owned).collect())
+}
+
+/// The column `id` of `table`, which was read from `path`: integers or text without empty cells, as
+/// text.
+pub(crate) fn as_text(table: &DataFrame, id: &str, path: &Path) -> Result<StringChunked> {
     let wrap = |error| Error::library(path.display().to_string(), error);
     let column = table.column(id).map_err(wrap)?;
     if !(column.dtype().is_integer() || *column.dtype() == DataType::String) {
@@ -152,7 +221,7 @@ pub(super) fn id_texts(table: &DataFrame, id: &str, path: &Path) -> Result<Vec<S
     if texts.null_count() > 0 {
         return Err(Error::file(path, format!("column `{id}` has empty cells")));
     }
-    Ok(texts.iter().flatten().map(ToOwned::to_owned).collect())
+    Ok(texts.clone())
 }
 
 /// The ids of the items in `folder`, in the order of their actions, as text.
@@ -178,7 +247,7 @@ impl Dataset {
 /// # Errors
 /// An error naming `contexts.parquet` where it is missing or damaged.
 pub fn read_user_ids(folder: &Path) -> Result<Vec<String>> {
-    Ok(ids(&folder.join(CONTEXTS), "context", "user_id")?.1)
+    Ok(ids(&folder.join(CONTEXTS), "context", USER_ID)?.1)
 }
 
 #[cfg(test)]
@@ -191,12 +260,13 @@ mod tests {
         let (folder, _) = written();
         let catalogue = Catalogue::read(folder.path()).unwrap();
         assert_eq!(catalogue.context_of("bob").unwrap(), 1);
-        assert_eq!(catalogue.action_of("12").unwrap(), 2);
-        assert_eq!(catalogue.item_id(0), "70");
-        assert_eq!((catalogue.title(0), catalogue.title(1)), (Some("Heat"), None));
+        assert_eq!(catalogue.items.ids.number("12").unwrap(), 2);
+        assert_eq!(catalogue.items.ids.id(0), "70");
+        let title = |action| catalogue.items.title(action);
+        assert_eq!((title(0), title(1)), (Some("Heat"), None));
         let message = catalogue.context_of("carol").unwrap_err().to_string();
         assert!(message.contains("contexts.parquet: no user `carol`"), "{message}");
-        let message = catalogue.action_of("13").unwrap_err().to_string();
+        let message = catalogue.items.ids.number("13").unwrap_err().to_string();
         assert!(message.contains("actions.parquet: no item `13`"), "{message}");
     }
 }

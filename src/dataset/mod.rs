@@ -9,11 +9,11 @@
 mod catalogue;
 mod features;
 mod folds;
-mod parquet;
-#[cfg(feature = "prepare")]
+pub(crate) mod parquet;
+#[cfg(feature = "train")]
 mod prepare;
 mod products;
-#[cfg(feature = "prepare")]
+#[cfg(feature = "train")]
 pub mod registry;
 mod statistics;
 pub mod tables;
@@ -23,10 +23,11 @@ use polars::prelude::DataFrame;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-pub use catalogue::{Catalogue, ITEM_ID, read_item_ids, read_user_ids};
+pub use catalogue::{Catalogue, ITEM_ID, Ids, Items, read_item_ids, read_user_ids};
+pub(crate) use catalogue::{USER_ID, as_text};
 pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 pub use folds::Folds;
-#[cfg(feature = "prepare")]
+#[cfg(feature = "train")]
 pub use prepare::{
     FeatureSource, Filters, Given, Interactions, Moment, PAPER_SHAPES, RowFilter, Shape, Source,
     SplitKind, SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble,
@@ -99,7 +100,7 @@ impl ActionSets {
     }
 
     /// Gives each action another number, `numbers[action]`.
-    #[cfg(feature = "prepare")]
+    #[cfg(feature = "train")]
     pub(crate) fn renumber(&mut self, numbers: &[u32]) {
         self.change(|_, set| set.iter_mut().for_each(|action| *action = numbers[*action as usize]));
     }

@@ -1,10 +1,13 @@
 //! Parquet files → their columns, whole or one row group after the other.
 
+use std::io::{BufWriter, Cursor, Write as _};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 use fs_err as fs;
+use polars::io::mmap::MmapBytesReader;
 use polars::prelude::*;
 
 use crate::error::{Error, Result};
@@ -17,8 +20,60 @@ const ROWS: usize = 1 << 22;
 /// # Errors
 /// A file that is missing or damaged, a column that is missing, or one of a type that this build of
 /// polars cannot hold.
-pub(super) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
+pub(crate) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
     finish(checked(path, columns)?, path, columns)
+}
+
+/// Reads all columns of the file at `path` whose bytes are `bytes`.
+///
+/// # Errors
+/// Bytes that are no Parquet, or a column of a type that this build of polars cannot hold.
+pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<DataFrame> {
+    let mut reader = ParquetReader::new(Cursor::new(bytes));
+    let schema = reader.schema().map_err(|error| wrap(path, &error))?;
+    let names: Vec<String> = schema.iter_names().map(ToString::to_string).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    check_columns(&schema, path, &names)?;
+    finish(reader, path, &names)
+}
+
+/// Writes a table into one file.
+///
+/// # Errors
+/// An error naming the file, on a full disk for one.
+pub(crate) fn write_table(table: &mut DataFrame, path: &Path) -> Result<()> {
+    let mut file = BufWriter::new(fs::File::create(path)?);
+    ParquetWriter::new(&mut file)
+        .finish(table)
+        .map_err(|error| Error::library(format!("writing {}", path.display()), error))?;
+    Ok(file.flush()?)
+}
+
+/// Number of rows.
+///
+/// # Errors
+/// A file that is missing or damaged.
+pub(crate) fn num_rows(path: &Path) -> Result<usize> {
+    open(path)?.num_rows().map_err(|error| wrap(path, &error))
+}
+
+/// Reads `columns` of `rows`, in pieces of `piece` rows.
+///
+/// # Errors
+/// The errors of [`read_columns`]; a damaged page is found when its piece's turn comes.
+pub(crate) fn pieces<'a>(
+    path: &'a Path,
+    columns: &'a [&str],
+    rows: Range<usize>,
+    piece: usize,
+) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
+    let metadata = checked(path, columns)?.get_metadata().map_err(|e| wrap(path, &e))?.clone();
+    Ok(rows.clone().step_by(piece).map(move |at| {
+        let mut reader = open(path)?;
+        reader.set_metadata(metadata.clone());
+        let slice = (at, piece.min(rows.end - at));
+        finish(reader.with_slice(Some(slice)), path, columns)
+    }))
 }
 
 /// Reads `columns`, in that order, one row group after the other, or [`ROWS`] of a larger group.
@@ -47,9 +102,17 @@ pub(super) fn row_groups<'a>(
 fn checked(path: &Path, columns: &[&str]) -> Result<ParquetReader<std::fs::File>> {
     let mut reader = open(path)?;
     let schema = reader.schema().map_err(|error| wrap(path, &error))?;
+    check_columns(&schema, path, columns)?;
+    Ok(reader)
+}
+
+fn check_columns(schema: &ArrowSchema, path: &Path, columns: &[&str]) -> Result<()> {
     for &column in columns {
         match schema.get(column) {
-            None => return Err(missing_column(path, column, &column_names(path)?)),
+            None => {
+                let names: Vec<String> = schema.iter_names().map(ToString::to_string).collect();
+                return Err(missing_column(path, column, &names));
+            }
             Some(field) if !is_readable(field.dtype()) => {
                 let problem = format!(
                     "column `{column}`: expected numbers, text, booleans, dates or times without a \
@@ -61,11 +124,11 @@ fn checked(path: &Path, columns: &[&str]) -> Result<ParquetReader<std::fs::File>
             Some(_) => {}
         }
     }
-    Ok(reader)
+    Ok(())
 }
 
-fn finish(
-    reader: ParquetReader<std::fs::File>,
+fn finish<R: MmapBytesReader>(
+    reader: ParquetReader<R>,
     path: &Path,
     columns: &[&str],
 ) -> Result<DataFrame> {
@@ -86,7 +149,7 @@ fn wrap(path: &Path, error: &PolarsError) -> Error {
 ///
 /// # Errors
 /// A file that is missing or damaged.
-pub(super) fn column_names(path: &Path) -> Result<Vec<String>> {
+pub(crate) fn column_names(path: &Path) -> Result<Vec<String>> {
     Ok(schema(path)?.iter_names().map(ToString::to_string).collect())
 }
 
@@ -133,7 +196,17 @@ fn is_readable(dtype: &ArrowDataType) -> bool {
             | A::Utf8View
             | A::Date32
             | A::Timestamp(_, None)
-    ) || matches!(dtype, A::List(item) | A::LargeList(item) if of_floats(item.dtype()))
+    ) || matches!(dtype, A::List(item) | A::LargeList(item) if of_scalars(item.dtype()))
+}
+
+/// True for the numbers and texts of which this build of polars can hold lists.
+fn of_scalars(dtype: &ArrowDataType) -> bool {
+    use ArrowDataType as A;
+    let texts_or_integers = matches!(
+        dtype,
+        A::Utf8 | A::LargeUtf8 | A::Utf8View | A::Int32 | A::Int64 | A::UInt32 | A::UInt64
+    );
+    texts_or_integers || of_floats(dtype)
 }
 
 /// True for single and double precision.

@@ -19,7 +19,7 @@ use std::path::Path;
 use fs_err as fs;
 use polars::prelude::*;
 
-use super::parquet::{column_names, read_columns, row_groups};
+use super::parquet::{column_names, read_columns, row_groups, write_table};
 use super::{ActionSets, Dataset, Sessions, Split, Times};
 use crate::error::{Error, Result};
 
@@ -253,16 +253,8 @@ fn interactions(
     DataFrame::new_infer_height(columns).map_err(|error| Error::library(INTERACTIONS, error))
 }
 
-fn write_table(table: &mut DataFrame, path: &Path) -> Result<()> {
-    let mut file = BufWriter::new(fs::File::create(path)?);
-    ParquetWriter::new(&mut file)
-        .finish(table)
-        .map_err(|error| Error::library(format!("writing {}", path.display()), error))?;
-    Ok(file.flush()?)
-}
-
 /// The numbers of a `u32` column without empty cells.
-pub(super) fn numbers(table: &DataFrame, column: &str, path: &Path) -> Result<Vec<u32>> {
+pub(crate) fn numbers(table: &DataFrame, column: &str, path: &Path) -> Result<Vec<u32>> {
     let column = table.column(column).map_err(|error| Error::library(column, error))?;
     let series = column.as_materialized_series();
     match series.u32() {
@@ -273,7 +265,7 @@ pub(super) fn numbers(table: &DataFrame, column: &str, path: &Path) -> Result<Ve
 }
 
 /// [`Error::File`]: a column does not hold what it should.
-pub(super) fn wrong_type(path: &Path, found: &Series, expected: &str) -> Error {
+pub(crate) fn wrong_type(path: &Path, found: &Series, expected: &str) -> Error {
     let problem =
         format!("column `{}`: expected {expected}, found {}", found.name(), found.dtype());
     Error::file(path, problem)

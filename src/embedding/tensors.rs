@@ -5,8 +5,9 @@ use std::io::{Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use safetensors::Dtype;
+use rayon::prelude::*;
 use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::{Dtype, SafeTensors};
 
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
@@ -20,17 +21,36 @@ const LONGEST_HEADER: u64 = 100_000_000;
 /// A tensor to write: its name, shape and numbers.
 pub(crate) type Named<'a> = (&'a str, Vec<usize>, &'a [f32]);
 
+/// The numbers of a tensor in a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stored {
+    /// As they are.
+    F32,
+    /// Times a power of two that brings them into the range of f16.
+    F16(f32),
+}
+
 /// Writes `tensors` as f32, in the order given.
 pub(crate) fn write(path: &Path, tensors: &[Named<'_>]) -> Result<()> {
+    let tensors: Vec<_> = tensors.iter().map(|tensor| (tensor.clone(), Stored::F32)).collect();
+    write_as(path, &tensors)
+}
+
+/// Writes `tensors`, each in its precision, in the order given.
+pub(crate) fn write_as(path: &Path, tensors: &[(Named<'_>, Stored)]) -> Result<()> {
     let library = |error: &dyn std::fmt::Display| {
         Error::library(format!("writing {}", path.display()), error)
     };
     let mut end = 0;
-    let infos = tensors.iter().map(|(name, shape, numbers)| {
+    let infos = tensors.iter().map(|((name, shape, numbers), stored)| {
         let start = end;
-        end += size_of_val(*numbers);
+        let (dtype, size) = match stored {
+            Stored::F32 => (Dtype::F32, size_of::<f32>()),
+            Stored::F16(_) => (Dtype::F16, size_of::<f16>()),
+        };
+        end += size * numbers.len();
         let data_offsets = (start, end);
-        ((*name).to_owned(), TensorInfo { dtype: Dtype::F32, shape: shape.clone(), data_offsets })
+        ((*name).to_owned(), TensorInfo { dtype, shape: shape.clone(), data_offsets })
     });
     let metadata = Metadata::new(None, infos.collect()).map_err(|error| library(&error))?;
     let mut header = serde_json::to_vec(&metadata).map_err(|error| library(&error))?;
@@ -38,11 +58,57 @@ pub(crate) fn write(path: &Path, tensors: &[Named<'_>]) -> Result<()> {
     write_atomic(path, |writer| {
         writer.write_all(&(header.len() as u64).to_le_bytes())?;
         writer.write_all(&header)?;
-        for (_, _, numbers) in tensors {
-            in_bytes(numbers, |bytes| writer.write_all(bytes))?;
+        for ((_, _, numbers), stored) in tensors {
+            match stored {
+                Stored::F32 => in_bytes(numbers, |bytes| writer.write_all(bytes))?,
+                Stored::F16(scale) => {
+                    for numbers in numbers.chunks(1 << 14) {
+                        let halves = numbers.iter().map(|value| f16::from_f32(value * scale));
+                        let bytes: Vec<u8> = halves.flat_map(f16::to_le_bytes).collect();
+                        writer.write_all(&bytes)?;
+                    }
+                }
+            }
         }
         Ok(())
     })
+}
+
+/// The tensors in the bytes of a file.
+pub(crate) struct Tensors<'a> {
+    path: &'a Path,
+    tensors: SafeTensors<'a>,
+}
+
+impl<'a> Tensors<'a> {
+    /// Parses the `bytes` of the file at `path`.
+    pub(crate) fn parse(path: &'a Path, bytes: &'a [u8]) -> Result<Self> {
+        let tensors = SafeTensors::deserialize(bytes)
+            .map_err(|error| Error::file(path, format!("is no safetensors file: {error}")))?;
+        Ok(Self { path, tensors })
+    }
+
+    /// The tensor `name` `[rows, cols]`, finite, divided by `scale`; none if it is not there.
+    pub(crate) fn matrix(&self, name: &str, scale: f32) -> Result<Option<Matrix>> {
+        let Ok(tensor) = self.tensors.tensor(name) else { return Ok(None) };
+        let [_, cols] = matrix_shape(self.path, tensor.shape())?;
+        let factor = scale.recip();
+        let numbers: Vec<f32> = match tensor.dtype() {
+            Dtype::F32 => {
+                let numbers = tensor.data().as_chunks().0.par_iter();
+                numbers.map(|bytes| f32::from_le_bytes(*bytes)).collect()
+            }
+            Dtype::F16 => {
+                let numbers = tensor.data().as_chunks().0.par_iter();
+                numbers.map(|bytes| f16::from_le_bytes(*bytes).to_f32() * factor).collect()
+            }
+            other => {
+                let problem = format!("tensor `{name}` holds {other:?}, expected F32 or F16");
+                return Err(Error::file(self.path, problem));
+            }
+        };
+        finite(self.path, Matrix::new(numbers, cols)?).map(Some)
+    }
 }
 
 /// A file whose header has been read and fits its length.

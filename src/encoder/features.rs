@@ -18,6 +18,12 @@ impl Features {
         Self { dim, scale }
     }
 
+    /// The factor.
+    #[must_use]
+    pub fn scale(&self) -> f32 {
+        self.scale
+    }
+
     /// F features scaled by the root of the mean variance of the other context columns `[U, D]`. A
     /// prepared number has a deviation of 1 and a category is 0 or 1, so θ learns them as fast as
     /// the others.

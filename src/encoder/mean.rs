@@ -12,9 +12,15 @@ pub struct Mean {
     /// e `[P, L]`, which is β unless the two were imported apart.
     inputs: Arc<Matrix>,
     /// w `[P]`; none for equal weights.
-    weights: Option<Vec<f32>>,
+    weights: Option<Arc<Vec<f32>>>,
     /// ρ; 0 to ignore the order.
     recency: f32,
+}
+
+/// The weights `max(n, 1)^−γ` of actions of popularity n, `[P]`.
+#[must_use]
+pub fn popularity_weights(popularity: &[u32], gamma: f32) -> Vec<f32> {
+    popularity.iter().map(|&count| (count.max(1) as f32).powf(-gamma)).collect()
 }
 
 impl Mean {
@@ -28,7 +34,12 @@ impl Mean {
     /// popular action says little about its user.
     #[must_use]
     pub fn inverse_popularity(inputs: Arc<Matrix>, popularity: &[u32], gamma: f32) -> Self {
-        let weights = popularity.iter().map(|&count| (count.max(1) as f32).powf(-gamma)).collect();
+        Self::weighted(inputs, Arc::new(popularity_weights(popularity, gamma)))
+    }
+
+    /// A mean with the given weights `[P]`.
+    #[must_use]
+    pub fn weighted(inputs: Arc<Matrix>, weights: Arc<Vec<f32>>) -> Self {
         Self { inputs, weights: Some(weights), recency: 0.0 }
     }
 

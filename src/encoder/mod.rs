@@ -5,10 +5,13 @@
 //! the decision of the first of several encoders; the others are further inputs.
 
 mod features;
+mod fitted;
 mod mean;
 
 pub use features::Features;
-pub use mean::Mean;
+pub(crate) use fitted::joined;
+pub use fitted::{Encoding, Fitted};
+pub use mean::{Mean, popularity_weights};
 
 use std::fmt::Debug;
 use std::sync::Arc;

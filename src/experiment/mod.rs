@@ -13,31 +13,20 @@
 mod baselines;
 mod league;
 pub mod search;
-#[cfg(feature = "train")]
 pub mod tune;
 
-#[cfg(feature = "train")]
 mod amounts;
-#[cfg(feature = "train")]
 mod arguments;
-#[cfg(feature = "train")]
 mod cell;
-#[cfg(feature = "train")]
 mod executor;
-#[cfg(feature = "train")]
 mod grid;
-#[cfg(feature = "train")]
 mod process;
-#[cfg(feature = "train")]
 mod record;
-#[cfg(feature = "train")]
 pub mod report;
-#[cfg(feature = "train")]
 mod results;
 
 pub use baselines::{BaselineTrial, TunedBaseline};
 pub use league::{Candidate, League, Standing, league};
-#[cfg(feature = "train")]
 pub use {
     amounts::{Amount, Bytes},
     arguments::{flags, shell},

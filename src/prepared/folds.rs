@@ -59,7 +59,6 @@ impl Prepared {
 }
 
 /// Writes the embeddings of `source` without each fold into a prepared folder.
-#[cfg(feature = "prepare")]
 pub(super) fn save(
     prepared: &Path,
     source: &EmbeddingSource,

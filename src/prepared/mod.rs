@@ -21,16 +21,12 @@ use crate::reward::RewardKind;
 use crate::seed::Seed;
 use crate::settings::{Preset, Settings};
 
-#[cfg(feature = "prepare")]
 mod create;
 mod folds;
-#[cfg(feature = "prepare")]
 mod phase;
 mod source;
 
-#[cfg(feature = "prepare")]
 pub use create::{Input, Phases, PrepareSettings, prepare};
-#[cfg(feature = "prepare")]
 pub use phase::Phase;
 pub use source::{Choice, Choose, Chosen, ChosenSettings, EmbeddingSource, Judge};
 

@@ -1,6 +1,5 @@
 //! The sources of embeddings in, embeddings fitted on some of the training users out.
 
-#[cfg(feature = "prepare")]
 use std::io::Write as _;
 use std::path::Path;
 
@@ -16,7 +15,6 @@ use crate::embedding::{
 use crate::encoder::EncoderKind;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::read_text;
-#[cfg(feature = "prepare")]
 use crate::files::write_atomic;
 use crate::reward::RewardKind;
 use crate::seed::Seed;
@@ -158,7 +156,6 @@ impl Choice {
     }
 
     /// Writes the choice into a folder.
-    #[cfg(feature = "prepare")]
     pub(super) fn save(&self, folder: &Path) -> Result<()> {
         let text = toml::to_string(self).map_err(|error| Error::library(CHOICE, error))?;
         write_atomic(&folder.join(CHOICE), |file| Ok(file.write_all(text.as_bytes())?))

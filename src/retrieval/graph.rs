@@ -8,7 +8,7 @@ use usearch::Index;
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
-use crate::matrix::norm;
+use crate::matrix::{Matrix, norm};
 use crate::retrieval::HnswOptions;
 
 /// The most actions for which one thread builds the graph, in less than a minute.
@@ -59,11 +59,15 @@ pub(super) fn graph(
     Ok(index)
 }
 
-/// The factor of β in the graph: the power of two, hence without rounding, that takes the longest row
-/// to a norm between 32 and 64. f16 neither overflows nor goes subnormal, and `1 − dot` keeps the
-/// digits of `dot`.
+/// The factor of β in the graph ([`half_scale`]): `1 − dot` keeps the digits of `dot`.
 pub(super) fn scale(actions: &ActionEmbeddings) -> f32 {
-    let longest = actions.beta().iter_rows().map(norm).fold(0.0, f32::max);
+    half_scale(actions.beta())
+}
+
+/// The power of two, hence without rounding, that takes the longest row to a norm between 32 and 64:
+/// f16 neither overflows nor goes subnormal.
+pub(crate) fn half_scale(vectors: &Matrix) -> f32 {
+    let longest = vectors.iter_rows().map(norm).fold(0.0, f32::max);
     if longest.is_normal() {
         (5.0 - longest.log2().floor()).clamp(-120.0, 120.0).exp2()
     } else {

@@ -79,11 +79,32 @@ impl Hnsw {
         actions: Arc<ActionEmbeddings>,
         options: &HnswOptions,
     ) -> Result<Self> {
+        Self::new(store::open(folder, &actions, options, scale(&actions))?, actions, options)
+    }
+
+    /// Reads an index of [`save`](Self::save) from the `bytes` of the file at `path`. They must be
+    /// what was written: usearch reads beyond its memory where they are not.
+    pub(crate) fn load(
+        path: &Path,
+        bytes: &[u8],
+        actions: Arc<ActionEmbeddings>,
+        options: &HnswOptions,
+    ) -> Result<Self> {
+        options.validate()?;
+        Self::new(store::load(path, bytes, &actions, options)?, actions, options)
+    }
+
+    /// Writes the graph alone into one file, which usearch reads in any language: the key of a vector
+    /// is its action, and the vectors are β times a power of two. Errors name it `named`.
+    pub(crate) fn save(&self, path: &Path, named: &Path) -> Result<()> {
+        store::save_graph(&self.index, path, named).map(drop)
+    }
+
+    fn new(index: Index, actions: Arc<ActionEmbeddings>, options: &HnswOptions) -> Result<Self> {
         let slots = Slots::new();
-        let index = store::open(folder, &actions, options, scale(&actions))?;
         index
             .reserve_capacity_and_threads(index.size(), slots.count)
-            .map_err(|error| Error::library(format!("opening {}", folder.display()), error))?;
+            .map_err(|error| Error::library("opening the index", error))?;
         Ok(Self { index, exact: Exact::new(actions), scalar: options.scalar, slots })
     }
 

@@ -23,6 +23,7 @@ pub use candidates::Candidates;
 pub use exact::Exact;
 pub(crate) use exclusion::{check_slate_size, excluded_lists, most_excluded};
 pub use graph::BuildObserver;
+pub(crate) use graph::half_scale;
 pub(crate) use heads::Heads;
 pub use hnsw::Hnsw;
 pub use options::{HnswOptions, Scalar, Search};

@@ -15,6 +15,7 @@ use crate::retrieval::{HnswOptions, Scalar};
 const GRAPH: &str = "graph.usearch";
 const RECORD: &str = "index.toml";
 const REBUILD: &str = "delete the folder to have it built again";
+const EXPORT: &str = "export the bundle again";
 
 /// Everything that determines the graph.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,22 +63,55 @@ pub(super) fn save(
 ) -> Result<()> {
     let staged = StagedFolder::new(folder)?;
     let graph = staged.path().join(GRAPH);
-    index.save(utf8(&graph)?).map_err(|error| {
-        let problem = format!("could not be written ({error}): is the disk full?");
-        Error::file(folder.join(GRAPH), problem)
-    })?;
-    // usearch ignores the error of closing the file: on a full disk the file is too short.
-    let (expected, graph_bytes) =
-        (index.serialized_length() as u64, fs_err::metadata(&graph)?.len());
-    if graph_bytes != expected {
-        let problem = format!("{graph_bytes} of {expected} bytes were written: is the disk full?");
-        return Err(Error::file(folder.join(GRAPH), problem));
-    }
+    let graph_bytes = save_graph(index, &graph, &folder.join(GRAPH))?;
     let source = Source::new(actions, options);
     let record = Record { graph_bytes, graph_sha256: digest_file(&graph)?, source };
     let text = toml::to_string(&record).map_err(|error| Error::library("writing TOML", error))?;
     fs_err::write(staged.path().join(RECORD), text)?;
     staged.commit()
+}
+
+/// Writes a graph to `path` and returns its size in bytes; errors name it `named`, its final path.
+pub(super) fn save_graph(index: &Index, path: &Path, named: &Path) -> Result<u64> {
+    index.save(utf8(path)?).map_err(|error| {
+        Error::file(named, format!("could not be written ({error}): is the disk full?"))
+    })?;
+    // usearch ignores the error of closing the file: on a full disk the file is too short.
+    let (expected, bytes) = (index.serialized_length() as u64, fs_err::metadata(path)?.len());
+    if bytes != expected {
+        let problem = format!("{bytes} of {expected} bytes were written: is the disk full?");
+        return Err(Error::file(named, problem));
+    }
+    Ok(bytes)
+}
+
+/// The graph in the `bytes` of the file at `path`, which are what was written; the caller reserves
+/// thread slots.
+pub(super) fn load(
+    path: &Path,
+    bytes: &[u8],
+    actions: &ActionEmbeddings,
+    options: &HnswOptions,
+) -> Result<Index> {
+    let index = options.index(actions.latent_dim())?;
+    index
+        .load_from_buffer(bytes)
+        .map_err(|error| Error::file(path, format!("usearch says: {error}; {EXPORT}")))?;
+    if !fits(&index, &Source::new(actions, options)) {
+        return Err(Error::file(path, format!("the graph belongs to other embeddings; {EXPORT}")));
+    }
+    // Loading resets it to the default.
+    index.change_expansion_search(options.ef_search);
+    Ok(index)
+}
+
+/// True if the graph has the shape and the options of its source.
+fn fits(index: &Index, source: &Source) -> bool {
+    index.size() == source.num_actions
+        && index.dimensions() == source.latent_dim
+        && index.connectivity() == source.connectivity
+        && index.metric_kind() == MetricKind::IP
+        && index.scalar_kind() == source.scalar.kind()
 }
 
 /// Opens the graph of `actions · scale` by mapping its file; the caller reserves thread slots.
@@ -116,12 +150,7 @@ pub(super) fn open(
     index
         .view(utf8(&path)?)
         .map_err(|error| Error::file(&path, format!("usearch says: {error}; {REBUILD}")))?;
-    let fits = index.size() == source.num_actions
-        && index.dimensions() == source.latent_dim
-        && index.connectivity() == source.connectivity
-        && index.metric_kind() == MetricKind::IP
-        && index.scalar_kind() == options.scalar.kind();
-    if !fits || !holds_beta(&index, actions, options.scalar, scale) {
+    if !fits(&index, &source) || !holds_beta(&index, actions, options.scalar, scale) {
         let problem = format!("the graph belongs to other embeddings; {REBUILD}");
         return Err(Error::file(path, problem));
     }

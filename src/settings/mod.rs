@@ -5,7 +5,6 @@ mod builder;
 mod preset;
 
 pub use builder::SettingsBuilder;
-#[cfg(feature = "train")]
 pub(crate) use builder::leaves;
 pub use preset::Preset;
 

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crate::dataset::{Sessions, Times};
-use crate::embedding::{EmbeddingFile, FoldIn, FoldInOptions, Vectors};
+use crate::embedding::{EmbeddingFile, Vectors};
 use crate::encoder::{
-    Concatenation, ContextEncoder, ContextSettings, EncoderKind, Features, Known, Mean, encode_all,
+    Concatenation, ContextEncoder, ContextSettings, EncoderKind, Encoding, Features, Fitted, Known,
+    encode_all, joined, popularity_weights,
 };
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -85,6 +86,7 @@ const SAMPLE: usize = 4096;
 pub(super) struct Contexts {
     pub(super) vectors: Vectors,
     pub(super) encoder: Arc<dyn ContextEncoder>,
+    pub(super) encoding: Encoding,
     /// The leading encoders that give a vector in the space of the actions.
     pub(super) of_actions: usize,
 }
@@ -102,37 +104,32 @@ impl Contexts {
         let sessions = &prepared.sessions;
         let popularity = sessions.popularity(users);
         let vectors = embeddings.vectors(&settings.embedding, &popularity)?;
-        let (actions, settings) = (&vectors.actions, &settings.context);
+        let settings = &settings.context;
+        let weighted = settings.encoders.contains(&EncoderKind::WeightedMean);
+        let weights = || Arc::new(popularity_weights(&popularity, settings.popularity_power));
+        let mut encoding = Encoding { encoders: Vec::new(), weights: weighted.then(weights) };
         let mut encoders: Vec<Arc<dyn ContextEncoder>> = Vec::new();
         for kind in &settings.encoders {
-            encoders.push(match kind {
-                EncoderKind::Mean => Arc::new(Mean::new(Arc::clone(&vectors.inputs))),
-                EncoderKind::WeightedMean => {
-                    let (inputs, gamma) = (Arc::clone(&vectors.inputs), settings.popularity_power);
-                    let mean = Mean::inverse_popularity(inputs, &popularity, gamma);
-                    Arc::new(mean.with_recency(settings.recency))
-                }
-                EncoderKind::FoldIn => {
-                    let ContextSettings { confidence, regularization, .. } = *settings;
-                    let options = FoldInOptions { regularization, confidence };
-                    Arc::new(FoldIn::new(Arc::clone(actions), options)?)
-                }
+            let ContextSettings { recency, confidence, regularization, .. } = *settings;
+            let fitted = match kind {
+                EncoderKind::Mean => Fitted::Mean,
+                EncoderKind::WeightedMean => Fitted::WeightedMean { recency },
+                EncoderKind::FoldIn => Fitted::FoldIn { regularization, confidence },
                 EncoderKind::Features => {
-                    let dim = profiles.features.as_ref().map_or(0, Matrix::cols);
+                    let width = profiles.features.as_ref().map_or(0, Matrix::cols);
                     let step = users.len().div_ceil(SAMPLE).max(1);
                     let sample: Vec<u32> = users.iter().copied().step_by(step).collect();
                     let before = Concatenation(encoders.clone());
                     let known = |context| profiles.observed(sessions, context);
-                    Arc::new(Features::beside(dim, &encode_all(&before, &sample, known)))
+                    let others = encode_all(&before, &sample, known);
+                    Fitted::Features { width, scale: Features::beside(width, &others).scale() }
                 }
-            });
+            };
+            encoders.push(fitted.encoder(&vectors, encoding.weights.as_ref())?);
+            encoding.encoders.push(fitted);
         }
         let is_of_actions = |kind: &&EncoderKind| **kind != EncoderKind::Features;
         let of_actions = settings.encoders.iter().take_while(is_of_actions).count();
-        let encoder = match encoders.len() {
-            1 => encoders.swap_remove(0),
-            _ => Arc::new(Concatenation(encoders)),
-        };
-        Ok(Self { vectors, encoder, of_actions })
+        Ok(Self { vectors, encoder: joined(encoders), encoding, of_actions })
     }
 }

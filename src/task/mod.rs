@@ -15,8 +15,8 @@ use self::contexts::Contexts;
 use self::folds::{CrossFit, CrossFitted, Fit};
 use crate::dataset::{Sessions, Split, Times};
 use crate::device;
-use crate::embedding::ActionEmbeddings;
-use crate::encoder::{ContextEncoder, encode_all};
+use crate::embedding::{ActionEmbeddings, Vectors};
+use crate::encoder::{ContextEncoder, Encoding, encode_all};
 use crate::error::{Error, Result};
 use crate::estimator::{AnyEstimator, Estimator};
 use crate::matrix::Matrix;
@@ -25,7 +25,7 @@ use crate::model::Model;
 use crate::policy::Noise;
 use crate::prepared::Prepared;
 use crate::retrieval::{
-    Exact, HnswOptions, Queries, Retriever, Search, Slates, check_slate_size, excluded_lists,
+    Exact, Hnsw, HnswOptions, Queries, Retriever, Search, Slates, check_slate_size, excluded_lists,
     most_excluded,
 };
 use crate::reward::{RewardKind, SlateReward};
@@ -42,7 +42,7 @@ pub use ef_search::{EfSearch, TriedWidth};
 struct Graph {
     prepared: Prepared,
     options: HnswOptions,
-    opened: OnceLock<Arc<dyn Retriever>>,
+    opened: OnceLock<Arc<Hnsw>>,
 }
 
 /// Sessions, vectors, contexts, searches, reward and exclusion.
@@ -52,6 +52,10 @@ pub struct Task {
     pub sessions: Arc<Sessions>,
     /// β, `[P, L]`.
     pub actions: Arc<ActionEmbeddings>,
+    /// The vectors of which contexts are made, `[P, L]`.
+    pub inputs: Arc<Matrix>,
+    /// What `encoder` was made of.
+    pub encoding: Encoding,
     /// Encodes a user's actions, times and features as a context.
     pub encoder: Arc<dyn ContextEncoder>,
     /// Times and features of the users.
@@ -79,11 +83,11 @@ impl Graph {
         Self { prepared: prepared.clone(), options, opened: OnceLock::new() }
     }
 
-    fn open(&self, actions: &Arc<ActionEmbeddings>) -> Result<Arc<dyn Retriever>> {
+    fn open(&self, actions: &Arc<ActionEmbeddings>) -> Result<Arc<Hnsw>> {
         if let Some(opened) = self.opened.get() {
             return Ok(Arc::clone(opened));
         }
-        let index: Arc<dyn Retriever> = Arc::new(self.prepared.index(actions, &self.options)?);
+        let index = Arc::new(self.prepared.index(actions, &self.options)?);
         Ok(Arc::clone(self.opened.get_or_init(|| index)))
     }
 }
@@ -125,13 +129,15 @@ impl Task {
         let profiles = Profiles::load(prepared, &settings.context)?;
         let users = sessions.contexts(Split::Train);
         let contexts = Contexts::new(prepared, &prepared.embeddings, &users, &profiles, settings)?;
-        let Contexts { vectors, encoder, .. } = contexts;
-        let actions = vectors.actions;
+        let Contexts { vectors, encoder, encoding, .. } = contexts;
+        let Vectors { inputs, actions } = vectors;
         let everybody: Vec<u32> = sessions.observed.contexts().collect();
         let known = |context| profiles.observed(&sessions, context);
         Ok(Self {
             contexts: encode_all(encoder.as_ref(), &everybody, known),
             encoder,
+            encoding,
+            inputs,
             profiles: Arc::new(profiles),
             exact: Arc::new(Exact::new(Arc::clone(&actions))),
             graph: Arc::new(Graph::new(prepared, settings.retrieval.hnsw)),
@@ -307,8 +313,16 @@ impl Task {
     pub fn search(&self, search: Search) -> Result<Arc<dyn Retriever>> {
         match search {
             Search::Exact => Ok(Arc::clone(&self.exact)),
-            Search::Hnsw => self.graph.open(&self.actions),
+            Search::Hnsw => Ok(self.index()?),
         }
+    }
+
+    /// The approximate search over β.
+    ///
+    /// # Errors
+    /// Fails if the index cannot be opened or built.
+    pub fn index(&self) -> Result<Arc<Hnsw>> {
+        self.graph.open(&self.actions)
     }
 
     /// The search that retrieves the decisions of `model`. A model that learns β is searched

@@ -1,10 +1,12 @@
 //! A tower h_θ takes the vector M(X) `[D]` of a context and returns the query h `[L]`, as a Burn module
 //! without bias.
 
+mod layers;
 mod linear;
 mod mlp;
 mod residual;
 
+pub use layers::TowerForm;
 pub use linear::LinearTower;
 pub use mlp::SigmoidMlp;
 pub use residual::{Activation, ResidualMlp};
@@ -71,6 +73,10 @@ const MOST_UNITS: usize = 8192;
 
 /// Standard deviation of the paper's initialisation.
 const PAPER_SCALE: f32 = 0.005;
+
+/// Rows that the products of all backends handle alike: fewer take other kernels, which add in another
+/// order.
+const TILE: usize = 16;
 
 /// A tower of any kind.
 // A module's variants are moved only when it is built and optimised, never in a loop over rows.
@@ -182,13 +188,21 @@ impl Tower {
         }
     }
 
-    /// The queries of host contexts `[B, D]`, back on the host `[B, L]`.
+    /// The queries of host contexts `[B, D]`, back on the host `[B, L]`. The device gets whole
+    /// [`TILE`]s of rows, so that a query does not depend on the number of its neighbours.
     ///
     /// # Errors
     /// [`Error::Library`] when the device fails.
     pub fn latent(&self, contexts: &Matrix) -> Result<Matrix> {
         let device = self.devices().swap_remove(0);
-        to_host(self.forward(to_device(contexts, &device)))
+        let rows = contexts.rows();
+        let mut tiles = Matrix::zeros(rows.next_multiple_of(TILE), contexts.cols());
+        tiles.as_mut_slice()[..contexts.as_slice().len()].copy_from_slice(contexts.as_slice());
+        let latent = to_host(self.forward(to_device(&tiles, &device)))?;
+        let cols = latent.cols();
+        let mut latent = latent.into_vec();
+        latent.truncate(rows * cols);
+        Matrix::new(latent, cols)
     }
 }
 

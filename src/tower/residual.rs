@@ -59,9 +59,9 @@ pub struct ResidualMlp {
     /// W_n, `[H, L]`; without hidden layers `[D, L]`.
     pub output: Param<Tensor<2>>,
     #[module(skip)]
-    activation: Activation,
+    pub(super) activation: Activation,
     #[module(skip)]
-    scale: f32,
+    pub(super) scale: f32,
 }
 
 impl ResidualMlp {

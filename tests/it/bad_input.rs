@@ -453,8 +453,8 @@ fn unknown_ids_and_folders_are_named() {
     let (folder, data, run) = trained();
     let error = refused(slate().arg("recommend").arg(&run).args(["--user", "nobody"]));
     assert_says(&error, &["contexts.parquet: no user `nobody`"]);
-    let error = refused(slate().arg("recommend").arg(&run).args(["--items", "1,nothing"]));
-    assert_says(&error, &["actions.parquet: no item `nothing`"]);
+    let error = refused(slate().arg("recommend").arg(&run).args(["--items", "nothing"]));
+    assert_says(&error, &["--items: the catalogue has none of nothing"]);
     let error = refused(slate().arg("evaluate").arg(folder.path()));
     assert_says(&error, &["no run here (no run.toml)", "slate train"]);
     let error = refused(slate().arg("info").arg(folder.path()));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use assert_cmd::Command;
+use fast_slate::bundle::{Options, Recommender, VectorScalar, Who};
 use fast_slate::dataset::Split;
 use fast_slate::embedding::{FoldIn, FoldInOptions};
 use fast_slate::encoder::{ContextSettings, EncoderKind, Known};
@@ -84,8 +85,8 @@ const BOTH: [&str; 6] = [
 
 /// u7's slate, by `recommend`.
 fn recommended(policy: &Policy, user: &str) -> Vec<String> {
-    let slate = policy.recommend(user).unwrap();
-    slate.into_iter().map(|item| item.item_id).collect()
+    let answer = policy.recommend(user).unwrap();
+    answer.slate.into_iter().map(|item| item.item_id).collect()
 }
 
 #[test]
@@ -104,7 +105,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let mut known: Vec<(u32, i64)> = log
         .lines()
         .filter_map(|line| line.strip_prefix("u7,")?.split_once(','))
-        .map(|(item, time)| (ids.action_of(item).unwrap(), time.parse().unwrap()))
+        .map(|(item, time)| (ids.items.ids.number(item).unwrap(), time.parse().unwrap()))
         .collect();
     known.sort_unstable();
     let (actions, times): (Vec<u32>, Vec<i64>) = known.into_iter().unzip();
@@ -124,7 +125,11 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
         let excluded = Some(&[actions.as_slice()][..]);
         let slates =
             task.exact.search(Queries { latent: &latent, slate_size: 5, excluded }).unwrap();
-        slates.slate(0).iter().map(|&action| ids.item_id(action).to_owned()).collect::<Vec<_>>()
+        slates
+            .slate(0)
+            .iter()
+            .map(|&action| ids.items.ids.id(action).to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(recommended(&policy, "u7"), decide(all));
     // And each part of it is looked at.
@@ -141,11 +146,20 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     assert_eq!(printed, decide(all));
 
     // Somebody new has items only.
-    let item_ids: Vec<String> = actions.iter().map(|&a| ids.item_id(a).to_owned()).collect();
+    let item_ids: Vec<String> = actions.iter().map(|&a| ids.items.ids.id(a).to_owned()).collect();
     let new = policy.recommend_after(&item_ids).unwrap();
-    let new: Vec<_> = new.into_iter().map(|item| item.item_id).collect();
+    let new: Vec<_> = new.slate.into_iter().map(|item| item.item_id).collect();
     let places: Vec<i64> = (0..).take(actions.len()).collect();
     assert_eq!(new, decide(Known { times: Some(&places), features: None, ..all }));
+
+    // A bundle knows as much.
+    let bundle = place.path("bundle");
+    policy.bundle(true, false).unwrap().write(&bundle, VectorScalar::F32, false).unwrap();
+    let device = fast_slate::device::choose(None).unwrap().device;
+    let bundled = Recommender::open(&bundle, &device).unwrap();
+    let user = Who::User { id: "u7".into(), newer: Vec::new() };
+    let answers = bundled.recommend(&[user.into()], &Options::default()).unwrap();
+    assert_eq!(answers[0], policy.recommend("u7").unwrap());
 
     // A context of the task has its observed actions and their times.
     let (sessions, times) = (&task.sessions, prepared.times().unwrap().unwrap());

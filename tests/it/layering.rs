@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 28] = [
     "error",
     "files",
     "seed",
@@ -17,6 +17,7 @@ const ORDER: [&str; 27] = [
     "reward",
     "tower",
     "model",
+    "bundle",
     "policy",
     "estimator",
     "method",

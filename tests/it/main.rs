@@ -10,6 +10,7 @@ mod compare;
 mod backends;
 mod bad_input;
 mod baselines;
+mod bundle;
 mod by_hand;
 mod chart;
 mod cli;

@@ -38,7 +38,7 @@ fn movielens_is_read_as_it_is_published() {
     assert_eq!(statistics.users, 610);
     assert_eq!((statistics.actions, statistics.interactions), (9_724, 100_836));
     let catalogue = Catalogue::read(prepared.folder()).unwrap();
-    let titles: Vec<_> = (0..9_724).map(|action| catalogue.title(action).unwrap()).collect();
+    let titles: Vec<_> = (0..9_724).map(|action| catalogue.items.title(action).unwrap()).collect();
     assert!(titles[..10].contains(&"Forrest Gump (1994)"), "{:?}", &titles[..10]);
 }
 

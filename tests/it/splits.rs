@@ -124,7 +124,8 @@ fn a_split_by_time_is_trained_on_judged_and_served() {
 
     // What a user has ever done stays off the slate, and the user is known by all of it.
     let slate_of = json(slate().args(["recommend", "--user", "u3"]).arg(at("run")));
-    let shown = slate_of.as_array().unwrap().iter().map(|item| item["item_id"].as_str().unwrap());
+    let shown =
+        slate_of["slate"].as_array().unwrap().iter().map(|item| item["item_id"].as_str().unwrap());
     assert!(shown.clone().all(|item| !walks["u3"].iter().any(|other| other == item)));
     let known = walks["u3"].join(",");
     let stranger = json(slate().args(["recommend", "--items", &known]).arg(at("run")));

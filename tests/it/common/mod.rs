@@ -18,6 +18,7 @@ use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
 use fast_slate::run::{RunFolder, Which};
 use fast_slate::task::Task;
 use fast_slate::training::{MetricsRow, read_metrics};
+use polars::prelude::{DataFrame, ParquetReader, SerReader as _};
 
 /// The binary, quiet about the device, with no colours and no inherited settings.
 pub(crate) fn slate() -> Command {
@@ -63,6 +64,11 @@ pub(crate) fn log_csv(path: &Path) {
         }
     }
     fs_err::write(path, text).unwrap();
+}
+
+/// A Parquet file.
+pub(crate) fn table(path: &Path) -> DataFrame {
+    ParquetReader::new(fs_err::File::open(path).unwrap().into_parts().0).finish().unwrap()
 }
 
 /// `command` with files limited to so many KiB: writing beyond them fails as on a full disk.

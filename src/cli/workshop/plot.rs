@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum, ValueHint};
 use serde::Serialize;
 
-use super::flags::split;
-use super::report::Report;
 use crate::chart::{Axis, Chart, Line, Point};
+use crate::cli::flags::split;
+use crate::cli::report::Report;
 use crate::dataset::Split;
 use crate::files::write_atomic;
 use crate::run::RunFolder;

@@ -11,9 +11,9 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::flags::{DeviceArgs, split};
-use super::report::Report;
 use crate::baseline::{Asked, Baseline};
+use crate::cli::flags::{DeviceArgs, split};
+use crate::cli::report::Report;
 use crate::dataset::Split;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::{CHOSEN_HERE, Evaluation, MetricAt, Metrics};

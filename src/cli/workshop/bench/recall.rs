@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, ValueHint};
 
-use crate::cli::prologue::{Opened, SettingsArgs, share};
 use crate::cli::report::Report;
+use crate::cli::workshop::prologue::{Opened, SettingsArgs, share};
 use crate::task::{Audits, EfSearch, Task};
 
 #[derive(Debug, Args)]

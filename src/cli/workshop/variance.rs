@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 
 use super::prologue::{Opened, SettingsArgs};
-use super::report::Report;
+use crate::cli::report::Report;
 use crate::method::MethodKind;
 use crate::run::{RunFolder, Which};
 use crate::settings::SettingsBuilder;

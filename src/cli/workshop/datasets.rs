@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::report::Report;
+use crate::cli::report::Report;
 use crate::dataset::registry::{KNOWN, Known};
 
 pub(super) fn run() -> Result<Report> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use super::report::Report;
+use crate::cli::report::Report;
 use crate::dataset::{PAPER_SHAPES, Shape, Synthesized, SyntheticLog, synthesize};
 use crate::seed::Seed;
 

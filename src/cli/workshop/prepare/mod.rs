@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::bench::recall;
 use super::prologue::watched;
-use super::report::Report;
+use crate::cli::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
 use crate::device;
 use crate::error::Error;

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
 
 use super::data::DataArgs;
-use crate::cli::prologue::{preset, share};
+use crate::cli::workshop::prologue::{preset, share};
 use crate::dataset::{FeatureSource, ITEM_ID};
 use crate::embedding::{AlsOptions, Import, Missing, SessionPart, SvdOptions};
 use crate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings};

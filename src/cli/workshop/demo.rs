@@ -8,8 +8,8 @@ use fs_err as fs;
 use serde::Serialize;
 
 use super::prologue::SettingsArgs;
-use super::report::Report;
 use super::train::{Ready, Trained};
+use crate::cli::report::Report;
 use crate::dataset::SyntheticSettings;
 use crate::facade::{Policy, Recommendation};
 use crate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings, Prepared};
@@ -53,9 +53,12 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     let device = args.settings.device.device.as_deref();
     let policy = Policy::open(run.path(), Which::Best, device)?;
     let user = policy.user_ids()?.next().context("the demo has users")?.to_owned();
-    let slate = policy.recommend(&user)?;
-    let text =
-        format!("{}\n\nslate for user {user}\n{}", trained.text(), super::recommend::table(&slate));
+    let slate = policy.recommend(&user)?.slate;
+    let text = format!(
+        "{}\n\nslate for user {user}\n{}",
+        trained.text(),
+        crate::cli::recommend::table(&slate)
+    );
     let interrupted = trained.is_interrupted();
     let mut report = Report::new(&Demo { trained, user, slate }, text)?;
     report.interrupted = interrupted;

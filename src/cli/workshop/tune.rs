@@ -9,8 +9,8 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 
 use super::prologue::{SettingsArgs, open};
-use super::report::Report;
 use super::train::stop_on_interrupt;
+use crate::cli::report::Report;
 use crate::device::Chosen;
 use crate::experiment::tune::{Dimension, Plan, Space, Tried, Tuned, Tuner, Watcher};
 use crate::method::Learned;

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
-use super::flags::DeviceArgs;
-use super::progress::IndexBar;
+use crate::cli::flags::DeviceArgs;
+use crate::cli::progress::IndexBar;
 use crate::device::{self, Chosen};
 use crate::method::MethodKind;
 use crate::prepared::Prepared;

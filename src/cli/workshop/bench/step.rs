@@ -15,8 +15,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::cli::prologue::{Opened, SettingsArgs};
 use crate::cli::report::Report;
+use crate::cli::workshop::prologue::{Opened, SettingsArgs};
 use crate::model::Model;
 use crate::settings::Settings;
 use crate::task::{Audit, Audits, Task};

@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 use serde::Serialize;
 
 use super::prologue::{Opened, SettingsArgs, open};
-use super::report::Report;
+use crate::cli::report::Report;
 use crate::dataset::Split;
 use crate::device::Chosen;
 use crate::estimate::{Estimate, Interval};
@@ -176,7 +176,7 @@ pub(super) fn stop_on_interrupt() -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| {
         if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(super::report::INTERRUPTED));
+            std::process::exit(i32::from(crate::cli::report::INTERRUPTED));
         }
     })
     .context("listening to Ctrl-C")?;

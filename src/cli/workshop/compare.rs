@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Serialize;
 
-use super::flags::DeviceArgs;
-use super::report::Report;
 use super::train::stop_on_interrupt;
 use super::{prepare, synth};
+use crate::cli::flags::DeviceArgs;
+use crate::cli::report::Report;
 use crate::experiment::{
     CellOutcome, CellResult, Comparison, Data, DataSet, Grid, Machine, Results, Row, Searched,
     SplitReward, Watcher, file_name, flags, report, shell,

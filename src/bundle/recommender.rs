@@ -1,0 +1,292 @@
+//! Requests in, slates out. What a run decides for a user and what its bundle answers are the same
+//! bytes, alone or in any batch.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use rayon::prelude::*;
+
+use super::filter::{actions, union};
+use super::request::Placed;
+use super::{Answer, Bundle, Options, Recommendation, Request, Who};
+use crate::encoder::{ContextEncoder, Known};
+use crate::error::{Error, Result};
+use crate::matrix::Matrix;
+use crate::retrieval::{Exact, Queries, Retriever, Search, check_slate_size};
+
+/// Answers requests with a bundle, from memory; many threads may ask it at once.
+#[derive(Clone, Debug)]
+pub struct Recommender {
+    bundle: Bundle,
+    digest: Option<String>,
+    encoder: Arc<dyn ContextEncoder>,
+    exact: Exact,
+}
+
+/// The most excluded actions of a block of requests, 64 MB of them.
+const EXCLUDED: usize = 1 << 24;
+
+/// What is known of somebody who asks.
+struct Asking<'a> {
+    known: Cow<'a, [u32]>,
+    times: Option<Cow<'a, [i64]>>,
+    features: Option<&'a [f32]>,
+    context: Option<&'a [f32]>,
+    excluded: Cow<'a, [u32]>,
+    ignored: Vec<String>,
+}
+
+impl Recommender {
+    /// Answers with `bundle`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] or [`Error::Setting`] if its parts do not fit each other.
+    pub fn new(bundle: Bundle) -> Result<Self> {
+        let encoder = bundle.encoding.encoder(&bundle.vectors)?;
+        let exact = Exact::new(Arc::clone(&bundle.actions));
+        Ok(Self { bundle, digest: None, encoder, exact })
+    }
+
+    /// Opens the bundle in `folder` for `device`.
+    ///
+    /// # Errors
+    /// The errors of [`Bundle::open`].
+    pub fn open(folder: &Path, device: &Device) -> Result<Self> {
+        let (bundle, digest) = Bundle::open(folder, device)?;
+        Ok(Self { digest: Some(digest), ..Self::new(bundle)? })
+    }
+
+    /// What it answers with.
+    #[must_use]
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// BLAKE3 of `bundle.toml`, hence of all files; none for a bundle that was never written.
+    #[must_use]
+    pub fn digest(&self) -> Option<&str> {
+        self.digest.as_deref()
+    }
+
+    /// D.
+    #[must_use]
+    pub fn context_dim(&self) -> usize {
+        self.encoder.dim()
+    }
+
+    /// The answers to `requests`, in their order.
+    ///
+    /// # Errors
+    /// [`Error::SlateTooLarge`] for K = 0 or K above P; [`Error::UnknownId`] for a user whom the bundle
+    /// does not know; [`Error::Setting`] for users of a bundle without histories, or a search through
+    /// an index that it does not have; [`Error::Shape`] and [`Error::NotFinite`] for a context.
+    pub fn recommend(&self, requests: &[Request], options: &Options) -> Result<Vec<Answer>> {
+        let items = &self.bundle.items;
+        let answer = |placed: Placed| {
+            let Placed { actions, scores, ignored, cold, short } = placed;
+            let slate = actions.into_iter().zip(scores).map(|(action, score)| Recommendation {
+                item_id: items.ids.id(action).to_owned(),
+                title: items.title(action).map(str::to_owned),
+                score,
+            });
+            Answer { slate: slate.collect(), ignored, cold, short }
+        };
+        Ok(self.place(requests, options)?.into_iter().map(answer).collect())
+    }
+
+    /// [`recommend`](Self::recommend) in numbers.
+    pub(super) fn place(&self, requests: &[Request], options: &Options) -> Result<Vec<Placed>> {
+        let num_actions = self.bundle.actions.num_actions();
+        let slate_size = options.slate_size.unwrap_or(self.bundle.trained.slate_size);
+        check_slate_size(slate_size, num_actions, 0)?;
+        let block = (EXCLUDED / (options.filter.denied.len() + 1)).max(1);
+        let mut placed = Vec::with_capacity(requests.len());
+        for (at, requests) in requests.chunks(block).enumerate() {
+            let asking: Vec<Asking<'_>> = requests
+                .par_iter()
+                .enumerate()
+                .map(|(row, request)| self.asking(request, at * block + row, options))
+                .collect::<Result<_>>()?;
+            placed.extend(self.search(asking, slate_size, options)?);
+        }
+        Ok(placed)
+    }
+
+    /// What is known of who asks; `row` is the request's place.
+    fn asking<'a>(
+        &'a self,
+        request: &'a Request,
+        row: usize,
+        options: &'a Options,
+    ) -> Result<Asking<'a>> {
+        let mut ignored = Vec::new();
+        let nobody = Asking {
+            known: Cow::Borrowed(&[]),
+            times: None,
+            features: None,
+            context: None,
+            excluded: Cow::Borrowed(&[]),
+            ignored: Vec::new(),
+        };
+        let asking = match &request.who {
+            Who::Items(ids) => {
+                let latest = latest(&self.bundle, ids, &mut ignored);
+                let (known, places): (Vec<u32>, Vec<i64>) = latest.into_iter().unzip();
+                Asking { known: known.into(), times: Some(places.into()), ..nobody }
+            }
+            Who::Context(context) => {
+                self.check_context(context, row)?;
+                Asking { context: Some(context), ..nobody }
+            }
+            Who::User { id, newer } => {
+                let newer = latest(&self.bundle, newer, &mut ignored);
+                let Known { actions, times, features } = self.history(id)?;
+                let (known, times) = with_newer(actions, times, &newer);
+                Asking { known, times, features, ..nobody }
+            }
+        };
+        let seen = if options.exclude_seen { asking.known.clone() } else { Cow::Borrowed(&[][..]) };
+        let mut excluded = union(seen, &options.filter.denied);
+        let own = actions(&self.bundle, &request.exclude, &mut ignored);
+        if !own.is_empty() {
+            excluded = Cow::Owned(union(excluded, &own).into_owned());
+        }
+        Ok(Asking { excluded, ignored, ..asking })
+    }
+
+    fn history(&self, user_id: &str) -> Result<Known<'_>> {
+        let users = self.bundle.users.as_ref().ok_or_else(|| {
+            let problem = "this bundle holds no histories; export it with --histories, or give the \
+                           user's items";
+            Error::setting("user", problem)
+        })?;
+        Ok(users.known(users.ids.number(user_id)?))
+    }
+
+    fn check_context(&self, context: &[f32], row: usize) -> Result<()> {
+        if context.len() != self.context_dim() {
+            return Err(Error::Shape {
+                what: format!("context {row}"),
+                expected: format!("[{}]", self.context_dim()),
+                found: format!("[{}]", context.len()),
+            });
+        }
+        match context.iter().position(|value| !value.is_finite()) {
+            None => Ok(()),
+            Some(column) => {
+                let (what, value) = ("context".into(), context[column]);
+                Err(Error::NotFinite { what, row, column, value })
+            }
+        }
+    }
+
+    /// The answers to one block of requests.
+    fn search(
+        &self,
+        asking: Vec<Asking<'_>>,
+        slate_size: usize,
+        options: &Options,
+    ) -> Result<Vec<Placed>> {
+        if asking.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut contexts = Matrix::zeros(asking.len(), self.context_dim());
+        contexts.par_rows_mut().zip(&asking).for_each(|(row, asking)| match asking.context {
+            Some(context) => row.copy_from_slice(context),
+            None => self.encoder.encode(asking.known(), row),
+        });
+        let latent = self.bundle.model.latent(&contexts)?; // [B, L]
+        let few = options.filter.few.as_ref();
+        let (retriever, size): (&dyn Retriever, usize) = match few {
+            Some(few) => (&few.exact, few.actions.len()),
+            None => (self.retriever(options.search)?, self.bundle.actions.num_actions()),
+        };
+        let excluded: Vec<Cow<'_, [u32]>> = asking
+            .par_iter()
+            .map(|asking| match few {
+                Some(few) => Cow::Owned(few.numbers(&asking.excluded)),
+                None => Cow::Borrowed(asking.excluded.as_ref()),
+            })
+            .collect();
+
+        // Those for whom fewer than K are left get what there is.
+        let mut rows_of: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for (row, excluded) in (0..).zip(&excluded) {
+            rows_of.entry(slate_size.min(size - excluded.len())).or_default().push(row);
+        }
+        let mut found = vec![(Vec::new(), Vec::new()); asking.len()];
+        for (length, rows) in rows_of.into_iter().filter(|(length, _)| *length > 0) {
+            let lists: Vec<&[u32]> = rows.iter().map(|&row| &*excluded[row as usize]).collect();
+            let latent = latent.select(&rows);
+            let queries = Queries { latent: &latent, slate_size: length, excluded: Some(&lists) };
+            let slates = retriever.search(queries)?;
+            for (at, row) in rows.into_iter().enumerate() {
+                let actions = slates.slate(at).iter();
+                let actions = match few {
+                    Some(few) => actions.map(|&number| few.actions[number as usize]).collect(),
+                    None => actions.copied().collect(),
+                };
+                found[row as usize] = (actions, slates.scores(at).to_vec());
+            }
+        }
+        drop(excluded);
+        let placed = asking.into_iter().zip(found).map(|(asking, (actions, scores))| Placed {
+            short: actions.len() < slate_size,
+            cold: asking.context.is_none() && asking.known.is_empty(),
+            ignored: asking.ignored,
+            actions,
+            scores,
+        });
+        Ok(placed.collect())
+    }
+
+    fn retriever(&self, search: Option<Search>) -> Result<&dyn Retriever> {
+        match (search, &self.bundle.index) {
+            (None | Some(Search::Hnsw), Some((_, index))) => Ok(index.as_ref()),
+            (None | Some(Search::Exact), _) => Ok(&self.exact),
+            (Some(Search::Hnsw), None) => {
+                Err(Error::setting("search", "this bundle has no index; export it with --index"))
+            }
+        }
+    }
+}
+
+impl Asking<'_> {
+    fn known(&self) -> Known<'_> {
+        Known { actions: &self.known, times: self.times.as_deref(), features: self.features }
+    }
+}
+
+/// The actions of `ids`, which are in order, and the last place of each; ids that are not there join
+/// `ignored`.
+fn latest(bundle: &Bundle, ids: &[String], ignored: &mut Vec<String>) -> BTreeMap<u32, i64> {
+    let mut latest = BTreeMap::new();
+    for (place, id) in (0..).zip(ids) {
+        match bundle.items.ids.find(id) {
+            Some(action) => drop(latest.insert(action, place)),
+            None => ignored.push(id.clone()),
+        }
+    }
+    latest
+}
+
+/// A history with `newer` actions, which came after it in the order of their places.
+fn with_newer<'a>(
+    actions: &'a [u32],
+    times: Option<&'a [i64]>,
+    newer: &BTreeMap<u32, i64>,
+) -> (Cow<'a, [u32]>, Option<Cow<'a, [i64]>>) {
+    if newer.is_empty() {
+        return (Cow::Borrowed(actions), times.map(Cow::Borrowed));
+    }
+    let time = |at: usize| times.map_or(0, |times| times[at]);
+    let last = (0..actions.len()).map(time).max().unwrap_or_default();
+    let mut all: BTreeMap<u32, i64> =
+        actions.iter().enumerate().map(|(at, &action)| (action, time(at))).collect();
+    all.extend(newer.iter().map(|(&action, place)| (action, last.saturating_add(1 + place))));
+    let (all, dates): (Vec<u32>, Vec<i64>) = all.into_iter().unzip();
+    (Cow::Owned(all), times.map(|_| Cow::Owned(dates)))
+}

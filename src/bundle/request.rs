@@ -1,0 +1,91 @@
+//! Who asks for a slate, what may be on it, and the answer.
+
+use serde::Serialize;
+
+use super::Filter;
+use crate::retrieval::Search;
+
+/// Whose slate is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Who {
+    /// Somebody new, by the ids of the items that they have interacted with, the latest last, and without
+    /// features. Without items, the slate is what the model shows to a stranger.
+    Items(Vec<String>),
+    /// A user whose history the bundle holds, and items that came later.
+    User {
+        /// The user's id.
+        id: String,
+        /// Ids of items that came after the history, the latest last.
+        newer: Vec<String>,
+    },
+    /// A context M(X) `[D]` of the caller's own.
+    Context(Vec<f32>),
+}
+
+/// A request for one slate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Whose slate.
+    pub who: Who,
+    /// Ids of items that stay off this slate.
+    pub exclude: Vec<String>,
+}
+
+impl From<Who> for Request {
+    fn from(who: Who) -> Self {
+        Self { who, exclude: Vec::new() }
+    }
+}
+
+/// What holds for all requests of a batch.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// K; none for that of the run.
+    pub slate_size: Option<usize>,
+    /// True if nobody is shown what they have interacted with.
+    pub exclude_seen: bool,
+    /// The search; none for the index, if the bundle has one, otherwise the exact one.
+    pub search: Option<Search>,
+    /// The items that slates may show.
+    pub filter: Filter,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { slate_size: None, exclude_seen: true, search: None, filter: Filter::default() }
+    }
+}
+
+/// An item of a slate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recommendation {
+    /// The item's id in the log.
+    pub item_id: String,
+    /// The item's title, if the log has titles.
+    pub title: Option<String>,
+    /// `hᵀβ_a`.
+    pub score: f32,
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// K items, best first.
+    pub slate: Vec<Recommendation>,
+    /// The ids in the request that the catalogue does not have, in its order.
+    pub ignored: Vec<String>,
+    /// True if no action of this user is known, so that the slate is that of a stranger.
+    pub cold: bool,
+    /// True if fewer than K items may be shown.
+    pub short: bool,
+}
+
+/// An answer in numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub(super) actions: Vec<u32>,
+    pub(super) scores: Vec<f32>,
+    pub(super) ignored: Vec<String>,
+    pub(super) cold: bool,
+    pub(super) short: bool,
+}

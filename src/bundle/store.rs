@@ -1,0 +1,247 @@
+//! A [`Bundle`] ↔ its folder, which appears whole or not at all.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use polars::prelude::*;
+
+use super::manifest::{FileRecord, MANIFEST, Manifest, Scales, Shapes, VectorScalar};
+use super::{Bundle, Users};
+use crate::dataset::parquet::{parse, write_table};
+use crate::dataset::{Ids, Items, USER_ID};
+use crate::embedding::tensors::{Named, Stored, Tensors, write, write_as};
+use crate::embedding::{ActionEmbeddings, Vectors};
+use crate::encoder::Encoding;
+use crate::error::{Error, Result};
+use crate::files::StagedFolder;
+use crate::matrix::Matrix;
+use crate::model::Model;
+use crate::retrieval::{Hnsw, half_scale};
+use crate::tower::Tower;
+
+const VECTORS: &str = "vectors.safetensors";
+const BETA: &str = "beta";
+const INPUTS: &str = "inputs";
+const FOLD_IN: &str = "fold_in";
+const WEIGHTS: &str = "weights";
+const TOWER: &str = "tower.safetensors";
+const ITEMS: &str = "items.parquet";
+const INDEX: &str = "index.usearch";
+const USERS: &str = "users.parquet";
+const HISTORIES: &str = "histories.parquet";
+const FEATURES: &str = "features.safetensors";
+const FEATURES_TENSOR: &str = "features";
+
+fn named<'a>(name: &'a str, matrix: &'a Matrix) -> Named<'a> {
+    (name, vec![matrix.rows(), matrix.cols()], matrix.as_slice())
+}
+
+impl Bundle {
+    /// D: what the encoders make, joined.
+    fn context_dim(&self) -> Result<usize> {
+        Ok(self.encoding.encoder(&self.vectors)?.dim())
+    }
+
+    /// Writes the folder `out`; with `replace`, in the place of another bundle.
+    ///
+    /// # Errors
+    /// [`Error::File`] if there is something at `out` that may not be replaced; an I/O error naming
+    /// the file. Nothing is left under that name then.
+    pub fn write(&self, out: &Path, scalar: VectorScalar, replace: bool) -> Result<Manifest> {
+        if out.exists() && !(replace && out.join(MANIFEST).exists()) {
+            let problem = "there is something here already; give another --out, or replace a bundle \
+                           with --force";
+            return Err(Error::file(out, problem));
+        }
+        let staged = StagedFolder::new(out)?;
+        let at = |name: &str| staged.path().join(name);
+        let scales = self.write_vectors(&at(VECTORS), scalar)?;
+        if let Some(tower) = &self.model.tower {
+            let layers = tower.layers()?;
+            let names: Vec<String> = (0..layers.len()).map(|at| format!("layer.{at}")).collect();
+            let layers: Vec<_> =
+                names.iter().zip(&layers).map(|(name, layer)| named(name, layer)).collect();
+            write(&at(TOWER), &layers)?;
+        }
+        write_table(&mut self.items.table()?, &at(ITEMS))?;
+        if let Some((_, index)) = &self.index {
+            index.save(&at(INDEX), &out.join(INDEX))?;
+        }
+        if let Some(users) = &self.users {
+            let ids = DataFrame::new_infer_height(vec![users.ids.column().clone()]);
+            write_table(&mut ids.map_err(|error| Error::library(USERS, error))?, &at(USERS))?;
+            write_table(&mut users.table()?, &at(HISTORIES))?;
+            if let Some(features) = &users.features {
+                write(&at(FEATURES), &[named(FEATURES_TENSOR, features)])?;
+            }
+        }
+        let mut files = BTreeMap::new();
+        for entry in fs_err::read_dir(staged.path())? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            files.insert(name, FileRecord::of(&entry.path())?);
+        }
+        let manifest = Manifest {
+            format: Manifest::FORMAT,
+            shapes: Shapes {
+                num_actions: self.actions.num_actions(),
+                context_dim: self.context_dim()?,
+                latent_dim: self.actions.latent_dim(),
+                users: self.users.as_ref().map_or(0, |users| users.ids.len()),
+            },
+            vectors: scales,
+            tower: self.model.tower.as_ref().map(Tower::form),
+            index: self.index.as_ref().map(|(options, _)| *options),
+            encoders: self.encoding.encoders.clone(),
+            files,
+            trained: self.trained.clone(),
+        };
+        fs_err::write(at(MANIFEST), manifest.text()?)?;
+        staged.commit()?;
+        Ok(manifest)
+    }
+
+    fn write_vectors(&self, path: &Path, scalar: VectorScalar) -> Result<Scales> {
+        let beta = self.actions.beta();
+        let mut matrices = vec![(BETA, beta)];
+        if !std::ptr::eq(beta, self.vectors.inputs.as_ref()) {
+            matrices.push((INPUTS, self.vectors.inputs.as_ref()));
+        }
+        let solved_with = self.vectors.actions.beta();
+        if self.encoding.folds_in() && !std::ptr::eq(beta, solved_with) {
+            matrices.push((FOLD_IN, solved_with));
+        }
+        let mut scales = BTreeMap::new();
+        let mut tensors = Vec::new();
+        for (name, matrix) in matrices {
+            let (scale, stored) = match scalar {
+                VectorScalar::F32 => (1.0, Stored::F32),
+                VectorScalar::F16 => {
+                    let scale = half_scale(matrix);
+                    (scale, Stored::F16(scale))
+                }
+            };
+            scales.insert(name.to_owned(), scale);
+            tensors.push((named(name, matrix), stored));
+        }
+        if let Some(weights) = &self.encoding.weights {
+            tensors.push(((WEIGHTS, vec![weights.len(), 1], weights), Stored::F32));
+        }
+        write_as(path, &tensors)?;
+        Ok(Scales { scalar, scales })
+    }
+
+    /// Opens the bundle in `folder` for `device`; returns its digest too.
+    ///
+    /// # Errors
+    /// [`Error::File`] where there is no bundle, for one of a newer format, and for a file that is not
+    /// what was written.
+    pub fn open(folder: &Path, device: &Device) -> Result<(Self, String)> {
+        let (manifest, digest) = Manifest::read(folder)?;
+        let files = Files { folder, bytes: manifest.read_files(folder)? };
+        Ok((files.bundle(manifest, device)?, digest))
+    }
+}
+
+/// A tensor that has a row for each of `count`.
+fn rows(path: &Path, name: &str, count: usize, found: Matrix) -> Result<Matrix> {
+    if found.rows() == count {
+        return Ok(found);
+    }
+    Err(Error::Shape {
+        what: format!("{}: `{name}`", path.display()),
+        expected: format!("{count} rows"),
+        found: format!("[{}, {}]", found.rows(), found.cols()),
+    })
+}
+
+/// The bytes of a bundle's files, which are what was written.
+struct Files<'a> {
+    folder: &'a Path,
+    bytes: BTreeMap<String, Vec<u8>>,
+}
+
+impl Files<'_> {
+    /// Passes a file's bytes to `read`, then drops them.
+    fn take<T>(&mut self, name: &str, read: impl FnOnce(&Path, &[u8]) -> Result<T>) -> Result<T> {
+        let path = self.folder.join(name);
+        let bytes = self.bytes.remove(name).ok_or_else(|| {
+            Error::file(self.folder.join(MANIFEST), format!("names no file `{name}`"))
+        })?;
+        read(&path, &bytes)
+    }
+
+    fn bundle(mut self, manifest: Manifest, device: &Device) -> Result<Bundle> {
+        let Manifest { shapes, vectors: scales, tower, index, encoders, trained, .. } = manifest;
+        let Shapes { num_actions, context_dim, latent_dim, .. } = shapes;
+        let (actions, vectors, weights) = self.take(VECTORS, |path, bytes| {
+            let tensors = Tensors::parse(path, bytes)?;
+            let matrix = |name: &str| {
+                let scale = scales.scales.get(name).copied().unwrap_or(1.0);
+                tensors
+                    .matrix(name, scale)?
+                    .map(|found| rows(path, name, num_actions, found))
+                    .transpose()
+            };
+            let missing = || Error::file(path, format!("has no tensor `{BETA}`"));
+            let actions = ActionEmbeddings::new(matrix(BETA)?.ok_or_else(missing)?)?;
+            let mut vectors = match matrix(FOLD_IN)? {
+                Some(fold_in) => Vectors::from(ActionEmbeddings::new(fold_in)?),
+                None => Vectors::from(actions.clone()),
+            };
+            if let Some(inputs) = matrix(INPUTS)? {
+                vectors.inputs = Arc::new(inputs);
+            }
+            Ok((Arc::new(actions), vectors, tensors.matrix(WEIGHTS, 1.0)?))
+        })?;
+        let weights = weights.map(|weights| Arc::new(weights.into_vec()));
+        let tower = match tower {
+            None => None,
+            Some(form) => Some(self.take(TOWER, |path, bytes| {
+                let tensors = Tensors::parse(path, bytes)?;
+                let mut layers = Vec::new();
+                while let Some(layer) = tensors.matrix(&format!("layer.{}", layers.len()), 1.0)? {
+                    layers.push(layer);
+                }
+                form.tower(&layers, [context_dim, latent_dim], device)
+            })?),
+        };
+        let items = self.take(ITEMS, |path, bytes| Items::new(&parse(path, bytes)?, path))?;
+        if items.ids.len() != num_actions {
+            let problem = format!("has {} items, expected {num_actions}", items.ids.len());
+            return Err(Error::file(self.folder.join(ITEMS), problem));
+        }
+        let index = match index {
+            None => None,
+            Some(options) => Some(self.take(INDEX, |path, bytes| {
+                let graph = Hnsw::load(path, bytes, Arc::clone(&actions), &options)?;
+                Ok((options, Arc::new(graph)))
+            })?),
+        };
+        let users = if self.bytes.contains_key(USERS) {
+            let ids =
+                |path: &Path, bytes: &[u8]| Ids::new(&parse(path, bytes)?, USER_ID, "user", path);
+            let ids = self.take(USERS, ids)?;
+            let features = if self.bytes.contains_key(FEATURES) {
+                Some(self.take(FEATURES, |path, bytes| {
+                    let found = Tensors::parse(path, bytes)?.matrix(FEATURES_TENSOR, 1.0)?;
+                    let missing =
+                        || Error::file(path, format!("has no tensor `{FEATURES_TENSOR}`"));
+                    rows(path, FEATURES_TENSOR, ids.len(), found.ok_or_else(missing)?)
+                })?)
+            } else {
+                None
+            };
+            Some(self.take(HISTORIES, |path, bytes| {
+                Users::read(ids, features, &parse(path, bytes)?, num_actions, path)
+            })?)
+        } else {
+            None
+        };
+        let encoding = Encoding { encoders, weights };
+        let model = Model { tower, actions: None };
+        Ok(Bundle { trained, model, actions, vectors, encoding, items, users, index })
+    }
+}

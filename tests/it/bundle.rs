@@ -1,0 +1,530 @@
+//! A bundle answers as its run does, alone, when everything that trained it is gone; damage is refused
+//! by the file's name; a file of users is answered in parts that make the whole.
+
+use std::path::{Path, PathBuf};
+
+use fast_slate::Error;
+use fast_slate::bundle::{
+    Answer, Bundle, Filter, Options, Recommender, Request, VectorScalar, Who,
+};
+use fast_slate::dataset::SyntheticSettings;
+use fast_slate::device;
+use fast_slate::embedding::Import;
+use fast_slate::facade::{Policy, Which};
+use fast_slate::matrix::Matrix;
+use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
+use fast_slate::retrieval::Search;
+use fast_slate::seed::{Purpose, Seed};
+use fast_slate::settings::{Preset, SettingsBuilder};
+use fast_slate::tower::{Activation, TowerForm};
+use polars::prelude::*;
+use safetensors::{Dtype, tensor::TensorView};
+use tempfile::TempDir;
+
+use crate::common::{assert_says, names, refused, slate, small, stdout, svd, table};
+
+/// A short run on a few synthetic sessions.
+struct Place {
+    folder: TempDir,
+    prepared: Prepared,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let prepared = small(&folder.path().join("data"));
+        Self { folder, prepared }
+    }
+
+    /// With imported vectors: those that are retrieved, and others of which contexts are made.
+    fn asymmetric() -> Self {
+        let Self { folder, prepared } = Self::new();
+        let rows = prepared.sessions.num_actions;
+        let numbers = |seed: usize| -> Vec<u8> {
+            let number = |at: usize| ((at * 7919 + seed * 104_729) % 1009) as f32 / 504.5 - 1.0;
+            (0..rows * 8).flat_map(|at| number(at).to_le_bytes()).collect()
+        };
+        let (beta, inputs) = (numbers(1), numbers(2));
+        let view = |bytes| TensorView::new(Dtype::F32, vec![rows, 8], bytes).unwrap();
+        let tensors = [("beta", view(&beta)), ("inputs", view(&inputs))];
+        let file = folder.path().join("vectors.safetensors");
+        fs_err::write(&file, safetensors::serialize(tensors, None).unwrap()).unwrap();
+        let embedding = EmbeddingSource::Import(Import::new(file));
+        let settings = PrepareSettings { embedding, ..svd(8) };
+        let synthetic = SyntheticSettings {
+            users: 400,
+            actions: 300,
+            topics: 12,
+            ..SyntheticSettings::default()
+        };
+        let (input, data) = (Input::Synthetic(synthetic), folder.path().join("data"));
+        let prepared = Prepared::create(&input, &settings, &data, true).unwrap();
+        Self { folder, prepared }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn train(&self, sets: &[&str]) -> Policy {
+        let mut builder = SettingsBuilder::new(&self.prepared.preset(Preset::Default)).unwrap();
+        for set in ["budget.amount=8", "evaluation.count=1", "optimizer.learning_rate=0.05"] {
+            builder = builder.assignment(set).unwrap();
+        }
+        for set in sets {
+            builder = builder.assignment(set).unwrap();
+        }
+        let run = self.path("run");
+        self.prepared.train(&builder.build().unwrap(), &run).unwrap();
+        Policy::open(&run, Which::Last, Some("flex")).unwrap()
+    }
+
+    /// The bundle of a short default run, with histories and an index.
+    fn bundle(&self) -> Recommender {
+        let bundle = self.train(&[]).bundle(true, true).unwrap();
+        bundle.write(&self.path("bundle"), VectorScalar::F32, true).unwrap();
+        opened(&self.path("bundle")).unwrap()
+    }
+}
+
+fn opened(folder: &Path) -> Result<Recommender, Error> {
+    Recommender::open(folder, &device::choose(Some("flex")).unwrap().device)
+}
+
+fn user(id: &str) -> Request {
+    Who::User { id: id.into(), newer: Vec::new() }.into()
+}
+
+fn items(ids: &[&str]) -> Request {
+    Who::Items(ids.iter().map(ToString::to_string).collect()).into()
+}
+
+fn exact() -> Options {
+    Options { search: Some(Search::Exact), ..Options::default() }
+}
+
+fn one(recommender: &Recommender, request: Request, options: &Options) -> Answer {
+    recommender.recommend(&[request], options).unwrap().swap_remove(0)
+}
+
+fn ids(answer: &Answer) -> Vec<&str> {
+    answer.slate.iter().map(|item| item.item_id.as_str()).collect()
+}
+
+/// Ids, and the bits of scores.
+fn bits(answers: &[Answer]) -> Vec<(String, u32)> {
+    let items = answers.iter().flat_map(|answer| &answer.slate);
+    items.map(|item| (item.item_id.clone(), item.score.to_bits())).collect()
+}
+
+/// Exports `policy` of `place`, deletes what trained it, and compares every answer.
+fn answers_alone(place: &Place, policy: &Policy) {
+    let task = &policy.task;
+    let catalogue = fast_slate::dataset::Catalogue::read(place.prepared.folder()).unwrap();
+    let contexts: Vec<u32> = task.sessions.observed.contexts().collect();
+    let retriever = task.retriever(&policy.model, Search::Exact).unwrap();
+    let decided = task.decide(&policy.model, &contexts, retriever.as_ref()).unwrap();
+    let decided: Vec<(String, u32)> = (0..contexts.len())
+        .flat_map(|at| decided.slate(at).iter().zip(decided.scores(at)))
+        .map(|(&action, score)| (catalogue.items.ids.id(action).to_owned(), score.to_bits()))
+        .collect();
+    let observed = |context: u32| -> Vec<String> {
+        let actions = task.sessions.observed.of(context).iter();
+        actions.map(|&action| catalogue.items.ids.id(action).to_owned()).collect()
+    };
+    let users: Vec<Request> = catalogue.users.iter().map(user).collect();
+    let of_users = policy.recommender().unwrap().recommend(&users, &Options::default()).unwrap();
+
+    let out = place.path("bundle");
+    policy.bundle(true, false).unwrap().write(&out, VectorScalar::F32, true).unwrap();
+    fs_err::remove_dir_all(place.path("run")).unwrap();
+    let hidden = place.path("elsewhere");
+    fs_err::rename(place.path("data"), &hidden).unwrap();
+    let alone = opened(&out).unwrap();
+    let all = |request: &dyn Fn(u32) -> Request| {
+        let requests: Vec<Request> = contexts.iter().map(|&context| request(context)).collect();
+        alone.recommend(&requests, &Options::default()).unwrap()
+    };
+    assert_eq!(bits(&all(&|context| Who::Items(observed(context)).into())), decided);
+    let raw = all(&|context| Request {
+        who: Who::Context(task.contexts.row(context as usize).to_vec()),
+        exclude: observed(context),
+    });
+    assert_eq!(bits(&raw), decided);
+    let answers = alone.recommend(&users, &Options::default()).unwrap();
+    assert_eq!(answers, of_users);
+    assert_eq!(bits(&answers), bits(&of_users));
+    // Whoever else asks.
+    for at in [0, 7, 33] {
+        assert_eq!(one(&alone, users[at].clone(), &Options::default()), answers[at]);
+    }
+    fs_err::rename(hidden, place.path("data")).unwrap();
+}
+
+#[test]
+fn a_bundle_answers_as_its_run_without_what_trained_it() {
+    let place = Place::new();
+    for sets in [
+        &[][..],
+        &["tower.kind=sigmoid-mlp"],
+        &["tower.kind=residual-mlp", "tower.hidden=[24]", "tower.activation=gelu"],
+        &["context.encoders=[\"fold-in\", \"mean\"]"],
+        &["context.encoders=[\"weighted-mean\"]", "context.popularity_power=0.37"],
+        &["method.kind=pl-rank", "method.learn_actions=true"],
+        &[
+            "method.kind=pl-rank",
+            "method.learn_actions=true",
+            "context.encoders=[\"fold-in\"]",
+            "slate_size=3",
+        ],
+    ] {
+        answers_alone(&place, &place.train(sets));
+    }
+}
+
+#[test]
+fn a_query_does_not_depend_on_its_neighbours() {
+    let normals = |at: u64, rows: usize, cols: usize| {
+        let mut matrix = Matrix::zeros(rows, cols);
+        Seed(4).stream(Purpose::Synthetic, 0, at).fill_normals(matrix.as_mut_slice());
+        matrix
+    };
+    let contexts = normals(0, 333, 515);
+    let [wide, narrow, straight] = [normals(1, 515, 97), normals(2, 97, 300), normals(3, 515, 300)];
+    let activation = Activation::Gelu;
+    for device in ["ndarray", "flex"].map(|name| device::choose(Some(name)).unwrap().device) {
+        for (form, layers) in [
+            (TowerForm::Linear, vec![straight.clone()]),
+            (TowerForm::SigmoidMlp, vec![wide.clone(), narrow.clone()]),
+            (TowerForm::ResidualMlp { activation, scale: 1.3 }, vec![wide.clone(), narrow.clone()]),
+        ] {
+            let tower = form.tower(&layers, [515, 300], &device).unwrap();
+            assert_eq!((tower.form(), tower.layers().unwrap()), (form, layers));
+            let together = tower.latent(&contexts).unwrap();
+            for size in [1, 2, 16, 50, 200] {
+                for first in (0..333).step_by(size.max(31)) {
+                    let rows: Vec<u32> = (first as u32..333.min(first + size) as u32).collect();
+                    let apart = tower.latent(&contexts.select(&rows)).unwrap();
+                    assert_eq!(apart, together.select(&rows), "{form:?}, {size} from {first}");
+                }
+            }
+            let short = form.tower(&tower.layers().unwrap()[..1], [515, 301], &device);
+            assert_says(&short.unwrap_err().to_string(), &["layers of the tower", "515"]);
+        }
+    }
+}
+
+#[test]
+fn imported_vectors_of_two_kinds_are_kept_apart() {
+    let place = Place::asymmetric();
+    for sets in [&[][..], &["context.encoders=[\"mean\", \"fold-in\"]"]] {
+        let policy = place.train(sets);
+        assert_ne!(policy.task.inputs.as_slice(), policy.task.actions.beta().as_slice());
+        answers_alone(&place, &policy);
+    }
+}
+
+#[test]
+fn damage_is_refused_by_the_files_name() {
+    let place = Place::new();
+    place.bundle();
+    let (bundle, other) = (place.path("bundle"), place.path("other"));
+    // Another bundle of the same shapes.
+    fs_err::remove_dir_all(place.path("run")).unwrap();
+    let mut trained = place.train(&["seed=5"]).bundle(true, true).unwrap();
+    trained.trained.step += 1;
+    trained.write(&other, VectorScalar::F16, false).unwrap();
+
+    let files = names(&bundle);
+    assert_eq!(
+        files,
+        [
+            "bundle.toml",
+            "histories.parquet",
+            "index.usearch",
+            "items.parquet",
+            "tower.safetensors",
+            "users.parquet",
+            "vectors.safetensors"
+        ]
+    );
+    for name in &files {
+        let path = bundle.join(name);
+        let whole = fs_err::read(&path).unwrap();
+        let refused = |what: &str| {
+            let error = opened(&bundle).unwrap_err().to_string();
+            assert_eq!(error.lines().count(), 1);
+            error.contains(name) || panic!("{name} {what}: {error}")
+        };
+        for at in [0, whole.len() / 3, whole.len() / 2, whole.len() - 2] {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1;
+            fs_err::write(&path, &flipped).unwrap();
+            refused("flipped");
+            fs_err::write(&path, &whole[..at]).unwrap();
+            refused("truncated");
+        }
+        fs_err::remove_file(&path).unwrap();
+        let error = opened(&bundle).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+        let theirs = fs_err::read(other.join(name)).unwrap();
+        fs_err::write(&path, &theirs).unwrap();
+        if name == "bundle.toml" {
+            // It belongs to other files.
+            assert_says(&opened(&bundle).unwrap_err().to_string(), &["bundle", "export"]);
+        } else if theirs != whole {
+            refused("swapped");
+        }
+        fs_err::write(&path, &whole).unwrap();
+    }
+    let manifest = bundle.join("bundle.toml");
+    let text = fs_err::read_to_string(&manifest).unwrap();
+    fs_err::write(&manifest, text.replace("format = 1", "format = 2")).unwrap();
+    let error = opened(&bundle).unwrap_err().to_string();
+    assert_says(
+        &error,
+        &["bundle.toml: is of format 2, which a newer fast-slate wrote", "up to 1"],
+    );
+    fs_err::write(&manifest, text).unwrap();
+    opened(&bundle).unwrap();
+}
+
+#[test]
+fn requests_are_answered_or_refused_in_one_line() {
+    let place = Place::new();
+    let recommender = place.bundle();
+    let bundle = recommender.bundle();
+    let (count, dim) = (bundle.actions.num_actions(), recommender.context_dim());
+    let first = bundle.items.ids.id(0).to_owned();
+    let of = |k: usize| Options { slate_size: Some(k), ..exact() };
+
+    // Nobody is known without items, and the index answers as the search of all does.
+    let cold = one(&recommender, items(&["no such item"]), &exact());
+    assert!(cold.cold && !cold.short);
+    assert_eq!(cold.ignored, ["no such item"]);
+    let stranger = one(&recommender, items(&[]), &exact());
+    assert_eq!((ids(&stranger), stranger.ignored.len()), (ids(&cold), 0));
+    assert!(!one(&recommender, items(&[&first, "x"]), &exact()).cold);
+    assert_eq!(one(&recommender, user("7"), &Options::default()).slate.len(), 5);
+
+    // What was seen is shown if it may be, and what is newer counts.
+    let known = bundle.users.as_ref().unwrap();
+    let seen = known.known(known.ids.find("7").unwrap()).actions.to_vec();
+    let all = one(&recommender, user("7"), &of(count - seen.len()));
+    assert!(!all.short);
+    assert!(seen.iter().all(|&action| !ids(&all).contains(&bundle.items.ids.id(action))));
+    let whole = Options { exclude_seen: false, ..of(count) };
+    assert_eq!(one(&recommender, user("7"), &whole).slate.len(), count);
+    let newer = ids(&all)[0].to_owned();
+    let who = Who::User { id: "7".into(), newer: vec![newer.clone()] };
+    let later = one(&recommender, who.into(), &exact());
+    assert!(!ids(&later).contains(&newer.as_str()));
+
+    // Lists: of everything that may be shown, what the list leaves, in the same order.
+    let ranked: Vec<String> = ids(&all).into_iter().map(str::to_owned).collect();
+    let filter = |allow: Option<&[String]>, deny: &[String]| Options {
+        filter: Filter::new(bundle, allow, deny).unwrap(),
+        ..exact()
+    };
+    let denied = one(&recommender, user("7"), &filter(None, &ranked[..2]));
+    assert_eq!(ids(&denied), ranked[2..7]);
+    let many: Vec<String> = ranked.iter().step_by(2).cloned().collect();
+    let allowed = one(&recommender, user("7"), &filter(Some(&many), &[]));
+    assert_eq!(ids(&allowed), many[..5]);
+    let few = [ranked[90].clone(), ranked[4].clone()];
+    let short = one(&recommender, user("7"), &filter(Some(&few), &[]));
+    assert_eq!((ids(&short), short.short), (vec![few[1].as_str(), &few[0]], true));
+    let mut request = user("7");
+    request.exclude = vec![few[1].clone(), "x".into()];
+    let left = one(&recommender, request, &filter(Some(&few), &[]));
+    assert_eq!((ids(&left), &left.ignored), (vec![few[0].as_str()], &vec!["x".to_owned()]));
+    let short = one(&recommender, user("7"), &of(count - seen.len() + 1));
+    assert!(short.short && short.slate.len() == count - seen.len());
+    let error = Filter::new(bundle, Some(&["x".into()]), &[]).unwrap_err().to_string();
+    assert_says(&error, &["allow", "no item of this list"]);
+
+    let refused = |request: Request, options: &Options, said: &[&str]| {
+        let error = recommender.recommend(&[items(&[]), request], options).unwrap_err();
+        assert_eq!(error.to_string().lines().count(), 1);
+        assert_says(&error.to_string(), said);
+    };
+    refused(user("nobody"), &exact(), &["users.parquet: no user `nobody`"]);
+    refused(user("7"), &of(0), &["a slate of 0 actions"]);
+    refused(user("7"), &of(count + 1), &["only", "can be chosen", "--slate-size"]);
+    let context = |value: f32, dim: usize| Who::Context(vec![value; dim]).into();
+    refused(context(f32::NAN, dim), &exact(), &["context: row 1, column 0 is NaN"]);
+    refused(context(f32::INFINITY, dim), &exact(), &["context: row 1, column 0 is inf"]);
+    refused(context(0.0, dim + 1), &exact(), &["context 1: expected shape", &dim.to_string()]);
+
+    // Without histories nobody is known, without an index nothing is walked.
+    let plain: Bundle = Bundle { users: None, index: None, ..bundle.clone() };
+    plain.write(&place.path("plain"), VectorScalar::F16, false).unwrap();
+    let plain = opened(&place.path("plain")).unwrap();
+    let error = plain.recommend(&[user("7")], &exact()).unwrap_err().to_string();
+    assert_says(&error, &["no histories", "--histories"]);
+    let index = Options { search: Some(Search::Hnsw), ..Options::default() };
+    let error = plain.recommend(&[items(&[])], &index).unwrap_err().to_string();
+    assert_says(&error, &["no index", "--index"]);
+    // Halves are off by rounding.
+    let half = one(&plain, items(&[&first]), &exact());
+    let whole = one(&recommender, items(&[&first]), &exact());
+    for (half, whole) in half.slate.iter().zip(&whole.slate) {
+        assert!((half.score - whole.score).abs() < 2e-3 * whole.score.abs(), "{half:?} {whole:?}");
+    }
+}
+
+/// The bytes of the row groups of a Parquet file: between the magic number and the footer.
+fn row_groups(path: &Path) -> Vec<u8> {
+    let bytes = fs_err::read(path).unwrap();
+    let end = bytes.len() - 8;
+    let footer = u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap()) as usize;
+    bytes[4..end - footer].to_vec()
+}
+
+fn save(columns: Vec<Column>, path: &Path) {
+    let mut table = DataFrame::new_infer_height(columns).unwrap();
+    ParquetWriter::new(fs_err::File::create(path).unwrap()).finish(&mut table).unwrap();
+}
+
+#[test]
+fn a_file_of_users_is_answered_alike_in_parts_and_on_any_number_of_threads() {
+    let place = Place::new();
+    let recommender = place.bundle();
+    // Several blocks of users with histories of every length, of items and not.
+    let users = 9_000_u32;
+    let item = |at: u32| recommender.bundle().items.ids.id(at % 290).to_owned();
+    let lists: Vec<Series> = (0..users)
+        .map(|user| {
+            let mut ids: Vec<String> = (0..user % 9).map(|at| item(user * 31 + at * 7)).collect();
+            if user % 1000 == 3 {
+                ids.push("gone".into());
+            }
+            Series::new("".into(), ids)
+        })
+        .collect();
+    let columns = vec![
+        Column::new("user_id".into(), (0..i64::from(users)).collect::<Vec<i64>>()),
+        Column::new("items".into(), lists),
+    ];
+    let path = place.path("users.parquet");
+    save(columns, &path);
+
+    let recommend = |out: &str, args: &[&str], threads: Option<&str>| {
+        let mut command = slate();
+        command.arg("recommend").arg(place.path("bundle")).arg("--users").arg(&path);
+        command.arg("--out").arg(place.path(out)).args(["-k", "7", "--device", "flex"]).args(args);
+        for variable in ["RAYON_NUM_THREADS", "POLARS_MAX_THREADS"] {
+            if let Some(threads) = threads {
+                command.env(variable, threads);
+            }
+        }
+        stdout(&mut command)
+    };
+    let said = recommend("whole.parquet", &[], None);
+    assert_says(&said, &["slates of 9000 users", "9 items that the catalogue does not have"]);
+    for threads in ["1", "5"] {
+        recommend("again.parquet", &[], Some(threads));
+        let read = |name: &str| fs_err::read(place.path(name)).unwrap();
+        assert!(read("again.parquet") == read("whole.parquet"), "{threads} threads");
+    }
+    let mut parts = Vec::new();
+    for part in 1..=2 {
+        recommend("part.parquet", &["--part", &format!("{part}/2")], Some("3"));
+        parts.extend(row_groups(&place.path("part.parquet")));
+    }
+    assert!(parts == row_groups(&place.path("whole.parquet")), "the parts are not the whole");
+
+    // In the order of the input, and as anybody is answered.
+    let slates = table(&place.path("whole.parquet"));
+    assert_eq!(slates.height(), 9_000 * 7);
+    let column = |name: &str| slates.column(name).unwrap().as_materialized_series().clone();
+    let owners: Vec<i64> = column("user_id").i64().unwrap().iter().flatten().collect();
+    assert!(owners.into_iter().eq((0..9_000 * 7).map(|row| row / 7)));
+    let shown = column("item_id").cast(&DataType::String).unwrap();
+    let scores = column("score");
+    for user in [0, 5, 4095, 4096, 8_999] {
+        let known: Vec<String> = (0..user % 9).map(|at| item(user * 31 + at * 7)).collect();
+        let options = Options { slate_size: Some(7), ..Options::default() };
+        let answer = one(&recommender, Who::Items(known).into(), &options);
+        for (at, recommended) in answer.slate.iter().enumerate() {
+            let row = user as usize * 7 + at;
+            assert_eq!(shown.str().unwrap().get(row), Some(recommended.item_id.as_str()));
+            assert_eq!(scores.f32().unwrap().get(row), Some(recommended.score));
+        }
+    }
+
+    // Users of the bundle need no items; somebody who is not there is named.
+    let column = |ids: &[&str]| save(vec![Column::new("user_id".into(), ids)], &path);
+    column(&["42", "7"]);
+    recommend("known.parquet", &[], None);
+    let known = table(&place.path("known.parquet"));
+    let first = known.column("item_id").unwrap().cast(&DataType::String).unwrap();
+    let options = Options { slate_size: Some(7), ..Options::default() };
+    let answer = one(&recommender, user("42"), &options);
+    assert_eq!(first.str().unwrap().get(0), Some(ids(&answer)[0]));
+    column(&["42", "nobody"]);
+    let mut command = slate();
+    command.arg("recommend").arg(place.path("bundle")).arg("--users").arg(&path);
+    let error = refused(command.arg("--out").arg(place.path("none.parquet")));
+    assert_says(&error, &["users.parquet: row 2: column `user_id`", "found `nobody`"]);
+    assert!(!place.path("none.parquet").exists());
+}
+
+#[test]
+fn a_run_is_exported_once_and_answers_alike_from_the_command_line() {
+    let place = Place::new();
+    place.train(&[]);
+    let at = |name: &str| place.path(name).display().to_string();
+    let (run, bundle) = (at("run"), at("bundle"));
+    let export = |args: &[&str]| {
+        let mut command = slate();
+        command.args(["export", &run, "--out", &bundle]).args(args);
+        command
+    };
+    assert_says(&stdout(&mut export(&["--histories"])), &["bundle: step", "items.parquet"]);
+    assert!(!place.path("bundle/index.usearch").exists());
+    assert_says(&refused(&mut export(&[])), &["bundle: there is something here", "--force"]);
+    let data = at("data");
+    let error = refused(slate().args(["export", &run, "--out", &data, "--force"]));
+    assert_says(&error, &["data: there is something here"]);
+    stdout(&mut export(&["--histories", "--force", "--index"]));
+    assert!(place.path("bundle/index.usearch").exists());
+    assert_says(&stdout(slate().args(["info", &bundle])), &["format = 1", "[trained.settings]"]);
+
+    let asked = |from: &str, args: &[&str]| {
+        let mut command = slate();
+        stdout(command.args(["recommend", from, "--json"]).args(args))
+    };
+    let item = asked(&run, &["--items", ""]);
+    let item: serde_json::Value = serde_json::from_str(&item).unwrap();
+    let first = item["slate"][0]["item_id"].as_str().unwrap().to_owned();
+    let second = item["slate"][1]["item_id"].as_str().unwrap().to_owned();
+    let list = place.path("list.txt");
+    fs_err::write(&list, format!("{first}\n\n {second} \nnothing\n")).unwrap();
+    let list = list.display().to_string();
+    for args in [
+        &["--user", "7"][..],
+        &["--items", &first, "-k", "9"],
+        &["--items", &first, "--exclude-seen=false"],
+        &["--items", &first, "--exclude", &second],
+        &["--items", "", "--deny", &list],
+        &["--items", "", "--allow", &list],
+    ] {
+        assert_eq!(asked(&run, args), asked(&bundle, &[args, &["--exact"]].concat()), "{args:?}");
+    }
+    let denied = asked(&bundle, &["--items", "", "--deny", &list]);
+    assert!(
+        !denied.contains(&format!("\"{first}\"")) && !denied.contains(&format!("\"{second}\""))
+    );
+
+    let wrong = |args: &[&str]| refused(slate().args(["recommend", &bundle]).args(args));
+    assert_says(
+        &wrong(&["--user", "7", "--checkpoint", "last"]),
+        &["--checkpoint belongs to a run"],
+    );
+    assert_says(&wrong(&["--user", "7", "-k", "0"]), &["a slate of 0 actions"]);
+    assert_says(&wrong(&["--context", "1,2"]), &["context 0: expected shape [16], found [2]"]);
+    fs_err::write(place.path("list.txt"), "nothing").unwrap();
+    assert_says(&wrong(&["--user", "7", "--allow", &list]), &["--allow", "list.txt", "no item"]);
+    slate().args(["recommend", &bundle, "--users", "x.parquet"]).assert().code(2);
+}
