@@ -26,7 +26,7 @@ class Bundle:
         self.fold_in = vectors.get("fold_in", self.beta)
         self.inputs = vectors.get("inputs", self.fold_in)  # [P, L], of which contexts are made
         self.weights = vectors.get("weights", np.ones((len(self.beta), 1)))[:, 0]
-        layers = load_file(folder / "tower.safetensors") if "tower" in self.about else {}
+        layers = load_file(folder / "model.safetensors") if "tower" in self.about else {}
         self.layers = [layers[f"layer.{at}"] for at in range(len(layers))]
         items = pq.read_table(folder / "items.parquet")
         self.ids = [str(item) for item in items["item_id"].to_pylist()]

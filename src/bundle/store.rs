@@ -26,7 +26,7 @@ const BETA: &str = "beta";
 const INPUTS: &str = "inputs";
 const FOLD_IN: &str = "fold_in";
 const WEIGHTS: &str = "weights";
-const TOWER: &str = "tower.safetensors";
+const MODEL: &str = "model.safetensors";
 const ITEMS: &str = "items.parquet";
 const INDEX: &str = "index.usearch";
 const USERS: &str = "users.parquet";
@@ -63,7 +63,7 @@ impl Bundle {
             let names: Vec<String> = (0..layers.len()).map(|at| format!("layer.{at}")).collect();
             let layers: Vec<_> =
                 names.iter().zip(&layers).map(|(name, layer)| named(name, layer)).collect();
-            write(&at(TOWER), &layers)?;
+            write(&at(MODEL), &layers)?;
         }
         write_table(&mut self.items.table()?, &at(ITEMS))?;
         if let Some((_, index)) = &self.index {
@@ -199,7 +199,7 @@ impl Files<'_> {
         let weights = weights.map(|weights| Arc::new(weights.into_vec()));
         let tower = match tower {
             None => None,
-            Some(form) => Some(self.take(TOWER, |path, bytes| {
+            Some(form) => Some(self.take(MODEL, |path, bytes| {
                 let tensors = Tensors::parse(path, bytes)?;
                 let mut layers = Vec::new();
                 while let Some(layer) = tensors.matrix(&format!("layer.{}", layers.len()), 1.0)? {

@@ -189,7 +189,7 @@ impl Tower {
     }
 
     /// The queries of host contexts `[B, D]`, back on the host `[B, L]`. The device gets whole
-    /// [`TILE`]s of rows, so that a query does not depend on the number of its neighbours.
+    /// tiles of 16 rows, so that a query does not depend on the number of its neighbours.
     ///
     /// # Errors
     /// [`Error::Library`] when the device fails.

@@ -243,7 +243,7 @@ fn damage_is_refused_by_the_files_name() {
             "histories.parquet",
             "index.usearch",
             "items.parquet",
-            "tower.safetensors",
+            "model.safetensors",
             "users.parquet",
             "vectors.safetensors"
         ]
