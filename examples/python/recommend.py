@@ -36,7 +36,7 @@ class Bundle:
             self.index = Index.restore(str(folder / "index.usearch"))
 
     def encode(self, encoder: dict, known):
-        """M(X) of one encoder, for somebody new who has the actions `known`."""
+        """M(X) of one encoder, for somebody new who has the actions `known`, the latest last."""
         if encoder["kind"] == "features" or len(known) == 0:
             return np.zeros(encoder.get("width", self.inputs.shape[1]))
         if encoder["kind"] == "fold-in":
@@ -44,7 +44,9 @@ class Bundle:
             ridge = encoder["regularization"] * np.eye(beta.shape[1])
             normal = beta.T @ beta + encoder["confidence"] * own.T @ own + ridge
             return np.linalg.solve(normal, (1 + encoder["confidence"]) * own.sum(0))
-        weights = self.weights[known] if encoder["kind"] == "weighted-mean" else np.ones(len(known))
+        weights = np.ones(len(known))
+        if encoder["kind"] == "weighted-mean":
+            weights = self.weights[known] * np.arange(len(known), 0, -1.0) ** -encoder["recency"]
         return weights @ self.inputs[known] / weights.sum()
 
     def query(self, context):
@@ -76,7 +78,7 @@ class Bundle:
 
 if __name__ == "__main__":
     bundle, items = Bundle(Path(sys.argv[1])), sys.argv[2].split(",") if sys.argv[2] else []
-    known = np.unique([bundle.actions[item] for item in items]).astype(int)
+    known = [bundle.actions[item] for item in dict.fromkeys(reversed(items))][::-1]
     k = int(sys.argv[3]) if len(sys.argv) > 3 else bundle.about["trained"]["slate_size"]
     actions, scores = bundle.recommend(known, k, "index" in sys.argv[4:])
     for rank, (action, score) in enumerate(zip(actions, scores), 1):
