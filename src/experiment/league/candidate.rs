@@ -79,6 +79,14 @@ impl Candidate {
         }
     }
 
+    /// ρ; 0 for ALS.
+    pub(super) fn recency(self) -> f32 {
+        match self {
+            Self::Svd { recency, .. } => recency,
+            Self::Als { .. } => 0.0,
+        }
+    }
+
     /// True for a candidate of the same kind, normalisation and length.
     pub(super) fn is_like(self, other: Self) -> bool {
         match (self, other) {
@@ -151,19 +159,19 @@ pub(super) fn plain() -> Form {
 
 /// The candidate from which the search of a normalisation starts: the weights that earned the most on
 /// sets of several kinds.
-pub(super) fn start(normalization: f32, latent_dim: usize) -> Candidate {
+pub(super) fn start(normalization: f32, latent_dim: usize, recency: f32) -> Candidate {
     let form = Form { power: Power::Quarter, ..plain() };
-    Candidate::Svd { normalization, latent_dim, form, popularity_power: 0.25, recency: 0.0 }
+    Candidate::Svd { normalization, latent_dim, form, popularity_power: 0.25, recency }
 }
 
 /// Weights that are far apart, by which normalisations are compared.
-pub(super) fn probes(normalization: f32, latent_dim: usize) -> [Candidate; 4] {
+pub(super) fn probes(normalization: f32, latent_dim: usize, recency: f32) -> [Candidate; 4] {
     let with = |power, ridge, popularity, popularity_power| {
         let form = Form { power, ridge, popularity };
-        Candidate::Svd { normalization, latent_dim, form, popularity_power, recency: 0.0 }
+        Candidate::Svd { normalization, latent_dim, form, popularity_power, recency }
     };
     [
-        start(normalization, latent_dim),
+        start(normalization, latent_dim, recency),
         with(Power::Half, 0.0, 0.0, 0.5),
         with(Power::Zero, 0.0, 0.25, 0.5),
         with(Power::Zero, 8.0, 0.25, 0.5),

@@ -116,7 +116,7 @@ impl<'a> Jury<'a> {
     pub(super) fn reward(&self) -> Result<Arc<dyn SlateReward>> {
         let Judge { reward, slate_size, .. } = *self.judge;
         let users = self.sessions.contexts(Split::Train);
-        let source = start(NORMALIZATIONS[0], SHORT.min(self.longest()?)).source();
+        let source = start(NORMALIZATIONS[0], SHORT.min(self.longest()?), 0.0).source();
         let stored = source.fit(self.sessions, &users, self.seed)?;
         let vectors = stored.into_vectors(&plain(), &self.sessions.popularity(&users))?;
         Ok(reward.init(slate_size, Arc::new(self.sessions.clone()), &vectors.actions))

@@ -152,15 +152,17 @@ impl<'a> Play<'a> {
     /// Every normalisation, at a length that takes next to no time, and ALS.
     fn short(&mut self) -> Result<()> {
         let (short, fits) = (SHORT.min(self.longest), self.jury.fits());
+        // What earned the most on two sets, in the middle of what there is.
+        let recency = if self.jury.ordered() { 1.0 } else { 0.0 };
         for normalization in NORMALIZATIONS {
             if 8 * fits * self.fit > self.spare() {
                 self.left_out.push(format!("svd with η = {normalization}"));
                 continue;
             }
             let began = Instant::now();
-            self.jury.fit(start(normalization, short))?;
+            self.jury.fit(start(normalization, short, recency))?;
             self.fit = self.fit.max(began.elapsed() / fits);
-            for probe in probes(normalization, short) {
+            for probe in probes(normalization, short, recency) {
                 self.judge(probe)?;
             }
         }
@@ -260,7 +262,7 @@ impl<'a> Play<'a> {
     fn around(&mut self, first: Candidate, until: Deadline) -> Result<Candidate> {
         // Which weights are best depends on the length, so the search begins at each kind of them.
         let mut given = vec![first];
-        let others = probes(first.normalization(), first.latent_dim());
+        let others = probes(first.normalization(), first.latent_dim(), first.recency());
         given.extend(others.into_iter().filter(|other| *other != first));
         self.search(until, given, weights(first, self.jury.ordered()), 1)?;
         Ok(self.standings.best_like(first).unwrap_or(first))
