@@ -129,8 +129,9 @@ mod tests {
         assert_eq!(encoded(&aging, &[0, 2]), [4.0, 7.25]);
         assert_eq!(encoded_at(&weighted, &[0, 2], Some(&times)), [4.0, 7.25]);
         assert_eq!(encoded_at(&aging, &[], Some(&[])), [0.0, 0.0]);
-        // However old: the latest keeps its weight.
-        assert_eq!(encoded_at(&aging, &[0, 2], Some(&[i64::MIN, i64::MAX])), [5.0, 9.0]);
+        // What is as late weighs as much, and how much later counts for nothing.
+        assert_eq!(encoded_at(&aging, &[0, 2], Some(&[7, 7])), [4.0, 7.25]);
+        assert_eq!(encoded_at(&aging, &[0, 2], Some(&[i64::MAX, i64::MIN])), aged);
         let flat = Mean::inverse_popularity(actions(), &[9, 4, 0], 0.0);
         assert_eq!(encoded(&flat, &[0, 1, 2]), encoded(&Mean::new(actions()), &[0, 1, 2]));
     }

@@ -168,13 +168,12 @@ pub fn prepare(
     if chosen.is_none() && work.reuse(Phase::Embeddings, &key)? {
         phases.embeddings = started.elapsed().as_secs_f64();
     } else {
-        let Chosen { choice, embeddings, folds } = match chosen {
-            Some(chosen) => chosen,
-            None => {
-                let times = tables::read_times(staged.path(), &sessions)?;
-                let ids = || read_item_ids(staged.path());
-                embed(&sessions, times.as_ref(), ids, settings, choose)?
-            }
+        let Chosen { choice, embeddings, folds } = if let Some(chosen) = chosen {
+            chosen
+        } else {
+            let times = tables::read_times(staged.path(), &sessions)?;
+            let ids = || read_item_ids(staged.path());
+            embed(&sessions, times.as_ref(), ids, settings, choose)?
         };
         phases.embeddings += started.elapsed().as_secs_f64();
         let started = Instant::now();

@@ -298,13 +298,16 @@ fn a_run_of_an_earlier_version_can_be_evaluated_but_not_continued() {
     let path = run.join("run.toml");
     let settings = fs_err::read_to_string(&path).unwrap();
     let before = settings
-        .replace("format = 3", "format = 2")
+        .replace("format = 4", "format = 2")
+        .replace("recency = 0.0", "half_life = 0.0")
         .replace("[method]\n", "[method]\ncoupling = \"independent\"\n");
     fs_err::write(&path, &before).unwrap();
     assert_eq!(stdout(&mut evaluate()), today);
     assert_says(&refused(&mut resume(&run)), &["run: is a run of an earlier version"]);
     fs_err::write(&path, before.replace("\"independent\"", "\"antithetic\"")).unwrap();
     assert_says(&refused(&mut evaluate()), &["run.toml", "`method.coupling`", "couple noise"]);
+    fs_err::write(&path, before.replace("half_life = 0.0", "half_life = 7.0")).unwrap();
+    assert_says(&refused(&mut evaluate()), &["run.toml", "`context.half_life`", "age in days"]);
 }
 
 #[test]
