@@ -45,8 +45,8 @@ pub struct Batch<'a> {
 /// The i-th of n parts, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    index: usize,
-    of: usize,
+    index: u32,
+    of: u32,
 }
 
 impl Default for Part {
@@ -72,7 +72,7 @@ impl Part {
     /// The rows of this part of `rows`: whole blocks.
     fn of(self, rows: usize) -> std::ops::Range<usize> {
         let blocks = rows.div_ceil(BLOCK);
-        let start = |index: usize| (blocks * index / self.of * BLOCK).min(rows);
+        let start = |index: u32| (blocks * index as usize / self.of as usize * BLOCK).min(rows);
         start(self.index - 1)..start(self.index)
     }
 }
