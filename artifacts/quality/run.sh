@@ -113,7 +113,7 @@ texts() {
         slate prepare "$files/ml-latest-small" --seed "$seed" --embeddings "$work/beta.npy" --embedding-ids "$work/ids.txt" \
             --out "$work/texts-$seed" --force >"$out/prepare-texts-$seed.txt"
         trained texts "$seed" texts
-        judged texts "$seed" texts texts --against "$baselines"
+        judged texts "$seed" texts texts --checkpoint last --against "$baselines"
     done
 }
 
