@@ -46,8 +46,10 @@
 //! | [`retrieval`] | β → top K by inner product |
 //! | [`reward`] | context and slate → r̂ |
 //! | [`tower`], [`model`] | M(X) → h; all that is trained |
-//! | [`bundle`] | all that serving needs, in a folder → slates for anybody |
 //! | [`policy`] | h → distributions over slates |
+//! | [`bundle`] | all that serving needs, in a folder → slates for anybody |
+//! | [`log`] | what was shown and what happened → rows that survive, and tables of them |
+//! | `serving` | a bundle → answers over HTTP |
 //! | [`estimator`] | samples and rewards → g |
 //! | [`method`] | one tagged setting → policy and estimator |
 //! | [`settings`] | presets, files and keys → one validated whole |
@@ -129,11 +131,11 @@ pub mod experiment;
 #[cfg(feature = "train")]
 pub mod facade;
 pub mod files;
+pub mod log;
 pub mod matrix;
 #[cfg(feature = "train")]
 pub mod method;
 pub mod model;
-#[cfg(feature = "train")]
 pub mod policy;
 #[cfg(feature = "train")]
 pub mod prepared;
@@ -142,6 +144,8 @@ pub mod reward;
 #[cfg(feature = "train")]
 pub mod run;
 pub mod seed;
+#[cfg(feature = "serve")]
+pub mod serving;
 #[cfg(feature = "train")]
 pub mod settings;
 #[cfg(feature = "train")]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 30] = [
     "error",
     "files",
     "seed",
@@ -17,8 +17,10 @@ const ORDER: [&str; 28] = [
     "reward",
     "tower",
     "model",
-    "bundle",
     "policy",
+    "bundle",
+    "log",
+    "serving",
     "estimator",
     "method",
     "settings",

@@ -1,0 +1,1 @@
+//! What was shown and what happened.

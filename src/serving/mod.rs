@@ -1,0 +1,1 @@
+//! A bundle → answers over HTTP.
