@@ -25,7 +25,9 @@ use crate::dataset::Catalogue;
 use crate::device;
 use crate::embedding::Vectors;
 use crate::error::{Error, Result};
+use crate::method::LatentMethod;
 use crate::model::Model;
+use crate::policy::NoiseKind;
 use crate::run::{RunFolder, RunOrigin};
 use crate::task::Task;
 
@@ -172,9 +174,14 @@ impl Policy {
             settings: toml::Table::try_from(settings)
                 .map_err(|error| Error::library("settings", error))?,
         };
+        // Learning from what was shown weighs by the ratio of two Gaussian densities.
+        let gaussian =
+            |latent: &&LatentMethod| latent.noise.is_none_or(|noise| noise == NoiseKind::Gaussian);
+        let sigma = settings.method.latent().filter(gaussian).map(|latent| latent.sigma);
         let (inputs, fitted) = (Arc::clone(&task.inputs), Arc::clone(&task.actions));
         Ok(Bundle {
             trained,
+            sigma,
             model: Model { actions: None, ..self.model.clone() },
             actions: learned.map_or_else(|| Arc::clone(&fitted), Arc::new),
             vectors: Vectors { inputs, actions: fitted },

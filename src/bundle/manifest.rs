@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::encoder::Fitted;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{blake3_bytes, blake3_pass, read_text};
+use crate::policy::Sigma;
 use crate::retrieval::HnswOptions;
 use crate::reward::RewardKind;
 use crate::tower::TowerForm;
@@ -30,6 +31,9 @@ const AGAIN: &str = "export the bundle again";
 pub struct Manifest {
     /// The version of the format.
     pub format: i64,
+    /// The rule for σ of the policy `h + σε`, ε Gaussian; none for a policy that draws otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sigma: Option<Sigma>,
     /// Sizes.
     pub shapes: Shapes,
     /// The numbers in `vectors.safetensors`.

@@ -32,13 +32,14 @@ pub use batch::{Batch, Part, Summary};
 pub use filter::Filter;
 pub use manifest::{FileRecord, MANIFEST, Manifest, Scales, Shapes, Trained, VectorScalar};
 pub use recommender::Recommender;
-pub use request::{Answer, Options, Recommendation, Request, Who};
+pub use request::{Answer, Options, Query, Recommendation, Request, Who};
 pub use users::Users;
 
 use crate::dataset::Items;
 use crate::embedding::{ActionEmbeddings, Vectors};
 use crate::encoder::Encoding;
 use crate::model::Model;
+use crate::policy::Sigma;
 use crate::retrieval::{Hnsw, HnswOptions};
 
 /// A trained policy and what it needs to answer, in memory.
@@ -46,6 +47,9 @@ use crate::retrieval::{Hnsw, HnswOptions};
 pub struct Bundle {
     /// What trained it, and what it was trained for.
     pub trained: Trained,
+    /// The rule for σ of the policy `h + σε`, ε Gaussian, which is what exploring requests are
+    /// answered by; none for a policy that draws otherwise.
+    pub sigma: Option<Sigma>,
     /// h_θ; without a tower h is the context.
     pub model: Model,
     /// β `[P, L]`, which is searched.

@@ -11,11 +11,13 @@ use rayon::prelude::*;
 
 use super::filter::{actions, union};
 use super::request::Placed;
-use super::{Answer, Bundle, Options, Recommendation, Request, Who};
+use super::{Answer, Bundle, Options, Query, Recommendation, Request, Who};
 use crate::encoder::{ContextEncoder, Known};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
+use crate::policy::{Radial, Scale};
 use crate::retrieval::{Exact, Queries, Retriever, Search, check_slate_size};
+use crate::seed::{Purpose, Seed};
 
 /// Answers requests with a bundle, from memory; many threads may ask it at once.
 #[derive(Clone, Debug)]
@@ -24,6 +26,7 @@ pub struct Recommender {
     digest: Option<String>,
     encoder: Arc<dyn ContextEncoder>,
     exact: Exact,
+    scale: Option<Scale>,
 }
 
 /// The most excluded actions of a block of requests, 64 MB of them.
@@ -47,7 +50,10 @@ impl Recommender {
     pub fn new(bundle: Bundle) -> Result<Self> {
         let encoder = bundle.encoding.encoder(&bundle.vectors)?;
         let exact = Exact::new(Arc::clone(&bundle.actions));
-        Ok(Self { bundle, digest: None, encoder, exact })
+        let (dim, norm) = (bundle.actions.latent_dim(), bundle.actions.mean_norm());
+        let scale = bundle.sigma.map(|sigma| Scale::new(sigma, Radial::Keep, dim, norm));
+        let scale = scale.transpose()?;
+        Ok(Self { bundle, digest: None, encoder, exact, scale })
     }
 
     /// Opens the bundle in `folder` for `device`.
@@ -81,18 +87,19 @@ impl Recommender {
     ///
     /// # Errors
     /// [`Error::SlateTooLarge`] for K = 0 or K above P; [`Error::UnknownId`] for a user whom the bundle
-    /// does not know; [`Error::Setting`] for users of a bundle without histories, or a search through
-    /// an index that it does not have; [`Error::Shape`] and [`Error::NotFinite`] for a context.
+    /// does not know; [`Error::Setting`] for users of a bundle without histories, a search through an
+    /// index that it does not have, or exploration by a policy that draws otherwise;
+    /// [`Error::Shape`] and [`Error::NotFinite`] for a context.
     pub fn recommend(&self, requests: &[Request], options: &Options) -> Result<Vec<Answer>> {
         let items = &self.bundle.items;
         let answer = |placed: Placed| {
-            let Placed { actions, scores, ignored, cold, short } = placed;
+            let Placed { actions, scores, ignored, cold, short, query } = placed;
             let slate = actions.into_iter().zip(scores).map(|(action, score)| Recommendation {
                 item_id: items.ids.id(action).to_owned(),
                 title: items.title(action).map(str::to_owned),
                 score,
             });
-            Answer { slate: slate.collect(), ignored, cold, short }
+            Answer { slate: slate.collect(), ignored, cold, short, query }
         };
         Ok(self.place(requests, options)?.into_iter().map(answer).collect())
     }
@@ -110,7 +117,7 @@ impl Recommender {
                 .enumerate()
                 .map(|(row, request)| self.asking(request, at * block + row, options))
                 .collect::<Result<_>>()?;
-            placed.extend(self.search(asking, slate_size, options)?);
+            placed.extend(self.search(asking, at * block, slate_size, options)?);
         }
         Ok(placed)
     }
@@ -183,10 +190,11 @@ impl Recommender {
         }
     }
 
-    /// The answers to one block of requests.
+    /// The answers to one block of requests, `above` of which stand before it.
     fn search(
         &self,
         asking: Vec<Asking<'_>>,
+        above: usize,
         slate_size: usize,
         options: &Options,
     ) -> Result<Vec<Placed>> {
@@ -198,7 +206,12 @@ impl Recommender {
             Some(context) => row.copy_from_slice(context),
             None => self.encoder.encode(asking.known(), row),
         });
-        let latent = self.bundle.model.latent(&contexts)?; // [B, L]
+        let decided = self.bundle.model.latent(&contexts)?; // [B, L]
+        let explored = match options.explore {
+            Some(seed) => Some(self.perturbed(&decided, above, seed)?),
+            None => None,
+        };
+        let latent = explored.as_ref().map_or(&decided, |(latent, _)| latent);
         let few = options.filter.few.as_ref();
         let (retriever, size): (&dyn Retriever, usize) = match few {
             Some(few) => (&few.exact, few.actions.len()),
@@ -233,14 +246,40 @@ impl Recommender {
             }
         }
         drop(excluded);
-        let placed = asking.into_iter().zip(found).map(|(asking, (actions, scores))| Placed {
+        let query = |row: usize| Query {
+            h: decided.row(row).to_vec(),
+            z: latent.row(row).to_vec(),
+            sigma: explored.as_ref().map_or(0.0, |(_, sigmas)| sigmas[row]),
+        };
+        let placed = asking.into_iter().zip(found).enumerate();
+        let placed = placed.map(|(row, (asking, (actions, scores)))| Placed {
             short: actions.len() < slate_size,
             cold: asking.context.is_none() && asking.known.is_empty(),
             ignored: asking.ignored,
             actions,
             scores,
+            query: options.queries.then(|| query(row)),
         });
         Ok(placed.collect())
+    }
+
+    /// z = h + σε of each row, and σ; `above` rows stand before the first.
+    fn perturbed(&self, h: &Matrix, above: usize, seed: Seed) -> Result<(Matrix, Vec<f32>)> {
+        let scale = self.scale.ok_or_else(|| {
+            let problem = "this policy does not draw by Gaussian noise on its query; train one with \
+                           the method lgp to explore";
+            Error::setting("explore", problem)
+        })?;
+        let (mut z, mut sigmas) = (h.clone(), Vec::with_capacity(h.rows()));
+        let mut noise = vec![0.0; h.cols()];
+        for row in 0..h.rows() {
+            let sigma = scale.sigma(h.row(row));
+            seed.stream(Purpose::Exploration, 0, (above + row) as u64).fill_normals(&mut noise);
+            let pairs = z.row_mut(row).iter_mut().zip(&noise);
+            pairs.for_each(|(z, noise)| *z += sigma * noise);
+            sigmas.push(sigma);
+        }
+        Ok((z, sigmas))
     }
 
     fn retriever(&self, search: Option<Search>) -> Result<&dyn Retriever> {

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::Filter;
 use crate::retrieval::Search;
+use crate::seed::Seed;
 
 /// Whose slate is asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,11 +49,23 @@ pub struct Options {
     pub search: Option<Search>,
     /// The items that slates may show.
     pub filter: Filter,
+    /// Adds noise to the query of each request, drawn from this seed at the request's place: the
+    /// slates are those of the policy itself. Without it they are those of its decision.
+    pub explore: Option<Seed>,
+    /// True if answers bring their queries.
+    pub queries: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { slate_size: None, exclude_seen: true, search: None, filter: Filter::default() }
+        Self {
+            slate_size: None,
+            exclude_seen: true,
+            search: None,
+            filter: Filter::default(),
+            explore: None,
+            queries: false,
+        }
     }
 }
 
@@ -78,6 +91,20 @@ pub struct Answer {
     pub cold: bool,
     /// True if fewer than K items may be shown.
     pub short: bool,
+    /// What was searched with, where it was asked for.
+    #[serde(skip)]
+    pub query: Option<Query>,
+}
+
+/// The query behind a slate: the slate is a function of z, of K and of what may be shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    /// h_θ(x) `[L]`.
+    pub h: Vec<f32>,
+    /// `h + σε` `[L]`, with which was searched.
+    pub z: Vec<f32>,
+    /// σ; 0 where the slate is the decision's, and z = h.
+    pub sigma: f32,
 }
 
 /// An answer in numbers.
@@ -88,4 +115,5 @@ pub(super) struct Placed {
     pub(super) ignored: Vec<String>,
     pub(super) cold: bool,
     pub(super) short: bool,
+    pub(super) query: Option<Query>,
 }

@@ -85,6 +85,7 @@ impl Bundle {
         }
         let manifest = Manifest {
             format: Manifest::FORMAT,
+            sigma: self.sigma,
             shapes: Shapes {
                 num_actions: self.actions.num_actions(),
                 context_dim: self.context_dim()?,
@@ -174,7 +175,8 @@ impl Files<'_> {
     }
 
     fn bundle(mut self, manifest: Manifest, device: &Device) -> Result<Bundle> {
-        let Manifest { shapes, vectors: scales, tower, index, encoders, trained, .. } = manifest;
+        let Manifest { sigma, shapes, vectors: scales, tower, index, encoders, trained, .. } =
+            manifest;
         let Shapes { num_actions, context_dim, latent_dim, .. } = shapes;
         let (actions, vectors, weights) = self.take(VECTORS, |path, bytes| {
             let tensors = Tensors::parse(path, bytes)?;
@@ -242,6 +244,6 @@ impl Files<'_> {
         };
         let encoding = Encoding { encoders, weights };
         let model = Model { tower, actions: None };
-        Ok(Bundle { trained, model, actions, vectors, encoding, items, users, index })
+        Ok(Bundle { trained, sigma, model, actions, vectors, encoding, items, users, index })
     }
 }

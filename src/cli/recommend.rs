@@ -130,6 +130,7 @@ impl RecommendArgs {
             exclude_seen: self.exclude_seen,
             search: self.exact.then_some(Search::Exact),
             filter,
+            ..Options::default()
         })
     }
 }

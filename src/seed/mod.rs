@@ -47,6 +47,8 @@ pub enum Purpose {
     Redraw = 16,
     /// The training users who judge embeddings.
     Judges = 17,
+    /// The noise of slates that are shown to learn from.
+    Exploration = 18,
 }
 
 /// A run's seed.
