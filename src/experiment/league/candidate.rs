@@ -120,7 +120,11 @@ impl Candidate {
     }
 
     pub(super) fn source(&self) -> EmbeddingSource {
-        let interactions = SessionPart::All;
+        self.source_of(SessionPart::All)
+    }
+
+    /// Its source, fitted on these interactions.
+    pub(super) fn source_of(&self, interactions: SessionPart) -> EmbeddingSource {
         match *self {
             Self::Svd { normalization, latent_dim, .. } => {
                 let options = SvdOptions { latent_dim, normalization, ..SvdOptions::default() };

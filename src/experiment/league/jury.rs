@@ -1,16 +1,18 @@
-//! A candidate in, the reward of every judge out: training users who had no part in the fit.
+//! A candidate in, the reward of every judge out: training users whose hidden items had no part in the
+//! fit.
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::asked::{hidden_of, hide, who_may_judge};
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
 use crate::dataset::{Folds, Sessions, Split, Times};
-use crate::embedding::{FoldIn, FoldInOptions, Form, StoredEmbeddings, Vectors};
+use crate::embedding::{FoldIn, FoldInOptions, Form, SessionPart, StoredEmbeddings, Vectors};
 use crate::encoder::{Known, Mean, encode_all};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::prepared::Judge;
+use crate::prepared::{HeldOut, Judge};
 use crate::retrieval::{Exact, Queries, Retriever as _};
 use crate::reward::SlateReward;
 use crate::seed::{Purpose, Seed};
@@ -32,18 +34,23 @@ struct Searched {
     exact: Exact,
 }
 
-/// The judging users of every fold, and what was fitted without them.
+/// The judging users, and what was fitted without what they hide.
 pub(super) struct Jury<'a> {
+    /// The training sessions.
     sessions: &'a Sessions,
-    times: Option<&'a Times>,
+    /// The same, of whose judges something is hidden that everything else is fitted on; none where
+    /// judges are left out of a fit as a whole.
+    asked: Option<Sessions>,
+    /// What orders the items of judges, if anything does.
+    times: Option<Times>,
     judge: &'a Judge,
     seed: Seed,
     folds: Folds,
-    /// The judging users of each fold that judges, ascending.
+    /// The judging users of each fit, ascending.
     judges: Vec<Vec<u32>>,
-    /// Training users of each action, without each fold that judges.
+    /// Users of each action in each fit.
     popularity: Vec<Vec<u32>>,
-    /// The candidate whose source is fitted without each fold that judges.
+    /// The candidate whose source is fitted.
     fitted: Option<Candidate>,
     fits: Vec<StoredEmbeddings>,
     /// The fits with κ in place.
@@ -56,14 +63,42 @@ pub(super) fn nobody() -> Error {
     Error::setting("embeddings", problem)
 }
 
+/// How many of the users who may judge do, if together they hide so many items.
+fn wanted(users: usize, items: usize) -> usize {
+    JUDGES.max(HIDDEN * users / items.max(1))
+}
+
 impl<'a> Jury<'a> {
     pub(super) fn new(
         sessions: &'a Sessions,
-        times: Option<&'a Times>,
+        held_out: HeldOut<'_>,
         judge: &'a Judge,
         seed: Seed,
     ) -> Result<Self> {
         let folds = Folds::new(sessions, FOLDS, seed);
+        let mut jury = Self {
+            sessions,
+            asked: None,
+            times: None,
+            judge,
+            seed,
+            judges: Vec::new(),
+            popularity: Vec::new(),
+            folds,
+            fitted: None,
+            fits: Vec::new(),
+            searched: None,
+        };
+        match held_out {
+            HeldOut::Users => jury.call_strangers(),
+            HeldOut::Items | HeldOut::Latest(_) => jury.call_anybody(held_out),
+        }
+        if jury.judges.iter().all(Vec::is_empty) { Err(nobody()) } else { Ok(jury) }
+    }
+
+    /// Users who are left out of a fit judge it.
+    fn call_strangers(&mut self) {
+        let Self { sessions, folds, seed, .. } = self;
         let mut judges: Vec<Vec<u32>> = (0..FOLDS)
             .map(|fold| {
                 let mut users = folds.within(fold);
@@ -75,7 +110,7 @@ impl<'a> Jury<'a> {
         let hidden = |user: &u32| sessions.hidden.of(*user).len();
         let users: usize = judges.iter().map(Vec::len).sum();
         let items: usize = judges.iter().flatten().map(hidden).sum();
-        let wanted = JUDGES.max(HIDDEN * users / items.max(1));
+        let wanted = wanted(users, items);
         let smallest = judges.iter().map(Vec::len).min().unwrap_or(0);
         judges.truncate(wanted.div_ceil(smallest.max(1)));
         let of_each = wanted.div_ceil(judges.len());
@@ -83,23 +118,32 @@ impl<'a> Jury<'a> {
             users.truncate(of_each);
             users.sort_unstable();
         }
-        if judges.iter().all(Vec::is_empty) {
-            return Err(nobody());
-        }
         let popularity = (0..FOLDS).map(|fold| sessions.popularity(&folds.without(fold)));
-        let popularity = popularity.take(judges.len());
-        Ok(Self {
-            sessions,
-            times,
-            judge,
-            seed,
-            judges,
-            popularity: popularity.collect(),
-            folds,
-            fitted: None,
-            fits: Vec::new(),
-            searched: None,
-        })
+        self.popularity = popularity.take(judges.len()).collect();
+        self.judges = judges;
+    }
+
+    /// Any users judge one fit, which everything is part of but what they hide.
+    fn call_anybody(&mut self, held_out: HeldOut<'_>) {
+        let (share, mut users) = who_may_judge(self.sessions);
+        self.seed.stream(Purpose::Judges, 0, 0).shuffle(&mut users);
+        let items = users.iter().map(|(_, items)| hidden_of(*items, share)).sum();
+        users.truncate(wanted(users.len(), items));
+        let mut judges: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
+        judges.sort_unstable();
+        let (asked, times) = hide(self.sessions, held_out, &judges, self.seed);
+        let mut popularity = vec![0; asked.num_actions];
+        for user in asked.contexts(Split::Train) {
+            asked.observed.of(user).iter().for_each(|&action| popularity[action as usize] += 1);
+        }
+        self.popularity = vec![popularity];
+        self.judges = vec![judges];
+        (self.asked, self.times) = (Some(asked), times);
+    }
+
+    /// The sessions by which judges judge.
+    fn asked(&self) -> &Sessions {
+        self.asked.as_ref().unwrap_or(self.sessions)
     }
 
     /// The longest SVD that every fold allows.
@@ -119,7 +163,7 @@ impl<'a> Jury<'a> {
         let source = start(NORMALIZATIONS[0], SHORT.min(self.longest()?), 0.0).source();
         let stored = source.fit(self.sessions, &users, self.seed)?;
         let vectors = stored.into_vectors(&plain(), &self.sessions.popularity(&users))?;
-        Ok(reward.init(slate_size, Arc::new(self.sessions.clone()), &vectors.actions))
+        Ok(reward.init(slate_size, Arc::new(self.asked().clone()), &vectors.actions))
     }
 
     /// True if what the judges hide came after what they observe.
@@ -137,12 +181,22 @@ impl<'a> Jury<'a> {
         self.judges.iter().map(|_| 1).sum()
     }
 
-    /// Fits the source of a candidate without each fold that judges.
+    /// The number of them that are of use when the winner is fitted.
+    pub(super) fn kept(&self) -> u32 {
+        if self.asked.is_none() { self.fits() } else { 0 }
+    }
+
+    /// Fits the source of a candidate without what the judges of each fit hide.
     pub(super) fn fit(&mut self, candidate: Candidate) -> Result<()> {
         // Two of them at once may be more than the memory holds.
         (self.fitted, self.searched, self.fits) = (None, None, Vec::new());
-        for fold in (0..FOLDS).take(self.judges.len()) {
-            self.fits.push(self.fit_without(fold, candidate)?);
+        if let Some(asked) = &self.asked {
+            let source = candidate.source_of(SessionPart::Observed);
+            self.fits.push(source.fit(asked, &asked.contexts(Split::Train), self.seed)?);
+        } else {
+            for fold in (0..FOLDS).take(self.judges.len()) {
+                self.fits.push(self.fit_without(fold, candidate)?);
+            }
         }
         self.fitted = Some(candidate);
         Ok(())
@@ -171,10 +225,11 @@ impl<'a> Jury<'a> {
             self.searched = Some((kappa, searched.collect::<Result<_>>()?));
         }
         let mut rewards = Vec::new();
+        let sessions = self.asked();
         let searched = self.searched.iter().flat_map(|(_, searched)| searched);
         for ((fold, users), searched) in self.judges.iter().enumerate().zip(searched) {
             let latent = self.latent(candidate, fold, searched)?;
-            let observed = users.iter().map(|user| self.sessions.observed.of(*user));
+            let observed = users.iter().map(|user| sessions.observed.of(*user));
             let excluded: Vec<&[u32]> = observed.collect();
             let slates = searched.exact.search(Queries {
                 latent: &latent,
@@ -190,10 +245,10 @@ impl<'a> Jury<'a> {
     /// The queries of the judges of a fold. The weights f of both vectors are in the queries, so that
     /// one search serves all of them.
     fn latent(&self, candidate: Candidate, fold: usize, searched: &Searched) -> Result<Matrix> {
-        let observed = &self.sessions.observed;
+        let observed = &self.asked().observed;
         let known = |user| Known {
             actions: observed.of(user),
-            times: self.times.map(|times| observed.values_of(user, &times.observed)),
+            times: self.times.as_ref().map(|times| observed.values_of(user, &times.observed)),
             features: None,
         };
         let users = &self.judges[fold];
@@ -242,9 +297,11 @@ impl<'a> Jury<'a> {
     /// serve.
     pub(super) fn into_folds(mut self, winner: Candidate) -> Result<Vec<StoredEmbeddings>> {
         let length = winner.latent_dim();
-        let serve = self.fitted.is_some_and(|fitted| {
-            fitted.latent_dim() >= length && fitted.with_length(length).source() == winner.source()
-        });
+        let serve = self.asked.is_none()
+            && self.fitted.is_some_and(|fitted| {
+                fitted.latent_dim() >= length
+                    && fitted.with_length(length).source() == winner.source()
+            });
         self.searched = None;
         let mut folds = if serve { std::mem::take(&mut self.fits) } else { Vec::new() };
         for stored in &mut folds {

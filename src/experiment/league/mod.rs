@@ -7,7 +7,8 @@
 //! not fitted on: everything is fitted again without their fold. Validation and test users are not
 //! looked at. A thousand users judge, or more where they hide little; five folds are fitted where it
 //! takes five to have so many, one where one has them, since five times the fits say no more about a
-//! candidate then.
+//! candidate then. Where the split holds out items of the training users, and not users, judges hide
+//! some of theirs in the same way, and one fit on all the others judges (see [`asked`]).
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
 //! one for every η, and ALS; then longer and longer ones for the best η, as long as that earns more and
@@ -18,6 +19,7 @@
 //! EASE itself is not fitted: at the same lengths its factorisation earned no more than the closed
 //! form of [`Form::ridge`](crate::embedding::Form), which costs nothing once the SVD is there.
 
+mod asked;
 mod candidate;
 mod jury;
 mod standing;
@@ -30,10 +32,10 @@ use self::candidate::{LENGTHS, NORMALIZATIONS, SHORT, places, probes, start, wei
 use self::jury::{FOLDS, Jury};
 use self::standing::{Standings, Tried};
 use super::search::{Deadline, Judged, nearest, search};
-use crate::dataset::{Sessions, Split, Times};
+use crate::dataset::{Sessions, Split};
 use crate::device;
 use crate::error::Result;
-use crate::prepared::{Choice, Chosen, Judge};
+use crate::prepared::{Choice, Chosen, HeldOut, Judge};
 use crate::reward::SlateReward;
 use crate::seed::Seed;
 
@@ -51,29 +53,28 @@ const ADDED: f64 = 64.0;
 #[allow(clippy::cast_lossless, reason = "`from` is no constant")]
 const ALL: u32 = 1 + FOLDS as u32;
 
-/// Plays the league on the training users of `sessions`; `times` are those by which the split hid the
-/// latest interactions, if it did.
+/// Plays the league on the training users of `sessions`, of whom or of which the split `held_out` some.
 ///
 /// # Errors
 /// [`Error::Setting`](crate::Error::Setting) if there are too few users to fit anything; fails if a fit
 /// fails.
 pub fn league(
     sessions: &Sessions,
-    times: Option<&Times>,
+    held_out: HeldOut<'_>,
     judge: &Judge,
     seed: Seed,
 ) -> Result<(Chosen, League)> {
-    let mut play = Play::new(sessions, times, judge, seed)?;
+    let mut play = Play::new(sessions, held_out, judge, seed)?;
     play.short()?;
-    let fits = play.jury.fits();
+    let left = ALL - play.jury.kept();
     for (turn, best) in play.standings.best_of_each().into_iter().enumerate() {
         if turn > 0 {
             // Another normalisation takes the memory of the first one's fits, which are then made again.
             play.climb(best, ALL)?;
             continue;
         }
-        let best = play.climb(best, ALL - fits)?;
-        let until = play.before(ALL - fits);
+        let best = play.climb(best, left)?;
+        let until = play.before(left);
         play.around_als(until)?;
         play.search(until, Vec::new(), weights(best, play.jury.ordered()), 2)?;
     }
@@ -119,13 +120,13 @@ struct Play<'a> {
 impl<'a> Play<'a> {
     fn new(
         sessions: &'a Sessions,
-        times: Option<&'a Times>,
+        held_out: HeldOut<'_>,
         judge: &'a Judge,
         seed: Seed,
     ) -> Result<Self> {
         let limit = Duration::from_secs(judge.within);
         let deadline = Deadline::new(Instant::now(), Some(limit));
-        let jury = Jury::new(sessions, times, judge, seed)?;
+        let jury = Jury::new(sessions, held_out, judge, seed)?;
         Ok(Self {
             reward: jury.reward()?,
             standings: Standings::default(),
