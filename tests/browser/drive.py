@@ -185,6 +185,9 @@ def refusals(page, name):
     wait_until(lambda: "Not stored" in page.css("#slate .row .said"), "the row says that the feedback is not stored")
     page.answer_all()
     wait_until(lambda: "Stored" in page.css("#slate .row .liked"), "the feedback is sent again")
+    sent = page.get("return window.asked.filter(({ path }) => path === '/v1/feedback').map(({ body }) => body)")
+    assert len(sent) == 2 and sent[0] == sent[1], f"both tries send one event: {sent}"
+    assert sent[0]["position"] == 0 and sent[0]["value"] == 1 and sent[0]["event_id"], sent
 
     page.answer("/v1/", 401, {"detail": "A token, please."})
     page.click("#more")
@@ -206,6 +209,10 @@ def refusals(page, name):
     page.click("#more")
     wait_until(lambda: page.get("return document.getElementById('slate').ariaBusy === 'true'"), "the page says that it waits")
     page.inspect(f"{name}-waiting")
+    page.answer_all()
+    page.ask(lambda: page.click("#more"), "a new question ends the wait for the old one")
+    assert sly not in page.titles()
+    assert page.get("return document.getElementById('slate').ariaBusy") is None
     done(f"{name}: refusals, a token, markup in a title, silence")
 
 

@@ -20,7 +20,7 @@ const real = window.fetch;
 window.made = {};
 window.asked = [];
 window.fetch = (path, options = {}) => {
-  window.asked.push({ path, token: options.headers?.Authorization ?? null });
+  window.asked.push({ path, token: options.headers?.Authorization ?? null, body: options.body && JSON.parse(options.body) });
   const key = Object.keys(window.made).find((start) => path.startsWith(start));
   if (key === undefined) return real(path, options);
   const { status, body, headers } = window.made[key];

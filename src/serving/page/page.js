@@ -7,14 +7,15 @@ const LOADING = 150; // milliseconds before the page says that it waits
 const $ = (id) => document.getElementById(id);
 const copyOf = (template) => $(template).content.firstElementChild.cloneNode(true);
 const nameOf = (item) => item.title ?? item.item_id;
+const sideOf = (item) => (item.title === null ? "" : item.item_id); // what stands beside the name
 const ids = (items) => items.map((item) => item.item_id);
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
 let bundle = null; // what the server says of itself
 let token = null; // lives here and nowhere else
 let user = null; // an id
-let chosen = []; // items, the latest last
-let excluded = []; // items
+const chosen = []; // items, the latest last
+const excluded = []; // items
 let shown = null; // the answer on the page
 
 // ---- Requests ----
@@ -93,7 +94,7 @@ async function meet(signal) {
   $("size").max = bundle.num_actions;
   $("groups").hidden = !bundle.groups;
   $("explores").hidden = !bundle.explores;
-  $("users").textContent = `${count(bundle.users, "user")} known by id`;
+  $("users").textContent = `Start from one of ${count(bundle.users, "known user")}`;
   $("user-form").hidden = bundle.users === 0 || user !== null;
   $("catalogue").textContent = count(bundle.num_actions, "item");
   $("trained").textContent = `slates of ${bundle.slate_size}, ${bundle.reward}`;
@@ -145,7 +146,7 @@ const update = debounced(80, () => {
 });
 
 function calm() {
-  const inside = $("notice").contains(document.activeElement) || $("token-form").contains(document.activeElement);
+  const inside = document.activeElement.closest(".notice") !== null;
   $("notice").hidden = $("token-form").hidden = true;
   $("answer").classList.remove("stale");
   $("trouble").textContent = "";
@@ -177,7 +178,7 @@ function complain(problem) {
 function askForToken() {
   $("notice").hidden = true;
   $("token-form").hidden = false;
-  $("token").toggleAttribute("aria-invalid", token !== null);
+  $("token").setAttribute("aria-invalid", token !== null);
   if (token !== null) $("token-hint").textContent = "The server does not take this token. Try another one.";
   if (document.activeElement === document.body) $("token").focus();
 }
@@ -207,11 +208,11 @@ function show(answer) {
   refocus(focus, list, $("slate-title"));
   if (shown) glide(tops);
 
-  const items = count(answer.slate.length, "item");
-  const parts = [moves.fresh && `${moves.fresh} new`, moves.moved && `${moves.moved} moved`].filter(Boolean);
-  $("status").textContent = shown ? `Slate of ${items} updated: ${parts.join(", ") || "as before"}` : `Slate of ${items}`;
+  const news = [moves.fresh && `${moves.fresh} new`, moves.moved && `${moves.moved} moved`].filter(Boolean);
+  const updated = shown ? ` updated: ${news.join(", ") || "as before"}` : "";
+  $("status").textContent = `Slate of ${count(answer.slate.length, "item")}${updated}`;
   $("remark").textContent = remarks(answer).join(" ");
-  $("milliseconds").textContent = `${answer.milliseconds} ms`;
+  $("milliseconds").textContent = `${answer.milliseconds.toLocaleString("en", { maximumSignificantDigits: 3 })} ms`;
   $("request").textContent = answer.request_id;
   $("copy").hidden = false;
   $("again").hidden = !answer.explored;
@@ -221,7 +222,7 @@ function show(answer) {
 function remarks(answer) {
   const known = chosen.length > 0 || user !== null;
   return [
-    answer.cold && (known ? "The policy knows nothing of what was chosen: a stranger gets this slate." : "Nothing is chosen yet: a stranger gets this slate."),
+    answer.cold && `Nothing is ${known ? "known of this choice" : "chosen yet"}: a stranger gets this slate.`,
     answer.explored && "Chance took part in this slate.",
     answer.short && "No more items are left.",
     answer.ignored.length > 0 && `Not in the catalogue: ${answer.ignored.join(", ")}.`,
@@ -233,13 +234,13 @@ function rowOf(answer, item, place, { low, high, digits }) {
   const part = (name) => row.querySelector(`.${name}`);
   part("rank").textContent = place + 1;
   part("title").textContent = nameOf(item);
-  part("id").textContent = item.title === null ? "" : item.item_id;
+  part("id").textContent = sideOf(item);
   part("group").textContent = item.group ?? "";
   part("score").textContent = item.score.toFixed(digits);
   part("bar").style.setProperty("--part", high > low ? (item.score - low) / (high - low) : 0);
   for (const unseen of row.querySelectorAll(".acts .unseen")) unseen.textContent = `: ${nameOf(item)}`;
-  part("choose").addEventListener("click", () => choose(item));
-  part("leave").addEventListener("click", () => leaveOut(item));
+  part("choose").addEventListener("click", () => add(chosen, item));
+  part("leave").addEventListener("click", () => add(excluded, item));
   part("liked").hidden = !bundle.logs;
   const event = { request_id: answer.request_id, position: place, value: 1, event_id: uuid() };
   part("liked").addEventListener("click", () => like(row, item, event));
@@ -322,20 +323,26 @@ async function like(row, item, event) {
 
 // ---- What was chosen ----
 
-function choose(item) {
-  if (!ids(chosen).includes(item.item_id)) chosen.push(item);
+/** Adds an item to one of the lists, once. */
+function add(items, item) {
+  if (!ids(items).includes(item.item_id)) items.push(item);
   changed();
 }
 
-function leaveOut(item) {
-  if (!ids(excluded).includes(item.item_id)) excluded.push(item);
+function drop(items, item) {
+  items.splice(items.indexOf(item), 1);
+  changed();
+}
+
+function forget() {
+  user = null;
   changed();
 }
 
 function pickOf(item, label, remove) {
   const pick = copyOf("pick-template");
   pick.querySelector(".title").textContent = nameOf(item);
-  pick.querySelector(".side").textContent = item.title === null ? "" : item.item_id;
+  pick.querySelector(".side").textContent = sideOf(item);
   pick.querySelector(".unseen").textContent = `${label} ${nameOf(item)}`;
   pick.querySelector("button").addEventListener("click", remove);
   return pick;
@@ -349,29 +356,12 @@ function fill(list, picks, otherwise) {
 
 /** Draws the lists of picks and asks for the slate that follows from them. */
 function changed() {
-  const without = (items, item) => items.filter((other) => other !== item);
-  const picks = chosen.map((item) =>
-    pickOf(item, "Remove", () => {
-      chosen = without(chosen, item);
-      changed();
-    }),
-  );
-  if (user !== null) {
-    const forget = () => {
-      user = null;
-      changed();
-    };
-    picks.unshift(pickOf({ item_id: "", title: `User ${user}` }, "Remove", forget));
-  }
-  fill($("chosen"), picks, $("query"));
-  const left = excluded.map((item) =>
-    pickOf(item, "Allow", () => {
-      excluded = without(excluded, item);
-      changed();
-    }),
-  );
+  const picks = chosen.map((item) => pickOf(item, "Remove", () => drop(chosen, item)));
+  if (user !== null) picks.unshift(pickOf({ item_id: `User ${user}`, title: null }, "Remove", forget));
+  const left = excluded.map((item) => pickOf(item, "Allow", () => drop(excluded, item)));
   $("user-form").hidden = !bundle?.users || user !== null;
   $("left-out").hidden = left.length === 0;
+  fill($("chosen"), picks, $("query"));
   fill($("excluded"), left, $("slate-title"));
   $("clear").hidden = picks.length + left.length === 0;
   update();
@@ -416,7 +406,7 @@ function open(message) {
       const taken = ids(chosen).includes(item.item_id);
       option.id = `option-${place}`;
       option.querySelector(".title").textContent = nameOf(item);
-      option.querySelector(".side").textContent = taken ? "chosen" : item.title === null ? "" : item.item_id;
+      option.querySelector(".side").textContent = taken ? "chosen" : sideOf(item);
       option.setAttribute("aria-selected", "false");
       option.setAttribute("aria-disabled", String(taken));
       option.addEventListener("click", () => pick(place));
@@ -452,7 +442,7 @@ function pick(place) {
   if (!item || ids(chosen).includes(item.item_id)) return;
   input.value = "";
   close();
-  choose(item);
+  add(chosen, item);
 }
 
 input.addEventListener("input", search);
@@ -483,14 +473,12 @@ for (const [id, by] of [["fewer", -1], ["more", 1]]) {
     update();
   });
 }
-for (const id of ["size", "most"]) $(id).addEventListener("input", update);
-for (const id of ["size", "most"]) $(id).addEventListener("change", () => $(id).reportValidity());
-for (const id of ["seen", "explore"]) $(id).addEventListener("change", update);
-$("again").addEventListener("click", refresh);
-$("retry").addEventListener("click", refresh);
+$("controls").addEventListener("input", update);
+$("controls").addEventListener("change", (event) => event.target.reportValidity());
+for (const id of ["again", "retry"]) $(id).addEventListener("click", refresh);
 $("clear").addEventListener("click", () => {
-  [user, chosen, excluded] = [null, [], []];
-  changed();
+  chosen.length = excluded.length = 0;
+  forget();
   input.focus();
 });
 $("user-form").addEventListener("submit", (event) => {
