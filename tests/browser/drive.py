@@ -65,6 +65,7 @@ def done(text):
 def first_visit(page, name):
     """Nothing is chosen: a stranger's slate, and words that say so."""
     page.open()
+    assert page.bundle["logs"], "the server has no log: start it with --log"
     assert "stranger" in page.text("remark"), page.text("remark")
     assert len(page.slate()) == page.bundle["slate_size"]
     page.inspect(f"{name}-empty")
@@ -252,7 +253,7 @@ def main():
             refusals(page, f"{width}")
         server_gone(page, server, looks)
         page.only_from_here()
-        if server.log and page.bundle["logs"]:
+        if server.log:
             rows = feedback_rows(server.log)
             assert rows >= 1, "no feedback reached the log"
             done(f"{rows} rows of feedback in the log")

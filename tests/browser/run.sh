@@ -19,5 +19,5 @@ if [ -z "${AXE:-}" ]; then
         tar -xzf "$tools/$archive" -C "$tools" package/axe.min.js
     fi
 fi
-export AXE SLATE=${SLATE:-$here/../../target/release/slate} SE_OFFLINE=true
+export AXE SLATE=${SLATE:-$here/../../target/release/slate} SE_OFFLINE=true PYTHONDONTWRITEBYTECODE=1
 exec "$tools/venv/bin/python" "$here/drive.py" "$1"

@@ -327,6 +327,7 @@ async function like(row, item, event) {
 function add(items, item) {
   if (!ids(items).includes(item.item_id)) items.push(item);
   changed();
+  if (items === chosen) $("chosen").scrollTop = $("chosen").scrollHeight;
 }
 
 function drop(items, item) {
@@ -385,7 +386,7 @@ async function find() {
     [options, optionsFor] = [items, text];
     const none = text ? `Nothing has “${text}” in its title or id` : "The catalogue is empty";
     open(items.length === 0 ? none : text ? count(items.length, "item") : "Most popular");
-    activate(text && items.length > 0 ? 0 : -1);
+    activate(text ? items.findIndex((item) => !ids(chosen).includes(item.item_id)) : -1);
   } catch (problem) {
     if (signal.aborted) return;
     close();
