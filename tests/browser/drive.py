@@ -111,7 +111,7 @@ def controls(page, name):
         assert "Chance" in page.text("remark")
         page.ask(lambda: page.click("#again"))
         page.ask(lambda: page.click("#explore"))
-    if page.bundle["groups"]:
+    if page.bundle.get("groups"):
         page.ask(lambda: page.type("#most", "1"))
         page.ask(lambda: page.type("#most", ""))
     done(f"{name}: the controls change the slate")

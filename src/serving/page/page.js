@@ -6,8 +6,8 @@ const LOADING = 150; // milliseconds before the page says that it waits
 
 const $ = (id) => document.getElementById(id);
 const copyOf = (template) => $(template).content.firstElementChild.cloneNode(true);
-const nameOf = (item) => item.title ?? item.item_id;
-const sideOf = (item) => (item.title === null ? "" : item.item_id); // what stands beside the name
+const nameOf = (item) => item.title || item.item_id;
+const sideOf = (item) => (item.title ? item.item_id : ""); // what stands beside the name
 const ids = (items) => items.map((item) => item.item_id);
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
