@@ -7,6 +7,8 @@ mod info;
 mod progress;
 mod recommend;
 mod report;
+#[cfg(feature = "serve")]
+mod serve;
 #[cfg(feature = "train")]
 mod workshop;
 
@@ -33,6 +35,9 @@ enum Verb {
     Workshop(Box<workshop::WorkshopVerb>),
     /// Print the slate of a user, or of somebody new, or write those of a file of users.
     Recommend(Box<recommend::RecommendArgs>),
+    /// Answer over HTTP with a bundle, with a page to look at.
+    #[cfg(feature = "serve")]
+    Serve(serve::ServeArgs),
     /// Describe this build, a bundle, a run or a prepared folder.
     Info(info::InfoArgs),
     /// Print a completion script for a shell.
@@ -58,6 +63,8 @@ pub fn main() -> Result<ExitCode> {
         #[cfg(feature = "train")]
         Verb::Workshop(verb) => workshop::run(&verb)?,
         Verb::Recommend(args) => recommend::run(&args)?,
+        #[cfg(feature = "serve")]
+        Verb::Serve(args) => serve::run(&args)?,
         Verb::Info(args) => info::run(&args)?,
         Verb::Completions(args) => return completions::run(&args),
     };

@@ -127,6 +127,12 @@ impl Items {
         Ok(Self { ids: Ids::new(table, ITEM_ID, "item", path)?, titles })
     }
 
+    /// True if the log has titles.
+    #[must_use]
+    pub fn has_titles(&self) -> bool {
+        self.titles.is_some()
+    }
+
     /// The title of an action's item, where there is one.
     #[must_use]
     pub fn title(&self, action: u32) -> Option<&str> {

@@ -1,1 +1,275 @@
-//! A bundle → answers over HTTP.
+//! A bundle → answers over HTTP/1.1.
+//!
+//! | route | token | what |
+//! |---|---|---|
+//! | `POST /v1/slates` | read | slates for somebody new, a known user or a context; up to 1 024 at once |
+//! | `POST /v1/feedback` | read | what happened to an item that was shown |
+//! | `GET /v1/items`, `GET /v1/bundle` | read | search in titles; what may be asked for |
+//! | `POST /v1/reload`, `GET /metrics` | admin | takes the folder's new bundle; numbers for Prometheus |
+//! | `GET /livez`, `GET /readyz`, `GET /openapi.json` | | for orchestrators and for generators of clients |
+//! | `GET /` | | a page to look at slates with |
+//!
+//! A connection passes, in this order: a limit on connections, before anything is read; a time for the
+//! head; `Host`, which must name this server; the token; a limit on the body; a limit on the requests
+//! that search at once. The search runs on rayon's threads, never on those of the runtime, so health and
+//! metrics answer under any load. What does not fit a limit is refused at once and told when to come
+//! back; nothing queues.
+//!
+//! TLS and HTTP/2 are a reverse proxy's.
+
+mod accept;
+mod api;
+mod catalogue;
+mod feedback;
+mod gate;
+mod journal;
+mod loaded;
+mod metrics;
+mod operations;
+mod page;
+mod problem;
+mod service;
+mod slates;
+mod titles;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use axum::{Json, Router};
+use tokio::net::TcpListener;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::CorsLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub use gate::{Access, Token};
+
+use crate::device;
+use crate::error::{Error, Result};
+use crate::log::{Key, Writer};
+use journal::Journal;
+use loaded::Loaded;
+use problem::Problem;
+use service::Service;
+
+/// What is served, where, and to whom.
+#[derive(Debug)]
+pub struct ServeOptions {
+    /// The bundle's folder, or a link to it.
+    pub bundle: PathBuf,
+    /// The address to listen on; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// The backend of the tower (see [`device::choose`]).
+    pub device: Option<String>,
+    /// The folder of the log; without it nothing is logged.
+    pub log: Option<PathBuf>,
+    /// The share of the requests that are answered by the policy itself, from 0 to 1.
+    pub explore_share: f32,
+    /// Who may ask.
+    pub access: Access,
+    /// True to listen elsewhere than on this machine without tokens.
+    pub insecure: bool,
+    /// True to reload when the bundle's folder is another one, or has another bundle.
+    pub watch: bool,
+    /// What is too much.
+    pub limits: Limits,
+    /// Signs request ids; replicas share it.
+    pub key: Key,
+}
+
+/// What is too much, and too long.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Open connections.
+    pub connections: usize,
+    /// Requests that search or wait to search.
+    pub searches: usize,
+    /// Bytes of a body.
+    pub body: usize,
+    /// Slates of a request.
+    pub batch: usize,
+    /// Items of a slate.
+    pub slate: usize,
+    /// The time for a head, and between requests.
+    pub head: Duration,
+    /// The time for the rest of a request.
+    pub request: Duration,
+    /// The time in which what was begun may end when the server stops.
+    pub stop: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            searches: 32 * rayon::current_num_threads(),
+            body: 1 << 20,
+            batch: 1024,
+            slate: 1000,
+            head: Duration::from_secs(10),
+            request: Duration::from_secs(10),
+            stop: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The description of the interface.
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "fast-slate",
+    description = "Slates from a trained policy, and what happened to them."
+))]
+struct Interface;
+
+/// How often a watched folder is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Serves until the process is told to stop (SIGTERM, SIGINT); `started` hears the address.
+///
+/// # Errors
+/// [`Error::Setting`] for an address that others reach without tokens, exploration without a log or by
+/// a policy that cannot; [`Error::File`] for a bundle or a log that cannot be used; an I/O error for an
+/// address that is taken.
+pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<()> {
+    let ServeOptions { bundle, listen, device, log, explore_share, .. } = options;
+    let (access, limits, key) = (options.access, options.limits, options.key);
+    if access.is_open() && !listen.ip().is_loopback() && !options.insecure {
+        let problem = "others reach this address, and there is no token: give one with \
+                       --read-token-file and --admin-token-file, or say --insecure";
+        return Err(Error::setting("listen", problem));
+    }
+    if !(0.0..=1.0).contains(&explore_share) {
+        let problem = format!("expected a share from 0 to 1, found {explore_share}");
+        return Err(Error::setting("explore-share", problem));
+    }
+    if explore_share > 0.0 && log.is_none() {
+        let problem = "what is drawn to learn from has to be logged: give --log";
+        return Err(Error::setting("explore-share", problem));
+    }
+    let device = device::choose(device.as_deref())?.device;
+    let loaded = Loaded::open(&bundle, &device)?;
+    if explore_share > 0.0 && loaded.recommender.bundle().sigma.is_none() {
+        let problem = "the policy of this bundle does not draw by Gaussian noise on its query";
+        return Err(Error::setting("explore-share", problem));
+    }
+    let journal = log.map(|folder| Writer::open(&folder, Default::default())).transpose()?;
+    let journal = journal.map(Journal::new);
+    let (opened, asked) = ((loaded, device), (access, limits, key));
+    let service = Arc::new(Service::new(bundle, opened, asked, (journal, explore_share)));
+    service.audit();
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            Error::Io(std::io::Error::new(error.kind(), format!("listening on {listen}: {error}")))
+        })?;
+        started(listener.local_addr()?);
+        let reloads = tokio::spawn(reload_on_signal(Arc::clone(&service)));
+        let watch = options.watch.then(|| tokio::spawn(watch(Arc::clone(&service))));
+        let stop = {
+            let service = Arc::clone(&service);
+            async move {
+                told_to_stop().await;
+                service.stopping.store(true, Ordering::Relaxed);
+            }
+        };
+        accept::accept(listener, router(&service), Arc::clone(&service), stop).await;
+        reloads.abort();
+        if let Some(watch) = watch {
+            watch.abort();
+        }
+        Ok(())
+    })
+}
+
+/// All routes, behind their gates.
+fn router(service: &Arc<Service>) -> Router {
+    let read = OpenApiRouter::with_openapi(Interface::openapi())
+        .routes(routes!(slates::slates))
+        .routes(routes!(feedback::feedback))
+        .routes(routes!(catalogue::items))
+        .routes(routes!(catalogue::about))
+        .route_layer(from_fn_with_state(Arc::clone(service), gate::readers));
+    let admin = OpenApiRouter::new()
+        .routes(routes!(operations::reload))
+        .routes(routes!(operations::metrics))
+        .route_layer(from_fn_with_state(Arc::clone(service), gate::admins));
+    let open =
+        OpenApiRouter::new().routes(routes!(operations::livez)).routes(routes!(operations::readyz));
+    let (router, interface) = read.merge(admin).merge(open).split_for_parts();
+    let unknown = || async { Problem::new(StatusCode::NOT_FOUND, "not-found", "no such route") };
+    let method = || async {
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        Problem::new(status, "method", "this route has another method")
+    };
+    let panicked = |_| axum::response::IntoResponse::into_response(Problem::internal(&"a panic"));
+    let mut router = router
+        .merge(page::routes())
+        .route("/openapi.json", get(move || async move { Json(interface) }))
+        .fallback(unknown)
+        .method_not_allowed_fallback(method)
+        .layer(DefaultBodyLimit::max(service.limits.body))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(Arc::clone(service), gate::every));
+    if let Some(origin) = &service.access.cors_origin {
+        let cors = CorsLayer::new()
+            .allow_origin(origin.clone())
+            .allow_methods([Method::GET, Method::POST])
+            .allow_headers([header::AUTHORIZATION, header::CONTENT_TYPE]);
+        router = router.layer(cors);
+    }
+    router.with_state(Arc::clone(service))
+}
+
+/// Reloads when another bundle is where the old one was. A bundle that was refused is tried again when
+/// it has changed.
+async fn watch(service: Arc<Service>) {
+    let mut seen = service.version();
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let found = service.version();
+        if found.is_some() && found != seen {
+            seen = found;
+            let _ = service.reload().await;
+        }
+    }
+}
+
+#[cfg(unix)]
+async fn told_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(mut terminate), Ok(mut interrupt)) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+async fn told_to_stop() {
+    let _ = tokio::signal::ctrl_c().await;
+}
+
+#[cfg(unix)]
+async fn reload_on_signal(service: Arc<Service>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+    while hangup.recv().await.is_some() {
+        let _ = service.reload().await;
+    }
+}
+
+#[cfg(not(unix))]
+async fn reload_on_signal(_service: Arc<Service>) {}

@@ -34,6 +34,8 @@ mod real_data;
 mod rejection;
 mod report;
 mod resume;
+#[cfg(feature = "serve")]
+mod serving;
 mod shared_candidates;
 mod splits;
 mod synth;

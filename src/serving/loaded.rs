@@ -1,0 +1,127 @@
+//! A folder in, a bundle that answers out: opened, checked and warmed before anybody asks it.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use burn::tensor::Device;
+
+use super::titles::Titles;
+use crate::bundle::{Manifest, Options, Recommender, Request, Who};
+use crate::device::available_memory;
+use crate::error::{Error, Result};
+use crate::retrieval::Search;
+
+/// A bundle that answers.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    pub(super) recommender: Recommender,
+    pub(super) titles: Titles,
+    /// The bundle's digest.
+    pub(super) digest: String,
+    /// What fixes the search: `exact`, or the index's digest with its ef.
+    pub(super) retrieval: String,
+    /// What the index finds of the true top K; known some time after loading.
+    pub(super) recall: OnceLock<f64>,
+}
+
+/// The requests that warm a bundle up, and those that its index is audited with.
+const WARMING: u32 = 64;
+const AUDITED: u32 = 200;
+
+impl Loaded {
+    /// Opens the bundle in `folder`.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a bundle that is damaged, or larger than the memory that is left.
+    pub(super) fn open(folder: &Path, device: &Device) -> Result<Self> {
+        let (manifest, _) = Manifest::read(folder)?;
+        let bytes: u64 = manifest.files.values().map(|file| file.bytes).sum();
+        if let Some(available) = available_memory()
+            && available < bytes as f64
+        {
+            let problem = format!(
+                "needs {:.1} GB of memory, of which {:.1} GB are left",
+                bytes as f64 / 1e9,
+                available / 1e9
+            );
+            return Err(Error::file(folder, problem));
+        }
+        let recommender = Recommender::open(folder, device)?;
+        let index = manifest.files.get("index.usearch").map(|file| &file.blake3[..16]);
+        let ef = manifest.index.map(|options| options.expansion_search);
+        let retrieval = match (index, ef) {
+            (Some(index), Some(ef)) => format!("hnsw {index} ef {ef}"),
+            _ => "exact".to_owned(),
+        };
+        let titles = Titles::new(&recommender.bundle().items);
+        let digest = recommender.digest().unwrap_or_default().to_owned();
+        let loaded = Self { recommender, titles, digest, retrieval, recall: OnceLock::new() };
+        loaded.recommender.recommend(&loaded.somebody(WARMING), &Options::default())?;
+        Ok(loaded)
+    }
+
+    /// Requests of up to `count` people: of known users where there are any, otherwise of somebody who
+    /// has one item.
+    fn somebody(&self, count: u32) -> Vec<Request> {
+        let bundle = self.recommender.bundle();
+        let spread = |all: usize| {
+            let step = all.div_ceil(count as usize).max(1);
+            (0..all).step_by(step)
+        };
+        #[allow(clippy::cast_possible_truncation, reason = "numbered by u32")]
+        let who: Vec<Who> = match &bundle.users {
+            Some(users) if !users.ids.is_empty() => spread(users.ids.len())
+                .map(|user| users.ids.id(user as u32).to_owned())
+                .map(|id| Who::User { id, newer: Vec::new() })
+                .collect(),
+            _ => spread(bundle.items.ids.len())
+                .map(|action| Who::Items(vec![bundle.items.ids.id(action as u32).to_owned()]))
+                .collect(),
+        };
+        who.into_iter().map(Request::from).collect()
+    }
+
+    /// Compares the index with exact search.
+    ///
+    /// # Errors
+    /// As [`Recommender::recommend`].
+    pub(super) fn audit(&self) -> Result<()> {
+        if self.recommender.bundle().index.is_none() {
+            return Ok(());
+        }
+        let requests = self.somebody(AUDITED);
+        let by = |search| {
+            let options = Options { search: Some(search), ..Options::default() };
+            self.recommender.recommend(&requests, &options)
+        };
+        let (found, wanted) = (by(Search::Hnsw)?, by(Search::Exact)?);
+        let ids = |answer: &crate::bundle::Answer| -> Vec<String> {
+            answer.slate.iter().map(|item| item.item_id.clone()).collect()
+        };
+        let (mut hits, mut all) = (0, 0);
+        for (found, wanted) in found.iter().zip(&wanted) {
+            let found = ids(found);
+            all += wanted.slate.len();
+            hits += ids(wanted).iter().filter(|id| found.contains(id)).count();
+        }
+        let _ = self.recall.set(hits as f64 / all.max(1) as f64);
+        Ok(())
+    }
+}
+
+/// Where a bundle is, and whether it is still the one that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    folder: PathBuf,
+    manifest: Option<SystemTime>,
+}
+
+impl Version {
+    /// What `folder`, which may be a link, leads to now.
+    pub(super) fn of(folder: &Path) -> Option<Self> {
+        let folder = fs_err::canonicalize(folder).ok()?;
+        let manifest = fs_err::metadata(folder.join(crate::bundle::MANIFEST)).ok()?;
+        Some(Self { manifest: manifest.modified().ok(), folder })
+    }
+}

@@ -1,0 +1,123 @@
+//! What happened, counted, in the text format that Prometheus reads.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::{EncodeLabelSet, text::encode};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::service::Service;
+
+/// The content type of [`Metrics::text`].
+pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Request {
+    /// The route's pattern: what was asked for may be anything.
+    pub(super) route: String,
+    pub(super) status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Route {
+    pub(super) route: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Explored {
+    pub(super) explored: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Outcome {
+    pub(super) outcome: &'static str,
+}
+
+type Number = Gauge<f64, AtomicU64>;
+
+/// Counters and histograms of one server.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    registry: Registry,
+    pub(super) requests: Family<Request, Counter>,
+    pub(super) seconds: Family<Route, Histogram, fn() -> Histogram>,
+    pub(super) slates: Family<Explored, Counter>,
+    pub(super) unlogged: Counter,
+    pub(super) feedback: Counter,
+    pub(super) reloads: Family<Outcome, Counter>,
+    pub(super) connections: Gauge,
+    pub(super) turned_away: Counter,
+    log_healthy: Gauge,
+    recall: Number,
+    items: Gauge,
+}
+
+/// From 0.25 ms to 4 s, by powers of two.
+fn histogram() -> Histogram {
+    Histogram::new((0..15).map(|power| 0.000_25 * f64::from(1 << power)))
+}
+
+impl Metrics {
+    pub(super) fn new() -> Self {
+        let mut registry = Registry::with_prefix("slate");
+        let requests = Family::default();
+        registry.register("http_requests", "Requests answered", requests.clone());
+        let seconds = Family::new_with_constructor(histogram as fn() -> Histogram);
+        let help = "Time from a request's head to its answer's";
+        registry.register_with_unit("http_request", help, Unit::Seconds, seconds.clone());
+        let slates = Family::default();
+        registry.register("slates", "Slates shown", slates.clone());
+        let unlogged = Counter::default();
+        let help = "Slates shown while the log could not be written";
+        registry.register("slates_unlogged", help, unlogged.clone());
+        let feedback = Counter::default();
+        registry.register("feedback", "Outcomes stored", feedback.clone());
+        let reloads = Family::default();
+        registry.register("reloads", "Bundles loaded or refused", reloads.clone());
+        let connections = Gauge::default();
+        registry.register("connections", "Open connections", connections.clone());
+        let turned_away = Counter::default();
+        let help = "Connections turned away because too many were open";
+        registry.register("connections_turned_away", help, turned_away.clone());
+        let log_healthy = Gauge::default();
+        let help = "1 if what is shown can be logged, 0 if not, absent without a log: -1";
+        registry.register("log_healthy", help, log_healthy.clone());
+        let recall = Number::default();
+        let help = "What the index found of the true top K in its last audit; NaN without an index";
+        registry.register("index_recall", help, recall.clone());
+        let items = Gauge::default();
+        registry.register("items", "Items of the bundle", items.clone());
+        Self {
+            registry,
+            requests,
+            seconds,
+            slates,
+            unlogged,
+            feedback,
+            reloads,
+            connections,
+            turned_away,
+            log_healthy,
+            recall,
+            items,
+        }
+    }
+
+    /// All numbers as they are now.
+    pub(super) fn text(&self, service: &Service) -> Result<String, std::fmt::Error> {
+        let loaded = service.loaded();
+        self.recall.set(loaded.recall.get().copied().unwrap_or(f64::NAN));
+        let items = loaded.recommender.bundle().items.ids.len();
+        self.items.set(i64::try_from(items).unwrap_or(i64::MAX));
+        self.log_healthy.set(match &service.journal {
+            None => -1,
+            Some(journal) => i64::from(journal.is_healthy()),
+        });
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}

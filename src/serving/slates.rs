@@ -1,0 +1,204 @@
+//! `POST /v1/slates`: who asks in, slates out; what was shown goes to the log before it is shown.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::extract::State;
+use axum::extract::rejection::JsonRejection;
+use axum::http::{HeaderMap, StatusCode};
+
+use super::api::{ManySlates, OneSlate, Slate, Slates, SlatesRequest, texts};
+use super::gate::body;
+use super::loaded::Loaded;
+use super::metrics::Explored;
+use super::problem::{Problem, ProblemBody};
+use super::service::Service;
+use crate::bundle::{Answer, Filter, Options, Request, Who};
+use crate::error::Result;
+use crate::log::{Exposure, Record};
+use crate::retrieval::Search;
+use crate::seed::Seed;
+
+/// What may be shown, as the request says it.
+struct Lists {
+    allow: Option<Vec<String>>,
+    deny: Vec<String>,
+}
+
+/// Slates for somebody, or for many.
+#[utoipa::path(
+    post, path = "/v1/slates", tag = "slates", request_body = SlatesRequest,
+    responses(
+        (status = 200, body = Slates),
+        (status = "4XX", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "5XX", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn slates(
+    State(service): State<Arc<Service>>,
+    headers: HeaderMap,
+    sent: Result<Json<SlatesRequest>, JsonRejection>,
+) -> Result<Json<Slates>, Problem> {
+    let started = Instant::now();
+    let mut request = body(sent)?;
+    let alone = request.requests.is_none();
+    let bad = |problem| Problem::refused("who", problem);
+    let askers = request.take_askers().map_err(bad)?;
+    if askers.len() > service.limits.batch {
+        let problem = format!("up to {} at once, found {}", service.limits.batch, askers.len());
+        return Err(Problem::refused("batch-size", problem));
+    }
+    let (explore, share) = explores(&service, &headers, request.explore)?;
+    let loaded = service.loaded();
+    let (exact, strict) = (request.exact, request.strict);
+    let mut options = Options {
+        slate_size: request.k,
+        exclude_seen: request.exclude_seen.unwrap_or(true),
+        search: exact.then_some(Search::Exact),
+        explore: if explore { Some(Seed(random()?)) } else { None },
+        queries: service.journal.is_some(),
+        ..Options::default()
+    };
+    let lists = Lists { allow: request.allow.map(texts), deny: texts(request.deny) };
+    let most = service.limits.slate;
+    if options.slate_size.is_some_and(|k| k > most) {
+        return Err(Problem::refused("slate-size", format!("k may be up to {most}")));
+    }
+
+    let answering = Arc::clone(&loaded);
+    let work = move || {
+        if lists.allow.is_some() || !lists.deny.is_empty() {
+            let bundle = answering.recommender.bundle();
+            options.filter = Filter::new(bundle, lists.allow.as_deref(), &lists.deny)?;
+        }
+        let answers = answering.recommender.recommend(&askers, &options)?;
+        Ok((answers, askers, options, lists))
+    };
+    let (mut answers, askers, options, lists) = service.search(work).await??;
+    for (answer, asker) in answers.iter_mut().zip(&askers) {
+        check(answer, asker, strict)?;
+        answer.ignored.extend_from_slice(&options.filter.ignored);
+    }
+
+    let ids: Vec<String> = answers.iter().map(|_| service.key.issue()).collect();
+    if let Some(journal) = &service.journal {
+        let shown = Shown { loaded: &loaded, options: &options, lists: &lists, exact, share };
+        let rows = ids.iter().zip(&mut answers).zip(askers);
+        let rows = rows.map(|((id, answer), asker)| shown.record(id, answer, asker)).collect();
+        match journal.store(rows).await {
+            // What is drawn to learn from is worth nothing without its row.
+            Err(problem) if explore => return Err(problem),
+            Err(_) => drop(service.metrics.unlogged.inc_by(answers.len() as u64)),
+            Ok(()) => {}
+        }
+    }
+    let explored = Explored { explored: explore };
+    service.metrics.slates.get_or_create(&explored).inc_by(answers.len() as u64);
+    let slates = ids.into_iter().zip(answers);
+    let mut slates = slates.map(|(id, answer)| Slate::new(id, answer, explore));
+    let (bundle, milliseconds) = (loaded.digest.clone(), started.elapsed().as_secs_f64() * 1e3);
+    let one = if alone { slates.next() } else { None };
+    Ok(Json(match one {
+        Some(slate) => Slates::One(OneSlate { bundle, milliseconds, slate }),
+        None => Slates::Many(ManySlates { bundle, milliseconds, answers: slates.collect() }),
+    }))
+}
+
+/// Whether to explore, and in what share of the requests like this one.
+fn explores(
+    service: &Service,
+    headers: &HeaderMap,
+    asked: Option<bool>,
+) -> Result<(bool, f32), Problem> {
+    match asked {
+        Some(false) => Ok((false, 0.0)),
+        Some(true) if service.journal.is_none() => {
+            let problem = "this server keeps no log, without which nothing is learned; start it \
+                           with --log";
+            Err(Problem::refused("no-log", problem))
+        }
+        Some(true) if !service.access.is_admin(headers) => {
+            let problem = "`explore` needs the admin token";
+            Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", problem))
+        }
+        Some(true) => Ok((true, 1.0)),
+        None if service.explore_share > 0.0 => {
+            #[allow(clippy::cast_precision_loss, reason = "24 bits fit an f32 exactly")]
+            let drawn = (random()? >> 40) as f32 / 16_777_216.0;
+            Ok((drawn < service.explore_share, service.explore_share))
+        }
+        None => Ok((false, 0.0)),
+    }
+}
+
+fn random() -> Result<u64, Problem> {
+    getrandom::u64().map_err(|error| Problem::internal(&error))
+}
+
+/// Refuses what is worse than no slate.
+fn check(answer: &Answer, asker: &Request, strict: bool) -> Result<(), Problem> {
+    if let Who::Items(items) = &asker.who
+        && answer.cold
+        && !items.is_empty()
+    {
+        let problem = format!("the catalogue has none of {}", items.join(", "));
+        return Err(Problem::refused("unknown-items", problem));
+    }
+    if strict && answer.short {
+        let problem = format!("only {} items may be shown", answer.slate.len());
+        return Err(Problem::refused("short", problem));
+    }
+    Ok(())
+}
+
+/// What the rows of a request have in common.
+struct Shown<'a> {
+    loaded: &'a Loaded,
+    options: &'a Options,
+    lists: &'a Lists,
+    exact: bool,
+    share: f32,
+}
+
+impl Shown<'_> {
+    /// The row of one answer, whose query it takes.
+    fn record(&self, request_id: &str, answer: &mut Answer, asker: Request) -> Record {
+        let bundle = self.loaded.recommender.bundle();
+        let query = answer.query.take();
+        let (h, z, sigma) =
+            query.map_or_else(Default::default, |query| (query.h, query.z, query.sigma));
+        let k = self.options.slate_size.unwrap_or(bundle.trained.slate_size);
+        let retrieval = if self.exact { "exact" } else { &self.loaded.retrieval };
+        Record::from(Exposure {
+            request: request_id.to_owned(),
+            time: now(),
+            bundle: self.loaded.digest.clone(),
+            retrieval: retrieval.to_owned(),
+            who: asker.who,
+            h,
+            z,
+            sigma,
+            exploring: self.options.explore.is_some(),
+            share: self.share,
+            k: u32::try_from(k).unwrap_or(u32::MAX),
+            exclude_seen: self.options.exclude_seen,
+            exclude: asker.exclude,
+            filter: None,
+            allow: self.lists.allow.clone().unwrap_or_default(),
+            deny: self.lists.deny.clone(),
+            filters: Vec::new(),
+            slate: answer.slate.iter().map(|item| item.item_id.clone()).collect(),
+            scores: answer.slate.iter().map(|item| item.score).collect(),
+            shards_answered: 1,
+            shards: 1,
+            fallback: false,
+        })
+    }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
