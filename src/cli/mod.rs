@@ -4,6 +4,7 @@
 mod completions;
 mod flags;
 mod info;
+mod log;
 mod progress;
 mod recommend;
 mod report;
@@ -35,6 +36,8 @@ enum Verb {
     Recommend(Box<recommend::RecommendArgs>),
     /// Describe this build, a bundle, a run or a prepared folder.
     Info(info::InfoArgs),
+    /// Check or join logs of served slates.
+    Log(log::LogArgs),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),
 }
@@ -59,6 +62,7 @@ pub fn main() -> Result<ExitCode> {
         Verb::Workshop(verb) => workshop::run(&verb)?,
         Verb::Recommend(args) => recommend::run(&args)?,
         Verb::Info(args) => info::run(&args)?,
+        Verb::Log(args) => log::run(&args)?,
         Verb::Completions(args) => return completions::run(&args),
     };
     report.print(cli.json)?;
