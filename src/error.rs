@@ -173,6 +173,24 @@ pub enum Error {
         id: String,
     },
 
+    /// A row that a log does not take.
+    #[error("log row `{id}`: {problem}")]
+    Record {
+        /// The id of the request or event.
+        id: String,
+        /// What was expected, what was found.
+        problem: String,
+    },
+
+    /// A log whose disk is slower than its rows come. Nothing of the rows was written.
+    #[error("{}: the log is busy: {waiting} bytes wait for the disk; try again", path.display())]
+    Busy {
+        /// The log's folder.
+        path: PathBuf,
+        /// Bytes that wait.
+        waiting: usize,
+    },
+
     /// A failure that a library reports in its own words.
     #[error("{context}: {message}")]
     Library {

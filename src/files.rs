@@ -197,12 +197,21 @@ pub(crate) fn blake3_bytes(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes in hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// Makes the folder and its parents, where they are missing, with their names on disk.
+pub(crate) fn create_folder(folder: &Path) -> Result<()> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    fs::create_dir_all(folder)?;
+    missing.into_iter().try_for_each(|made| sync_folder(parent(made)))
 }
 
 fn parent(path: &Path) -> &Path {
@@ -293,7 +302,8 @@ fn sync_tree(folder: &Path) -> Result<()> {
     sync_folder(folder)
 }
 
-fn sync_folder(folder: &Path) -> Result<()> {
+/// Puts the names in `folder` on disk.
+pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     Ok(fs::File::open(folder)?.sync_all()?)
 }
 

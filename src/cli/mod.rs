@@ -4,6 +4,7 @@
 mod completions;
 mod flags;
 mod info;
+mod log;
 mod progress;
 mod recommend;
 mod report;
@@ -40,6 +41,8 @@ enum Verb {
     Serve(serve::ServeArgs),
     /// Describe this build, a bundle, a run or a prepared folder.
     Info(info::InfoArgs),
+    /// Check or join logs of served slates.
+    Log(log::LogArgs),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),
 }
@@ -66,6 +69,7 @@ pub fn main() -> Result<ExitCode> {
         #[cfg(feature = "serve")]
         Verb::Serve(args) => serve::run(&args)?,
         Verb::Info(args) => info::run(&args)?,
+        Verb::Log(args) => log::run(&args)?,
         Verb::Completions(args) => return completions::run(&args),
     };
     report.print(cli.json)?;

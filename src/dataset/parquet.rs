@@ -57,6 +57,17 @@ pub(crate) fn num_rows(path: &Path) -> Result<usize> {
     open(path)?.num_rows().map_err(|error| wrap(path, &error))
 }
 
+/// The value of `key` in the file's own metadata.
+///
+/// # Errors
+/// A file that is missing or damaged.
+pub(crate) fn metadata(path: &Path, key: &str) -> Result<Option<String>> {
+    let mut reader = open(path)?;
+    let metadata = reader.get_metadata().map_err(|error| wrap(path, &error))?;
+    let entries = metadata.key_value_metadata().iter().flatten();
+    Ok(entries.filter(|entry| entry.key == key).find_map(|entry| entry.value.clone()))
+}
+
 /// Reads `columns` of `rows`, in pieces of `piece` rows.
 ///
 /// # Errors

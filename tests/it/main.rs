@@ -26,6 +26,7 @@ mod layering;
 mod league;
 mod learned_actions;
 mod learner;
+mod log;
 mod methods;
 mod plackett_luce;
 mod plot;

@@ -1,0 +1,159 @@
+//! `slate log`: logs of served slates in; what they hold, or one log of all out.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueHint};
+use serde::Serialize;
+
+use super::report::Report;
+use crate::log::{Log, Repeated, Summary};
+
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    #[command(subcommand)]
+    verb: LogVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum LogVerb {
+    /// Say what logs hold, what is missing, and what can be learned from them.
+    Check {
+        /// Folders of logs, or Parquet files of them. A server may be writing; nothing is changed.
+        #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+        paths: Vec<PathBuf>,
+    },
+    /// Join the logs of replicas into one folder, each row once, by time.
+    Join {
+        /// Folders of logs. A server may be writing; nothing in them is changed.
+        #[arg(required = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        folders: Vec<PathBuf>,
+        /// The folder to write, which must not exist.
+        #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+        out: PathBuf,
+    },
+}
+
+pub(super) fn run(args: &LogArgs) -> Result<Report> {
+    match &args.verb {
+        LogVerb::Check { paths } => {
+            let summary = Summary::of(paths)?;
+            Report::new(&summary, text(&summary))
+        }
+        LogVerb::Join { folders, out } => join(folders, out),
+    }
+}
+
+/// What was joined.
+#[derive(Debug, Serialize)]
+struct Joined {
+    exposures: usize,
+    feedback: usize,
+    repeated: Repeated,
+}
+
+fn join(folders: &[PathBuf], out: &std::path::Path) -> Result<Report> {
+    anyhow::ensure!(!out.exists(), "{}: there is something here already", out.display());
+    let log = Log::read(folders)?;
+    log.write(out)?;
+    let joined = Joined {
+        exposures: log.exposures.len(),
+        feedback: log.feedback.len(),
+        repeated: log.repeated,
+    };
+    let Repeated { exposures, feedback } = joined.repeated;
+    let text = format!(
+        "{}: {} exposures, {} rows of feedback\nleft out {exposures} exposures and {feedback} rows of \
+         feedback whose id came before",
+        out.display(),
+        joined.exposures,
+        joined.feedback
+    );
+    Report::new(&joined, text)
+}
+
+fn text(summary: &Summary) -> String {
+    let of = |count: u64| {
+        let share = 100.0 * count as f64 / summary.exposures.max(1) as f64;
+        format!("{count} ({share:.1} %)")
+    };
+    let mut text = format!(
+        "read              {} tables, {} segments\n\
+         exposures         {}, {} repeated\n\
+         feedback          {}, {} repeated\n",
+        summary.tables,
+        summary.segments,
+        summary.exposures,
+        summary.repeated.exposures,
+        summary.feedback,
+        summary.repeated.feedback
+    );
+    if let Some([first, last]) = summary.times {
+        text += &format!("from … to         {} … {}\n", utc(first), utc(last));
+    }
+    for (name, count) in [
+        ("exploring", summary.exploring),
+        ("degraded", summary.degraded),
+        ("short", summary.short),
+        ("without feedback", summary.without_feedback),
+    ] {
+        text += &format!("{name:<18}{}\n", of(count));
+    }
+    for (name, count) in
+        [("unknown request", summary.unknown_request), ("beyond the slate", summary.beyond_slate)]
+    {
+        text += &format!("{name:<18}{count} rows of feedback\n");
+    }
+    for (name, counts) in [("bundle", &summary.bundles), ("search", &summary.retrievals)] {
+        for (value, count) in counts {
+            text += &format!("{name:<18}{value}: {}\n", of(*count));
+        }
+    }
+    for (title, lines) in
+        [("what is missing", &summary.missing), ("what can be learned", &summary.learnable)]
+    {
+        text += &format!("\n{title}\n");
+        if lines.is_empty() {
+            text += "  nothing\n";
+        }
+        text.extend(lines.iter().map(|line| format!("  {line}\n")));
+    }
+    text
+}
+
+/// Milliseconds since 1970 as a date and a time of day.
+fn utc(milliseconds: i64) -> String {
+    let (days, rest) =
+        (milliseconds.div_euclid(86_400_000), milliseconds.rem_euclid(86_400_000) / 1000);
+    // Years that begin in March end with the leap day; 400 of them have 146 097 days.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + 400 * era + next;
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::utc;
+
+    #[test]
+    fn times_are_dates() {
+        for (milliseconds, date) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (-1, "1969-12-31 23:59:59 UTC"),
+            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
+            (1_709_251_199_999, "2024-02-29 23:59:59 UTC"),
+            (1_709_251_200_000, "2024-03-01 00:00:00 UTC"),
+            (4_107_542_400_000, "2100-03-01 00:00:00 UTC"),
+            (1_234_567_890_123, "2009-02-13 23:31:30 UTC"),
+        ] {
+            assert_eq!(utc(milliseconds), date);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Rows ↔ the bytes of a segment: a header, then a frame for each row. A frame is the row's length, a
+//! checksum of length and row, and the row. A frame that is short, or whose checksum fails, ends the
+//! segment: that is what a killed writer leaves of rows that it never acknowledged.
+
+use std::path::Path;
+
+use super::codec::{decode, encode};
+use super::{FORMAT, Record};
+use crate::error::{Error, Result};
+
+const MAGIC: [u8; 8] = *b"slatelog";
+
+/// Bytes of a checksum: BLAKE3, truncated. It finds damage; nobody is kept from forging a file.
+const SUM: usize = 8;
+
+/// Magic, format, and their checksum. The header of later formats begins the same.
+const HEADER: usize = MAGIC.len() + 4 + SUM;
+
+/// Length and checksum.
+const PREFIX: usize = 4 + SUM;
+
+/// The most bytes of a row.
+pub(super) const ROW: usize = 16 << 20;
+
+fn checksum([first, second]: [&[u8]; 2]) -> [u8; SUM] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(first).update(second);
+    let mut sum = [0; SUM];
+    hasher.finalize_xof().fill(&mut sum);
+    sum
+}
+
+/// The first bytes of a segment.
+pub(super) fn header() -> Vec<u8> {
+    let format = FORMAT.to_le_bytes();
+    [&MAGIC[..], &format, &checksum([&MAGIC, &format])].concat()
+}
+
+/// Appends the frame of `record`.
+///
+/// # Errors
+/// [`Error::Record`] for a row that is refused, or too long.
+pub(super) fn frame(record: &Record, out: &mut Vec<u8>) -> Result<()> {
+    record.check()?;
+    let start = out.len();
+    out.extend([0; PREFIX]);
+    encode(record, out);
+    let row = &out[start + PREFIX..];
+    let length = row.len();
+    if length > ROW {
+        out.truncate(start);
+        let id = match record {
+            Record::Exposure(row) => &row.request,
+            Record::Feedback(row) => &row.event,
+        };
+        let problem = format!("has {length} bytes, expected at most {ROW}");
+        return Err(Error::Record { id: id.chars().take(80).collect(), problem });
+    }
+    #[allow(clippy::cast_possible_truncation, reason = "at most `ROW`")]
+    let length = (length as u32).to_le_bytes();
+    let sum = checksum([&length, row]);
+    out[start..start + 4].copy_from_slice(&length);
+    out[start + 4..start + PREFIX].copy_from_slice(&sum);
+    Ok(())
+}
+
+/// What a segment holds.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// The whole rows, as they came.
+    pub(super) records: Vec<Record>,
+    /// The number of bytes up to the end of the last whole row.
+    pub(super) whole: usize,
+}
+
+/// Reads a segment up to its last whole row.
+///
+/// # Errors
+/// [`Error::File`] for a file that is no segment, or that a newer version wrote.
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Contents> {
+    let Some((header, mut rest)) = bytes.split_at_checked(HEADER) else {
+        // Rows are written only after the header is on disk.
+        return Ok(Contents::default());
+    };
+    let (start, sum) = header.split_at(HEADER - SUM);
+    let (magic, format) = start.split_at(MAGIC.len());
+    if checksum([magic, format]) != *sum || magic != MAGIC {
+        if rest.is_empty() {
+            return Ok(Contents::default());
+        }
+        return Err(Error::file(path, "is no segment of a log, or its first bytes are damaged"));
+    }
+    let format = format.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
+    if format != FORMAT {
+        return Err(Error::file(path, newer(&format)));
+    }
+    let mut records = Vec::new();
+    while let Some((row, after)) = next(rest) {
+        let undecodable = || Error::file(path, "holds a row that this version cannot read");
+        records.push(decode(row).ok_or_else(undecodable)?);
+        rest = after;
+    }
+    Ok(Contents { records, whole: bytes.len() - rest.len() })
+}
+
+/// The first row of `bytes`, if it is whole, and what follows it.
+fn next(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let (sum, rest) = rest.split_first_chunk::<SUM>()?;
+    let (row, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    (checksum([length, row]) == *sum).then_some((row, rest))
+}
+
+/// Why a file of another format is refused.
+pub(super) fn newer(format: &dyn std::fmt::Display) -> String {
+    format!("is of format {format}, which a newer fast-slate wrote; this one reads {FORMAT}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{exposure, feedback};
+    use super::*;
+
+    fn segment(rows: u32) -> (Vec<u8>, usize) {
+        let mut bytes = header();
+        let mut last = 0;
+        for at in 0..rows {
+            last = bytes.len();
+            frame(&exposure(at).into(), &mut bytes).unwrap();
+        }
+        (bytes, last)
+    }
+
+    fn rows(bytes: &[u8]) -> usize {
+        parse(Path::new("x"), bytes).unwrap().records.len()
+    }
+
+    #[test]
+    fn a_row_that_is_cut_or_changed_anywhere_ends_the_segment() {
+        let (bytes, last) = segment(3);
+        assert_eq!(rows(&bytes), 3);
+        for end in last..bytes.len() {
+            let contents = parse(Path::new("x"), &bytes[..end]).unwrap();
+            assert_eq!((contents.records.len(), contents.whole), (2, last), "cut at {end}");
+        }
+        for at in last..bytes.len() {
+            for bit in [1, 0x80] {
+                let mut changed = bytes.clone();
+                changed[at] ^= bit;
+                assert_eq!(rows(&changed), 2, "byte {at}");
+            }
+        }
+        // Zeros, as a file that grew without its content has them.
+        assert_eq!(rows(&[bytes.as_slice(), &[0; 100]].concat()), 3);
+    }
+
+    #[test]
+    fn a_header_is_whole_or_there_are_no_rows() {
+        let (bytes, _) = segment(1);
+        for end in 0..=HEADER {
+            assert_eq!(rows(&bytes[..end]), 0);
+        }
+        assert_eq!(rows(&[0; HEADER]), 0);
+        for at in 0..HEADER {
+            let mut changed = bytes.clone();
+            changed[at] ^= 4;
+            let error = parse(Path::new("x"), &changed).unwrap_err().to_string();
+            assert!(error.contains("x: is no segment of a log"), "{error}");
+        }
+        let format = 2_u32.to_le_bytes();
+        let newer = [&MAGIC[..], &format, &checksum([&MAGIC, &format]), b"anything"].concat();
+        let error = parse(Path::new("x"), &newer).unwrap_err().to_string();
+        assert_eq!(error, "x: is of format 2, which a newer fast-slate wrote; this one reads 1");
+    }
+
+    #[test]
+    fn a_row_that_is_too_long_is_refused_and_leaves_no_byte() {
+        let (mut bytes, _) = segment(1);
+        let before = bytes.clone();
+        let mut long = feedback(1);
+        long.request = "x".repeat(ROW);
+        let error = frame(&long.into(), &mut bytes).unwrap_err().to_string();
+        assert!(error.contains("log row `event-1`: has 167"), "{error}");
+        assert_eq!(bytes, before);
+    }
+}
