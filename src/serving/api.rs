@@ -27,17 +27,19 @@ impl<'de> Deserialize<'de> for Id {
 
 /// A request for a slate, or for those of many.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub(super) struct SlatesRequest {
     /// Ids of the items that somebody new has interacted with, the latest last.
     items: Option<Vec<Id>>,
     /// The id of a user whose history the bundle holds.
     user: Option<Id>,
     /// With `user`: ids of items that came after the history, the latest last.
+    #[serde(default)]
     newer: Vec<Id>,
     /// A context M(X) of one's own, D numbers.
     context: Option<Vec<f32>>,
     /// Ids of items that stay off this slate.
+    #[serde(default)]
     exclude: Vec<Id>,
     /// Those who ask, instead of `items`, `user` or `context`.
     pub(super) requests: Option<Vec<Asker>>,
@@ -46,30 +48,35 @@ pub(super) struct SlatesRequest {
     /// Ids of the only items that may be shown.
     pub(super) allow: Option<Vec<Id>>,
     /// Ids of items that may not be shown.
+    #[serde(default)]
     pub(super) deny: Vec<Id>,
     /// Whether what somebody has interacted with stays off the slate; true without it.
     pub(super) exclude_seen: Option<bool>,
     /// Draw from the policy itself, or never; without it, the server's share decides.
     pub(super) explore: Option<bool>,
     /// Refuse to answer with fewer than k items.
+    #[serde(default)]
     pub(super) strict: bool,
     /// Search exactly, although the bundle has an index.
+    #[serde(default)]
     pub(super) exact: bool,
 }
 
 /// One of many who ask.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Asker {
     /// Ids of the items that somebody new has interacted with, the latest last.
     items: Option<Vec<Id>>,
     /// The id of a user whose history the bundle holds.
     user: Option<Id>,
     /// With `user`: ids of items that came after the history, the latest last.
+    #[serde(default)]
     newer: Vec<Id>,
     /// A context M(X) of one's own, D numbers.
     context: Option<Vec<f32>>,
     /// Ids of items that stay off this slate.
+    #[serde(default)]
     exclude: Vec<Id>,
 }
 
@@ -98,16 +105,6 @@ impl SlatesRequest {
                 asker.request().map_err(|problem| format!("requests[{at}]: {problem}"))
             })
             .collect()
-    }
-}
-
-impl PartialEq for Asker {
-    fn eq(&self, other: &Self) -> bool {
-        self.items == other.items
-            && self.user == other.user
-            && self.newer == other.newer
-            && self.context == other.context
-            && self.exclude == other.exclude
     }
 }
 
@@ -166,7 +163,8 @@ pub(super) struct Slate {
     /// What feedback names.
     pub(super) request_id: String,
     /// k items, best first.
-    slate: Vec<Shown>,
+    #[serde(rename = "slate")]
+    items: Vec<Shown>,
     /// The ids in the request that the catalogue does not have, in its order.
     ignored: Vec<String>,
     /// True if nothing is known of who asks: the slate is that of a stranger.
@@ -195,8 +193,8 @@ impl Slate {
             let Recommendation { item_id, title, score } = item;
             Shown { item_id, title, score }
         };
-        let slate = slate.into_iter().map(shown).collect();
-        Self { request_id, slate, ignored, cold, short, explored }
+        let items = slate.into_iter().map(shown).collect();
+        Self { request_id, items, ignored, cold, short, explored }
     }
 }
 

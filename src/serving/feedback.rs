@@ -50,7 +50,7 @@ pub(super) async fn feedback(
         return Err(Problem::refused("event-id", problem));
     }
     let row = Feedback { request: request_id, position, value, event: event_id, time: now() };
-    journal.store(vec![Record::from(row)]).await?;
+    journal.store(&[Record::from(row)]).await?;
     service.metrics.feedback.inc();
     Ok(StatusCode::NO_CONTENT)
 }

@@ -100,7 +100,6 @@ pub(super) fn body<T>(sent: Result<Json<T>, JsonRejection>) -> Result<T, Problem
     };
     let code = match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => "too-large",
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => "not-json",
         StatusCode::UNPROCESSABLE_ENTITY => "body",
         _ => "not-json",
     };
@@ -157,13 +156,11 @@ async fn addressed(
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", problem));
         }
     }
-    match tokio::time::timeout(service.limits.request, next.run(request)).await {
-        Ok(response) => Ok(response),
-        Err(_) => {
-            let problem = "the request took too long";
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", problem))
-        }
-    }
+    let answered = tokio::time::timeout(service.limits.request, next.run(request)).await;
+    answered.map_err(|_| {
+        let problem = "the request took too long";
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", problem)
+    })
 }
 
 /// What every answer says to browsers.

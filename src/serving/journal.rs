@@ -15,16 +15,13 @@ impl Journal {
     }
 
     /// Waits until all of `records` would survive a loss of power.
-    pub(super) async fn store(&self, records: Vec<Record>) -> Result<(), Problem> {
+    pub(super) async fn store(&self, records: &[Record]) -> Result<(), Problem> {
         let (stored, waiting) = oneshot::channel();
-        self.0.append(records, move |result| drop(stored.send(result)));
-        let problem = match waiting.await {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "the log has stopped".to_owned(),
-        };
-        tracing::warn!("the log cannot be written: {problem}");
-        Err(Problem::unavailable("log", format!("the log cannot be written: {problem}")))
+        self.0.append_then(records, move |result| drop(stored.send(result)))?;
+        match waiting.await {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(Problem::unavailable("log", "the log has ended")),
+        }
     }
 
     /// False while the log cannot be written.

@@ -49,7 +49,7 @@ impl Loaded {
         }
         let recommender = Recommender::open(folder, device)?;
         let index = manifest.files.get("index.usearch").map(|file| &file.blake3[..16]);
-        let ef = manifest.index.map(|options| options.expansion_search);
+        let ef = manifest.index.map(|options| options.ef_search);
         let retrieval = match (index, ef) {
             (Some(index), Some(ef)) => format!("hnsw {index} ef {ef}"),
             _ => "exact".to_owned(),

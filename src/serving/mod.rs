@@ -54,7 +54,7 @@ pub use gate::{Access, Token};
 
 use crate::device;
 use crate::error::{Error, Result};
-use crate::log::{Key, Writer};
+use crate::log::{Key, Options as LogOptions, Writer};
 use journal::Journal;
 use loaded::Loaded;
 use problem::Problem;
@@ -160,7 +160,7 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
         let problem = "the policy of this bundle does not draw by Gaussian noise on its query";
         return Err(Error::setting("explore-share", problem));
     }
-    let journal = log.map(|folder| Writer::open(&folder, Default::default())).transpose()?;
+    let journal = log.map(|folder| Writer::open(&folder, LogOptions::default())).transpose()?;
     let journal = journal.map(Journal::new);
     let (opened, asked) = ((loaded, device), (access, limits, key));
     let service = Arc::new(Service::new(bundle, opened, asked, (journal, explore_share)));

@@ -81,6 +81,13 @@ impl From<Error> for Problem {
                 };
                 Self::refused(code, problem)
             }
+            Error::Record { .. } => Self::refused("row", error.to_string()),
+            Error::Busy { .. } => Self::busy("the log cannot keep up; try again"),
+            // All that searches is in memory.
+            Error::Io(_) | Error::File { .. } => {
+                tracing::warn!("{error}");
+                Self::unavailable("log", "the log cannot be written; the server's own log says why")
+            }
             _ => Self::internal(&error),
         }
     }

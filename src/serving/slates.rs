@@ -15,7 +15,7 @@ use super::metrics::Explored;
 use super::problem::{Problem, ProblemBody};
 use super::service::Service;
 use crate::bundle::{Answer, Filter, Options, Request, Who};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::log::{Exposure, Record};
 use crate::retrieval::Search;
 use crate::seed::Seed;
@@ -73,7 +73,7 @@ pub(super) async fn slates(
             options.filter = Filter::new(bundle, lists.allow.as_deref(), &lists.deny)?;
         }
         let answers = answering.recommender.recommend(&askers, &options)?;
-        Ok((answers, askers, options, lists))
+        Ok::<_, Error>((answers, askers, options, lists))
     };
     let (mut answers, askers, options, lists) = service.search(work).await??;
     for (answer, asker) in answers.iter_mut().zip(&askers) {
@@ -85,8 +85,9 @@ pub(super) async fn slates(
     if let Some(journal) = &service.journal {
         let shown = Shown { loaded: &loaded, options: &options, lists: &lists, exact, share };
         let rows = ids.iter().zip(&mut answers).zip(askers);
-        let rows = rows.map(|((id, answer), asker)| shown.record(id, answer, asker)).collect();
-        match journal.store(rows).await {
+        let rows: Vec<Record> =
+            rows.map(|((id, answer), asker)| shown.record(id, answer, asker)).collect();
+        match journal.store(&rows).await {
             // What is drawn to learn from is worth nothing without its row.
             Err(problem) if explore => return Err(problem),
             Err(_) => drop(service.metrics.unlogged.inc_by(answers.len() as u64)),
@@ -112,7 +113,6 @@ fn explores(
     asked: Option<bool>,
 ) -> Result<(bool, f32), Problem> {
     match asked {
-        Some(false) => Ok((false, 0.0)),
         Some(true) if service.journal.is_none() => {
             let problem = "this server keeps no log, without which nothing is learned; start it \
                            with --log";
@@ -128,7 +128,7 @@ fn explores(
             let drawn = (random()? >> 40) as f32 / 16_777_216.0;
             Ok((drawn < service.explore_share, service.explore_share))
         }
-        None => Ok((false, 0.0)),
+        None | Some(false) => Ok((false, 0.0)),
     }
 }
 

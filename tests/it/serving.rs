@@ -548,8 +548,8 @@ fn what_is_explored_is_logged_so_that_it_can_be_learned_from() {
         (row.bundle.as_str(), row.exclude.as_slice()),
         (&*place.digests[0], &["1".into()][..])
     );
-    let slate = |answer: &Value| shown(answer).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
-    assert_eq!(row.slate, slate(&explored));
+    let items = |answer: &Value| shown(answer).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+    assert_eq!(row.slate, items(&explored));
     // The slate is a function of z: the noise is (z − h) / σ, about one in each direction.
     let noise: f32 = row.z.iter().zip(&row.h).map(|(z, h)| ((z - h) / row.sigma).powi(2)).sum();
     let dim = row.h.len() as f32;
