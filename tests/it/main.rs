@@ -27,6 +27,7 @@ mod league;
 mod learned_actions;
 mod learner;
 mod methods;
+mod onnx;
 mod plackett_luce;
 mod plot;
 mod preparation;
