@@ -189,6 +189,7 @@ impl Policy {
             items,
             users,
             index: if index { Some((settings.retrieval.hnsw, task.index()?)) } else { None },
+            onnx: false,
         })
     }
 

@@ -2,7 +2,7 @@
 
 pip install numpy pyarrow safetensors usearch; python recommend.py BUNDLE 260,1196 [K] [index]
 """
-import sys, tomllib
+import math, sys, tomllib
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,8 @@ from safetensors.numpy import load_file
 from usearch.index import Index
 
 ACTIVATIONS = {
-    "relu": lambda z: np.maximum(z, 0), "tanh": np.tanh, "sigmoid": lambda z: 1 / (1 + np.exp(-z))
+    "relu": lambda z: np.maximum(z, 0), "tanh": np.tanh, "sigmoid": lambda z: 1 / (1 + np.exp(-z)),
+    "gelu": lambda z: z * (1 + np.vectorize(math.erf)(z / math.sqrt(2))) / 2,
 }
 
 

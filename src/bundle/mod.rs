@@ -7,6 +7,7 @@
 //! | `bundle.toml` | format version, what trained it, shapes, form of the tower, settings of the encoders and the index, BLAKE3 of every file and of itself |
 //! | `vectors.safetensors` | `beta` `[P, L]`, which is searched; where they are others: `inputs` `[P, L]`, of which contexts are made, and `fold_in` `[P, L]`; perhaps `weights` `[P, 1]` of the weighted mean |
 //! | `model.safetensors` | `layer.0` `[D, H]`, `layer.1` …; missing where β was learned: then h is the context |
+//! | `tower.onnx` | perhaps the same tower as an ONNX model, for other programs: nothing here reads it |
 //! | `items.parquet` | `item_id: i64 \| str`, perhaps `title: str`; row i is action i |
 //! | `index.usearch` | perhaps a graph over β |
 //! | `users.parquet` | perhaps `user_id: i64 \| str`; row i is user i |
@@ -21,6 +22,7 @@
 mod batch;
 mod filter;
 mod manifest;
+mod onnx;
 mod recommender;
 mod request;
 mod store;
@@ -64,4 +66,6 @@ pub struct Bundle {
     pub users: Option<Users>,
     /// A graph over β, if it is part of it.
     pub index: Option<(HnswOptions, Arc<Hnsw>)>,
+    /// True if a copy of the tower as an ONNX model is part of it.
+    pub onnx: bool,
 }

@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use polars::prelude::*;
 
 use super::manifest::{FileRecord, MANIFEST, Manifest, Scales, Shapes, VectorScalar};
-use super::{Bundle, Users};
+use super::{Bundle, Users, onnx};
 use crate::dataset::parquet::{parse, write_table};
 use crate::dataset::{Ids, Items, USER_ID};
 use crate::embedding::tensors::{Named, Stored, Tensors, write, write_as};
@@ -27,6 +27,7 @@ const INPUTS: &str = "inputs";
 const FOLD_IN: &str = "fold_in";
 const WEIGHTS: &str = "weights";
 const MODEL: &str = "model.safetensors";
+const ONNX: &str = "tower.onnx";
 const ITEMS: &str = "items.parquet";
 const INDEX: &str = "index.usearch";
 const USERS: &str = "users.parquet";
@@ -47,14 +48,16 @@ impl Bundle {
     /// Writes the folder `out`; with `replace`, in the place of another bundle.
     ///
     /// # Errors
-    /// [`Error::File`] if there is something at `out` that may not be replaced; an I/O error naming
-    /// the file. Nothing is left under that name then.
+    /// [`Error::File`] if there is something at `out` that may not be replaced; [`Error::Setting`] for
+    /// an ONNX model of a tower that there is not, or that is too large; an I/O error naming the file.
+    /// Nothing is left under that name then.
     pub fn write(&self, out: &Path, scalar: VectorScalar, replace: bool) -> Result<Manifest> {
         if out.exists() && !(replace && out.join(MANIFEST).exists()) {
             let problem = "there is something here already; give another --out, or replace a bundle \
                            with --force";
             return Err(Error::file(out, problem));
         }
+        let onnx = self.onnx.then(|| self.onnx_model()).transpose()?;
         let staged = StagedFolder::new(out)?;
         let at = |name: &str| staged.path().join(name);
         let scales = self.write_vectors(&at(VECTORS), scalar)?;
@@ -64,6 +67,9 @@ impl Bundle {
             let layers: Vec<_> =
                 names.iter().zip(&layers).map(|(name, layer)| named(name, layer)).collect();
             write(&at(MODEL), &layers)?;
+        }
+        if let Some(model) = onnx {
+            fs_err::write(at(ONNX), model)?;
         }
         write_table(&mut self.items.table()?, &at(ITEMS))?;
         if let Some((_, index)) = &self.index {
@@ -102,6 +108,15 @@ impl Bundle {
         fs_err::write(at(MANIFEST), manifest.text()?)?;
         staged.commit()?;
         Ok(manifest)
+    }
+
+    fn onnx_model(&self) -> Result<Vec<u8>> {
+        let tower = self.model.tower.as_ref().ok_or_else(|| {
+            let problem = "this model learned its action vectors and has no tower: the query is the \
+                           context; export without --onnx";
+            Error::setting("onnx", problem)
+        })?;
+        onnx::model(tower, &self.trained)
     }
 
     fn write_vectors(&self, path: &Path, scalar: VectorScalar) -> Result<Scales> {
@@ -242,8 +257,9 @@ impl Files<'_> {
         } else {
             None
         };
+        let onnx = self.bytes.contains_key(ONNX);
         let encoding = Encoding { encoders, weights };
         let model = Model { tower, actions: None };
-        Ok(Bundle { trained, sigma, model, actions, vectors, encoding, items, users, index })
+        Ok(Bundle { trained, sigma, model, actions, vectors, encoding, items, users, index, onnx })
     }
 }

@@ -179,7 +179,8 @@ fn links_lead_to_pages() {
         let name = page.file_name().unwrap().to_str().unwrap();
         assert!(name == "SUMMARY.md" || summary.contains(&format!("({name})")), "{name}");
     }
-    for page in pages().into_iter().chain([at("artifacts/README.md")]) {
+    let others = ["artifacts/README.md", "examples/deploy/README.md"].map(at);
+    for page in pages().into_iter().chain(others) {
         let text = read(&page);
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let target = target.split('#').next().unwrap_or_default();
@@ -191,4 +192,52 @@ fn links_lead_to_pages() {
     }
     let lines = read(&at("README.md")).lines().count();
     assert!(lines <= README_LINES, "the README has {lines} lines");
+}
+
+/// The arguments of `slate` in the files of `examples/deploy`, each with the file's name.
+#[cfg(feature = "serve")]
+fn deployed() -> Vec<(&'static str, Vec<String>)> {
+    let text = |name: &str| read(&at("examples/deploy").join(name)).replace("\\\n", " ");
+    let mut found = Vec::new();
+    for line in text("Dockerfile").lines().filter_map(|line| line.strip_prefix("CMD ")) {
+        found.push(("Dockerfile", serde_json::from_str(line).unwrap()));
+    }
+    let unit = text("slate.service");
+    for line in unit.lines().filter_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/slate "))
+    {
+        found.push(("slate.service", words(line)));
+    }
+    for list in text("kubernetes.yaml").split("args:\n").skip(1) {
+        let items = list.lines().map_while(|line| line.trim_start().strip_prefix("- "));
+        found.push(("kubernetes.yaml", items.map(str::to_owned).collect()));
+    }
+    for line in text("README.md").lines().filter_map(|line| line.strip_prefix("slate ")) {
+        found.push(("README.md", words(line)));
+    }
+    found
+}
+
+#[cfg(feature = "serve")]
+#[test]
+fn the_server_reads_every_deployed_command() {
+    let found = deployed();
+    let servers: Vec<&str> =
+        found.iter().filter(|(_, command)| command[0] == "serve").map(|(file, _)| *file).collect();
+    assert_eq!(servers, ["Dockerfile", "slate.service", "kubernetes.yaml"]);
+    for (file, command) in &found {
+        let typed = ["slate"].into_iter().chain(command.iter().map(String::as_str));
+        if let Err(error) = cli::parse(typed) {
+            panic!("{file}: slate {}\n{error}", command.join(" "));
+        }
+    }
+    // The program reads every variable that they set.
+    let verb = read(&at("src/cli/serve.rs"));
+    for file in ["Dockerfile", "slate.service", "kubernetes.yaml"] {
+        let text = read(&at("examples/deploy").join(file));
+        for rest in text.split("FAST_SLATE_").skip(1) {
+            let name: String =
+                rest.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect();
+            assert!(verb.contains(&format!("\"FAST_SLATE_{name}\"")), "{file}: FAST_SLATE_{name}");
+        }
+    }
 }

@@ -28,6 +28,7 @@ mod learned_actions;
 mod learner;
 mod log;
 mod methods;
+mod onnx;
 mod plackett_luce;
 mod plot;
 mod preparation;

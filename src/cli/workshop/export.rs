@@ -34,6 +34,9 @@ pub(crate) struct ExportArgs {
     /// half of the disk.
     #[arg(long, default_value = "f32", value_parser = scalar)]
     scalar: VectorScalar,
+    /// Add the tower as an ONNX model, for other programs.
+    #[arg(long)]
+    onnx: bool,
     /// The checkpoint to export: best (by validation reward), last, or a step.
     #[arg(long, default_value_t = Which::Best)]
     checkpoint: Which,
@@ -55,7 +58,8 @@ struct Exported {
 pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     let policy = Policy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
     let large = policy.task.actions.num_actions() > FEW && policy.model.actions.is_none();
-    let bundle = policy.bundle(args.histories, args.index.unwrap_or(large))?;
+    let mut bundle = policy.bundle(args.histories, args.index.unwrap_or(large))?;
+    bundle.onnx = args.onnx;
     let manifest = bundle.write(&args.out, args.scalar, args.force)?;
     let bytes = manifest.files.values().map(|file| file.bytes).sum();
     let mut text = format!(
