@@ -113,8 +113,9 @@ impl Server {
         } else {
             format!("host: {}\r\n", self.address)
         };
-        let headers: String =
+        let headers: Vec<String> =
             headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers = headers.concat();
         let length = body.len();
         let head = format!(
             "{line} HTTP/1.1\r\n{host}{headers}content-length: {length}\r\nconnection: close\r\n\r\n"
@@ -133,6 +134,7 @@ impl Server {
         self.ask(&format!("POST {path}"), &[JSON], &body.to_string())
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "made where it is passed")]
     fn slates(&self, body: Value) -> Value {
         let reply = self.post("/v1/slates", &body);
         assert_eq!(reply.status, 200, "{body}: {}", reply.body);
