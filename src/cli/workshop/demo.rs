@@ -20,6 +20,14 @@ pub(crate) struct DemoArgs {
     /// The folder to write to; an earlier demo there is replaced.
     #[arg(long, default_value = "artifacts/demo", value_hint = ValueHint::DirPath)]
     out: PathBuf,
+    /// Serve the bundle of this policy afterwards, with a page to look at, until Ctrl-C.
+    #[cfg(feature = "serve")]
+    #[arg(long)]
+    serve: bool,
+    /// The address to serve on.
+    #[cfg(feature = "serve")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", requires = "serve")]
+    listen: std::net::SocketAddr,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -60,7 +68,36 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
         crate::cli::recommend::table(&slate)
     );
     let interrupted = trained.is_interrupted();
+    #[cfg(feature = "serve")]
+    if args.serve && !interrupted {
+        serve_page(args, &policy)?;
+    }
     let mut report = Report::new(&Demo { trained, user, slate }, text)?;
     report.interrupted = interrupted;
     Ok(report)
+}
+
+/// Exports the policy beside its run and serves it.
+#[cfg(feature = "serve")]
+fn serve_page(args: &DemoArgs, policy: &Policy) -> Result<()> {
+    use crate::bundle::VectorScalar;
+    use crate::log::Key;
+    use crate::serving::{Access, Limits, ServeOptions, serve};
+
+    let bundle = args.out.join("bundle");
+    policy.bundle(true, false)?.write(&bundle, VectorScalar::F32, true)?;
+    let options = ServeOptions {
+        bundle,
+        listen: args.listen,
+        device: args.settings.device.device.clone(),
+        log: Some(args.out.join("log")),
+        explore_share: 0.0,
+        access: Access::default(),
+        insecure: false,
+        watch: false,
+        limits: Limits::default(),
+        key: Key::random(),
+    };
+    serve(options, |address| tracing::info!("look at http://{address}; Ctrl-C stops"))?;
+    Ok(())
 }

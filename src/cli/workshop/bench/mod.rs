@@ -2,6 +2,7 @@
 
 pub(super) mod recall;
 mod search;
+mod slates;
 mod step;
 
 use anyhow::Result;
@@ -15,6 +16,8 @@ pub(crate) enum BenchVerb {
     Step(step::BenchStepArgs),
     /// Measure exact search on random embeddings, beside plain matrix products.
     Search(search::BenchSearchArgs),
+    /// Measure the slates of a bundle, one alone and many at once.
+    Slates(slates::BenchSlatesArgs),
     /// Find the least retrieval.hnsw.ef_search with a given recall.
     Recall(recall::BenchRecallArgs),
 }
@@ -24,5 +27,6 @@ pub(super) fn run(verb: &BenchVerb) -> Result<Report> {
         BenchVerb::Step(args) => step::run(args),
         BenchVerb::Recall(args) => recall::run(args),
         BenchVerb::Search(args) => search::run(args),
+        BenchVerb::Slates(args) => slates::run(args),
     }
 }
