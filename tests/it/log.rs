@@ -20,7 +20,7 @@ fn exposure(at: u64) -> Exposure {
     let h: Vec<f32> = (0..4).map(number).collect();
     Exposure {
         request: format!("request-{at}"),
-        time: 1_700_000_000_000 + at as i64,
+        time: 1_700_000_000_000 + at.cast_signed(),
         bundle: if at < 8 { "old".into() } else { "new".into() },
         retrieval: "exact".into(),
         who: Who::Items(vec![format!("item-{}", at % 5)]),
@@ -50,7 +50,7 @@ fn feedback(at: u64) -> Feedback {
         position: (at % 2) as u32,
         value: at as f64 / 3.0,
         event: format!("event-{at}"),
-        time: 1_700_000_500_000 + at as i64,
+        time: 1_700_000_500_000 + at.cast_signed(),
     }
 }
 
@@ -73,7 +73,7 @@ fn read(folder: &Path) -> Log {
 /// The only segment of a log.
 fn segment(folder: &Path) -> PathBuf {
     let mut found = names(folder);
-    found.retain(|name| name.ends_with(".rows"));
+    found.retain(|name| name.contains(".rows"));
     assert_eq!(found.len(), 1, "{found:?}");
     folder.join(found.remove(0))
 }
