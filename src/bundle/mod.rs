@@ -8,7 +8,7 @@
 //! | `vectors.safetensors` | `beta` `[P, L]`, which is searched; where they are others: `inputs` `[P, L]`, of which contexts are made, and `fold_in` `[P, L]`; perhaps `weights` `[P, 1]` of the weighted mean |
 //! | `model.safetensors` | `layer.0` `[D, H]`, `layer.1` …; missing where β was learned: then h is the context |
 //! | `tower.onnx` | perhaps the same tower as an ONNX model, for other programs: nothing here reads it |
-//! | `items.parquet` | `item_id: i64 \| str`, perhaps `title: str`; row i is action i |
+//! | `items.parquet` | `item_id: i64 \| str`, perhaps `title: str`, `group: str`; row i is action i |
 //! | `index.usearch` | perhaps a graph over β |
 //! | `users.parquet` | perhaps `user_id: i64 \| str`; row i is user i |
 //! | `histories.parquet` | beside it `user: u32`, `action: u32`, perhaps `time: i64`, by user, action |
@@ -60,7 +60,7 @@ pub struct Bundle {
     pub vectors: Vectors,
     /// What context encoders were fitted to.
     pub encoding: Encoding,
-    /// Ids and titles.
+    /// Ids, titles and groups.
     pub items: Items,
     /// Users who are known by id, if they are part of it.
     pub users: Option<Users>,

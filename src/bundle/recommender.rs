@@ -2,7 +2,7 @@
 //! bytes, alone or in any batch.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,6 +31,12 @@ pub struct Recommender {
 
 /// The most excluded actions of a block of requests, 64 MB of them.
 const EXCLUDED: usize = 1 << 24;
+
+/// The most actions that one search returns, 128 MB of them with their scores.
+const FOUND: usize = 1 << 24;
+
+/// Of a slate that may hold few items of a group, so many times K are searched at first.
+const DEPTH: usize = 4;
 
 /// What is known of somebody who asks.
 struct Asking<'a> {
@@ -88,8 +94,8 @@ impl Recommender {
     /// # Errors
     /// [`Error::SlateTooLarge`] for K = 0 or K above P; [`Error::UnknownId`] for a user whom the bundle
     /// does not know; [`Error::Setting`] for users of a bundle without histories, a search through an
-    /// index that it does not have, or exploration by a policy that draws otherwise;
-    /// [`Error::Shape`] and [`Error::NotFinite`] for a context.
+    /// index that it does not have, a limit of 0 items of a group or one for items without groups, or
+    /// exploration by a policy that draws otherwise; [`Error::Shape`] and [`Error::NotFinite`] for a context.
     pub fn recommend(&self, requests: &[Request], options: &Options) -> Result<Vec<Answer>> {
         let items = &self.bundle.items;
         let answer = |placed: Placed| {
@@ -97,6 +103,7 @@ impl Recommender {
             let slate = actions.into_iter().zip(scores).map(|(action, score)| Recommendation {
                 item_id: items.ids.id(action).to_owned(),
                 title: items.title(action).map(str::to_owned),
+                group: items.group(action).map(str::to_owned),
                 score,
             });
             Answer { slate: slate.collect(), ignored, cold, short, query }
@@ -109,6 +116,7 @@ impl Recommender {
         let num_actions = self.bundle.actions.num_actions();
         let slate_size = options.slate_size.unwrap_or(self.bundle.trained.slate_size);
         check_slate_size(slate_size, num_actions, 0)?;
+        self.check_limit(options.max_per_group)?;
         let block = (EXCLUDED / (options.filter.denied.len() + 1)).max(1);
         let mut placed = Vec::with_capacity(requests.len());
         for (at, requests) in requests.chunks(block).enumerate() {
@@ -120,6 +128,18 @@ impl Recommender {
             placed.extend(self.search(asking, at * block, slate_size, options)?);
         }
         Ok(placed)
+    }
+
+    fn check_limit(&self, max_per_group: Option<usize>) -> Result<()> {
+        let problem = match max_per_group {
+            Some(0) => "expected 1 or more items of a group; leave it out for no limit",
+            Some(_) if !self.bundle.items.has_groups() => {
+                "the items of this bundle have no groups; export it with --titles and a file that \
+                 has a column of groups"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::setting("max_per_group", problem))
     }
 
     /// What is known of who asks; `row` is the request's place.
@@ -225,25 +245,41 @@ impl Recommender {
             })
             .collect();
 
-        // Those for whom fewer than K are left get what there is.
-        let mut rows_of: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
-        for (row, excluded) in (0..).zip(&excluded) {
-            rows_of.entry(slate_size.min(size - excluded.len())).or_default().push(row);
-        }
         let mut found = vec![(Vec::new(), Vec::new()); asking.len()];
-        for (length, rows) in rows_of.into_iter().filter(|(length, _)| *length > 0) {
-            let lists: Vec<&[u32]> = rows.iter().map(|&row| &*excluded[row as usize]).collect();
-            let latent = latent.select(&rows);
-            let queries = Queries { latent: &latent, slate_size: length, excluded: Some(&lists) };
-            let slates = retriever.search(queries)?;
-            for (at, row) in rows.into_iter().enumerate() {
-                let actions = slates.slate(at).iter();
-                let actions = match few {
-                    Some(few) => actions.map(|&number| few.actions[number as usize]).collect(),
-                    None => actions.copied().collect(),
-                };
-                found[row as usize] = (actions, slates.scores(at).to_vec());
+        #[allow(clippy::cast_possible_truncation, reason = "requests of a block")]
+        let mut open: Vec<u32> = (0..asking.len() as u32).collect();
+        let mut depth = slate_size * options.max_per_group.map_or(1, |_| DEPTH);
+        while !open.is_empty() {
+            // Those for whom fewer than K are left get what there is.
+            let left = |row: u32| size - excluded[row as usize].len();
+            let mut rows_of: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+            for row in open.drain(..) {
+                rows_of.entry(depth.min(left(row))).or_default().push(row);
             }
+            rows_of.remove(&0);
+            let searches = rows_of.iter().flat_map(|(&length, rows)| {
+                rows.chunks((FOUND / length).max(1)).map(move |rows| (length, rows))
+            });
+            for (length, rows) in searches {
+                let lists: Vec<&[u32]> = rows.iter().map(|&row| &*excluded[row as usize]).collect();
+                let latent = latent.select(rows);
+                let queries =
+                    Queries { latent: &latent, slate_size: length, excluded: Some(&lists) };
+                let slates = retriever.search(queries)?;
+                for (at, &row) in rows.iter().enumerate() {
+                    let action = |&number| few.map_or(number, |few| few.actions[number as usize]);
+                    let actions = slates.slate(at).iter().map(action);
+                    let mut has_room = self.room(options.max_per_group);
+                    let ranked = actions.zip(slates.scores(at).iter().copied());
+                    let slate: (Vec<u32>, Vec<f32>) =
+                        ranked.filter(|(action, _)| has_room(*action)).take(slate_size).unzip();
+                    if slate.0.len() < slate_size && length < left(row) {
+                        open.push(row);
+                    }
+                    found[row as usize] = slate;
+                }
+            }
+            depth = depth.saturating_mul(2);
         }
         drop(excluded);
         let query = |row: usize| Query {
@@ -261,6 +297,19 @@ impl Recommender {
             query: options.queries.then(|| query(row)),
         });
         Ok(placed.collect())
+    }
+
+    /// True for each action whose group is on the slate fewer than `most` times, when the actions come
+    /// from the best one down.
+    fn room(&self, most: Option<usize>) -> impl FnMut(u32) -> bool {
+        let mut shown: HashMap<&str, usize> = HashMap::new();
+        move |action| {
+            let Some(most) = most else { return true };
+            let Some(group) = self.bundle.items.group(action) else { return true };
+            let count = shown.entry(group).or_default();
+            *count += 1;
+            *count <= most
+        }
     }
 
     /// z = h + σε of each row, and σ; `above` rows stand before the first.

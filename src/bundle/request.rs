@@ -49,6 +49,9 @@ pub struct Options {
     pub search: Option<Search>,
     /// The items that slates may show.
     pub filter: Filter,
+    /// The most items of one group on a slate, from 1; none for no limit. The slate is made from the
+    /// best item down, without those whose group is full already. Items without a group are not limited.
+    pub max_per_group: Option<usize>,
     /// Adds noise to the query of each request, drawn from this seed at the request's place: the
     /// slates are those of the policy itself. Without it they are those of its decision.
     pub explore: Option<Seed>,
@@ -63,6 +66,7 @@ impl Default for Options {
             exclude_seen: true,
             search: None,
             filter: Filter::default(),
+            max_per_group: None,
             explore: None,
             queries: false,
         }
@@ -74,8 +78,10 @@ impl Default for Options {
 pub struct Recommendation {
     /// The item's id in the log.
     pub item_id: String,
-    /// The item's title, if the log has titles.
+    /// The item's title, if it has one.
     pub title: Option<String>,
+    /// The item's group, if it has one.
+    pub group: Option<String>,
     /// `hᵀβ_a`.
     pub score: f32,
 }
@@ -96,7 +102,8 @@ pub struct Answer {
     pub query: Option<Query>,
 }
 
-/// The query behind a slate: the slate is a function of z, of K and of what may be shown.
+/// The query behind a slate: the slate is a function of z, of K, of what may be shown and of the most
+/// items of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     /// h_θ(x) `[L]`.

@@ -59,6 +59,10 @@ pub(crate) struct RecommendArgs {
     /// A text file with the ids of items that stay off the slates, one in each line.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     deny: Option<PathBuf>,
+    /// The most items of one group on a slate, from 1; items without a group are not limited [default:
+    /// no limit].
+    #[arg(long, value_name = "N")]
+    max_per_group: Option<usize>,
     /// Search exactly, although the bundle has an index.
     #[arg(long)]
     exact: bool,
@@ -130,6 +134,7 @@ impl RecommendArgs {
             exclude_seen: self.exclude_seen,
             search: self.exact.then_some(Search::Exact),
             filter,
+            max_per_group: self.max_per_group,
             ..Options::default()
         })
     }

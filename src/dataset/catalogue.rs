@@ -1,5 +1,6 @@
 //! The users' and items' own ids ↔ the numbers that the policy uses.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use polars::prelude::*;
@@ -17,6 +18,7 @@ pub const ITEM_ID: &str = "item_id";
 pub(crate) const USER_ID: &str = "user_id";
 
 const TITLE: &str = "title";
+const GROUP: &str = "group";
 
 /// The ids of users or of items, each once: id ↔ number.
 #[derive(Clone, Debug)]
@@ -105,29 +107,62 @@ impl Ids {
     }
 }
 
-/// The items of a catalogue: their ids, and their titles where the log has any.
+/// What is said of an item.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) title: Option<String>,
+    pub(crate) group: Option<String>,
+}
+
+impl Label {
+    /// A title and the groups of an item, as `Action|Adventure`: the first of them is its group.
+    pub(crate) fn new(title: Option<String>, groups: Option<&str>) -> Self {
+        let group = groups.and_then(|groups| groups.split('|').next()).map(str::trim);
+        Self { title, group: group.filter(|group| !group.is_empty()).map(str::to_owned) }
+    }
+
+    /// The columns of titles and of groups; none where no label has one.
+    pub(crate) fn columns(labels: &[Option<&Self>]) -> [Option<Column>; 2] {
+        let column = |name: &str, of: fn(&Self) -> Option<&str>| {
+            let texts: Vec<Option<&str>> = labels.iter().map(|label| label.and_then(of)).collect();
+            texts.iter().any(Option::is_some).then(|| Column::new(name.into(), texts))
+        };
+        [
+            column(TITLE, |label| label.title.as_deref()),
+            column(GROUP, |label| label.group.as_deref()),
+        ]
+    }
+}
+
+/// The items of a catalogue: their ids, and their titles and groups where there are any.
 #[derive(Clone, Debug)]
 pub struct Items {
     /// Row i is action i.
     pub ids: Ids,
     titles: Option<Column>,
+    groups: Option<Column>,
 }
 
 impl Items {
-    /// The columns `item_id` and, if there, `title` of `table`, which was read from `path`.
+    /// The columns `item_id` and, if there, `title` and `group` of `table`, which was read from
+    /// `path`.
     ///
     /// # Errors
     /// [`Error::File`] if a column is not what it should be.
     pub(crate) fn new(table: &DataFrame, path: &Path) -> Result<Self> {
-        let titles = table.column(TITLE).ok().cloned();
-        if let Some(column) = &titles {
-            let series = column.as_materialized_series();
-            series.str().map_err(|_| wrong_type(path, series, "text"))?;
-        }
-        Ok(Self { ids: Ids::new(table, ITEM_ID, "item", path)?, titles })
+        let texts = |name: &str| {
+            let column = table.column(name).ok().cloned();
+            if let Some(column) = &column {
+                let series = column.as_materialized_series();
+                series.str().map_err(|_| wrong_type(path, series, "text"))?;
+            }
+            Ok::<_, Error>(column)
+        };
+        let (titles, groups) = (texts(TITLE)?, texts(GROUP)?);
+        Ok(Self { ids: Ids::new(table, ITEM_ID, "item", path)?, titles, groups })
     }
 
-    /// True if the log has titles.
+    /// True if there are titles.
     #[must_use]
     pub fn has_titles(&self) -> bool {
         self.titles.is_some()
@@ -139,9 +174,30 @@ impl Items {
         self.titles.as_ref()?.str().ok()?.get(action as usize)
     }
 
+    /// True if there are groups.
+    #[must_use]
+    pub fn has_groups(&self) -> bool {
+        self.groups.is_some()
+    }
+
+    /// The group of an action's item, where there is one.
+    #[must_use]
+    pub fn group(&self, action: u32) -> Option<&str> {
+        self.groups.as_ref()?.str().ok()?.get(action as usize)
+    }
+
+    /// Takes titles and groups from `labels`, by id. Where no item has a title there, or none has a
+    /// group, the titles or the groups stay what they are.
+    pub(crate) fn label(&mut self, labels: &HashMap<String, Label>) {
+        let found: Vec<Option<&Label>> = self.ids.iter().map(|id| labels.get(id)).collect();
+        let [titles, groups] = Label::columns(&found);
+        self.titles = titles.or(self.titles.take());
+        self.groups = groups.or(self.groups.take());
+    }
+
     /// A table of what is here.
     pub(crate) fn table(&self) -> Result<DataFrame> {
-        let columns = [Some(self.ids.column.clone()), self.titles.clone()];
+        let columns = [Some(self.ids.column.clone()), self.titles.clone(), self.groups.clone()];
         DataFrame::new_infer_height(columns.into_iter().flatten().collect())
             .map_err(|error| Error::library(ACTIONS, error))
     }
@@ -178,10 +234,11 @@ impl Catalogue {
         let users = table.take(&rows).map_err(|error| Error::library(CONTEXTS, error))?;
         let users = Ids::new(&users, USER_ID, "user", &contexts_path)?;
 
-        let (mut table, _) = ids(&actions_path, "action", ITEM_ID)?;
-        if column_names(&actions_path)?.iter().any(|name| name == TITLE) {
-            table = read_columns(&actions_path, &[ITEM_ID, TITLE])?;
-        }
+        ids(&actions_path, "action", ITEM_ID)?;
+        let names = column_names(&actions_path)?;
+        let mut columns = vec![ITEM_ID, TITLE, GROUP];
+        columns.retain(|column| names.iter().any(|name| name == column));
+        let table = read_columns(&actions_path, &columns)?;
         Ok(Self { users, items: Items::new(&table, &actions_path)?, contexts })
     }
 

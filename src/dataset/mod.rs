@@ -24,14 +24,14 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 pub use catalogue::{Catalogue, ITEM_ID, Ids, Items, read_item_ids, read_user_ids};
-pub(crate) use catalogue::{USER_ID, as_text};
+pub(crate) use catalogue::{Label, USER_ID, as_text};
 pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 pub use folds::Folds;
 #[cfg(feature = "train")]
 pub use prepare::{
-    FeatureSource, Filters, Given, Interactions, Moment, PAPER_SHAPES, RowFilter, Shape, Source,
-    SplitKind, SplitSettings, Synthesized, SyntheticLog, SyntheticSettings, UserTable, assemble,
-    digest, read, read_given, synthesize, synthetic,
+    FeatureSource, Filters, Given, Interactions, ItemSource, ItemTable, Moment, PAPER_SHAPES,
+    RowFilter, Shape, Source, SplitKind, SplitSettings, Synthesized, SyntheticLog,
+    SyntheticSettings, UserTable, assemble, digest, read, read_given, synthesize, synthetic,
 };
 #[cfg(feature = "train")]
 pub(crate) use statistics::percent;
@@ -268,8 +268,8 @@ pub struct Dataset {
     /// `context: u32`, `user_id: i64 | str` and, where a user may have several contexts, `split: str`;
     /// row i is context i.
     pub contexts: DataFrame,
-    /// `action: u32`, `item_id: i64 | str` and, where the input has titles, `title: str | null`;
-    /// row i is action i.
+    /// `action: u32`, `item_id: i64 | str` and, where the input has titles or groups,
+    /// `title: str | null`, `group: str | null`; row i is action i.
     pub actions: DataFrame,
     /// Numbers of users, actions and interactions.
     pub statistics: Statistics,

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `interactions.parquet` | `context: u32`, `action: u32`, `hidden: bool`, `split: str`, perhaps `time: i64` | by context, action |
 //! | `contexts.parquet` | `context: u32`, `user_id: i64 \| str`, perhaps `split: str` | row i is context i |
-//! | `actions.parquet` | `action: u32`, `item_id: i64 \| str`, perhaps `title: str \| null` | row i is action i |
+//! | `actions.parquet` | `action: u32`, `item_id: i64 \| str`, perhaps `title: str \| null`, `group: str \| null` | row i is action i |
 //!
 //! A user has one context, or, where `contexts.parquet` has splits, up to three, one after the other.
 //!

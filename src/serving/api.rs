@@ -1,5 +1,7 @@
 //! The bodies of requests and answers.
 
+use std::num::NonZeroUsize;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
@@ -52,6 +54,9 @@ pub(super) struct SlatesRequest {
     pub(super) deny: Vec<Id>,
     /// Whether what somebody has interacted with stays off the slate; true without it.
     pub(super) exclude_seen: Option<bool>,
+    /// The most items of one group on a slate; without it, any number.
+    #[schema(value_type = Option<usize>, minimum = 1)]
+    pub(super) max_per_group: Option<NonZeroUsize>,
     /// Draw from the policy itself, or never; without it, the server's share decides.
     pub(super) explore: Option<bool>,
     /// Refuse to answer with fewer than k items.
@@ -182,6 +187,8 @@ pub(super) struct Shown {
     item_id: String,
     /// Its title, where it has one.
     title: Option<String>,
+    /// Its group, where it has one.
+    group: Option<String>,
     /// The inner product with the query.
     score: f32,
 }
@@ -190,8 +197,8 @@ impl Slate {
     pub(super) fn new(request_id: String, answer: Answer, explored: bool) -> Self {
         let Answer { slate, ignored, cold, short, query: _ } = answer;
         let shown = |item: Recommendation| {
-            let Recommendation { item_id, title, score } = item;
-            Shown { item_id, title, score }
+            let Recommendation { item_id, title, group, score } = item;
+            Shown { item_id, title, group, score }
         };
         let items = slate.into_iter().map(shown).collect();
         Self { request_id, items, ignored, cold, short, explored }
@@ -232,15 +239,19 @@ pub(super) struct Items {
 
 /// An item of the catalogue.
 #[derive(Debug, Serialize, ToSchema)]
+#[allow(clippy::struct_field_names, reason = "the names of the interface")]
 pub(super) struct Item {
     /// Its id.
     pub(super) item_id: String,
     /// Its title, where it has one.
     pub(super) title: Option<String>,
+    /// Its group, where it has one.
+    pub(super) group: Option<String>,
 }
 
 /// The bundle that answers, and what may be asked of it.
 #[derive(Debug, Serialize, ToSchema)]
+#[allow(clippy::struct_excessive_bools, reason = "what may be asked for, each by itself")]
 pub(super) struct About {
     /// Its digest.
     pub(super) digest: String,
@@ -256,6 +267,8 @@ pub(super) struct About {
     pub(super) reward: String,
     /// True if items have titles.
     pub(super) titles: bool,
+    /// True if items have groups, so that `max_per_group` may be asked for.
+    pub(super) groups: bool,
     /// Users who are known by id.
     pub(super) users: usize,
     /// How it is searched.

@@ -40,6 +40,7 @@ pub(super) async fn items(
         let item = |action| Item {
             item_id: items.ids.id(action).to_owned(),
             title: items.title(action).map(str::to_owned),
+            group: items.group(action).map(str::to_owned),
         };
         Items { items: loaded.titles.find(&q, limit).into_iter().map(item).collect() }
     };
@@ -59,6 +60,7 @@ pub(super) async fn about(State(service): State<Arc<Service>>) -> Json<About> {
         slate_size: bundle.trained.slate_size,
         reward: bundle.trained.reward.to_string(),
         titles: bundle.items.has_titles(),
+        groups: bundle.items.has_groups(),
         users: bundle.users.as_ref().map_or(0, |users| users.ids.len()),
         retrieval: loaded.retrieval.clone(),
         explores: bundle.sigma.is_some() && service.journal.is_some(),

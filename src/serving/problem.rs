@@ -77,6 +77,7 @@ impl From<Error> for Problem {
                     "search" => "no-index",
                     "explore" => "no-exploration",
                     "allow" => "nothing-allowed",
+                    "max_per_group" => "no-groups",
                     _ => "refused",
                 };
                 Self::refused(code, problem)

@@ -1,5 +1,6 @@
 //! `POST /v1/slates`: who asks in, slates out; what was shown goes to the log before it is shown.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -56,6 +57,7 @@ pub(super) async fn slates(
         slate_size: request.k,
         exclude_seen: request.exclude_seen.unwrap_or(true),
         search: exact.then_some(Search::Exact),
+        max_per_group: request.max_per_group.map(NonZeroUsize::get),
         explore: if explore { Some(Seed(random()?)) } else { None },
         queries: service.journal.is_some(),
         ..Options::default()
@@ -169,6 +171,7 @@ impl Shown<'_> {
         let (h, z, sigma) =
             query.map_or_else(Default::default, |query| (query.h, query.z, query.sigma));
         let k = self.options.slate_size.unwrap_or(bundle.trained.slate_size);
+        let most = self.options.max_per_group;
         let retrieval = if self.exact { "exact" } else { &self.loaded.retrieval };
         Record::from(Exposure {
             request: request_id.to_owned(),
@@ -187,7 +190,7 @@ impl Shown<'_> {
             filter: None,
             allow: self.lists.allow.clone().unwrap_or_default(),
             deny: self.lists.deny.clone(),
-            filters: Vec::new(),
+            filters: most.map(|most| format!("max_per_group={most}")).into_iter().collect(),
             slate: answer.slate.iter().map(|item| item.item_id.clone()).collect(),
             scores: answer.slate.iter().map(|item| item.score).collect(),
             shards_answered: 1,

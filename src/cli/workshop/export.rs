@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::bundle::{Manifest, VectorScalar};
 use crate::cli::flags::DeviceArgs;
 use crate::cli::report::Report;
+use crate::dataset::{ITEM_ID, ItemSource, ItemTable};
 use crate::facade::Policy;
 use crate::run::Which;
 
@@ -37,6 +38,19 @@ pub(crate) struct ExportArgs {
     /// Add the tower as an ONNX model, for other programs.
     #[arg(long)]
     onnx: bool,
+    /// A CSV, TSV (gzipped or not) or Parquet file with the titles and groups of items, for those of the
+    /// prepared data. Of a group such as `Action|Adventure`, `Action` is taken.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    titles: Option<PathBuf>,
+    /// The column of item ids in --titles.
+    #[arg(long, value_name = "COLUMN", requires = "titles", default_value = ITEM_ID)]
+    item_column: String,
+    /// The column of titles in --titles [default: title, if there is one].
+    #[arg(long, value_name = "COLUMN", requires = "titles")]
+    title_column: Option<String>,
+    /// The column of groups in --titles [default: group, if there is one].
+    #[arg(long, value_name = "COLUMN", requires = "titles")]
+    group_column: Option<String>,
     /// The checkpoint to export: best (by validation reward), last, or a step.
     #[arg(long, default_value_t = Which::Best)]
     checkpoint: Which,
@@ -51,15 +65,27 @@ const FEW: usize = 50_000;
 struct Exported {
     bundle: PathBuf,
     bytes: u64,
+    /// Item ids in the file of titles that the catalogue does not have.
+    ignored: usize,
     #[serde(flatten)]
     manifest: Manifest,
 }
 
 pub(super) fn run(args: &ExportArgs) -> Result<Report> {
+    let titles = args.titles.as_ref().map(|path| {
+        ItemTable::read(ItemSource {
+            path: path.clone(),
+            item_column: args.item_column.clone(),
+            title_column: args.title_column.clone(),
+            group_column: args.group_column.clone(),
+        })
+    });
+    let titles = titles.transpose()?;
     let policy = Policy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
     let large = policy.task.actions.num_actions() > FEW && policy.model.actions.is_none();
     let mut bundle = policy.bundle(args.histories, args.index.unwrap_or(large))?;
     bundle.onnx = args.onnx;
+    let ignored = titles.map_or(Ok(0), |titles| titles.label(&mut bundle.items))?;
     let manifest = bundle.write(&args.out, args.scalar, args.force)?;
     let bytes = manifest.files.values().map(|file| file.bytes).sum();
     let mut text = format!(
@@ -72,7 +98,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     for (name, file) in &manifest.files {
         text += &format!("{name:<22}{:>12}\n", file.bytes);
     }
-    Report::new(&Exported { bundle: args.out.clone(), bytes, manifest }, text)
+    if ignored > 0 {
+        text += &format!("{ignored} items of --titles are not in the catalogue\n");
+    }
+    Report::new(&Exported { bundle: args.out.clone(), bytes, ignored, manifest }, text)
 }
 
 /// Reads the value of `--scalar`.

@@ -9,9 +9,7 @@ use polars::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::bytes::Packed;
-use super::parquet::as_ids;
-use super::text;
-use crate::dataset::parquet::{column_names, missing_column, read_columns};
+use super::table::{Table, ids};
 use crate::dataset::{FeatureColumn, FeatureTable, Split, UserFeatures};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -55,40 +53,21 @@ impl UserTable {
     /// an id or with one that came before, or a number that is infinite: each names the file.
     pub fn read(source: &FeatureSource) -> Result<Self> {
         let FeatureSource { path, id_column, columns } = source;
-        let file = Packed::file(path);
-        let is_parquet = file.name().ends_with(".parquet");
-        let text = if is_parquet { None } else { Some(text::read_table(&file)?) };
-        let available = match &text {
-            Some(table) => text::names_of(table),
-            None => column_names(path)?,
-        };
-        let columns = match columns.as_slice() {
-            [] => available.iter().filter(|name| *name != id_column).cloned().collect(),
+        let table = Table::open(&Packed::file(path))?;
+        let columns: Vec<String> = match columns.as_slice() {
+            [] => table.names.iter().filter(|name| *name != id_column).cloned().collect(),
             given => given.to_vec(),
         };
-        let mut names = vec![id_column.as_str()];
-        names.extend(columns.iter().map(String::as_str));
-        if let Some(missing) = names.iter().find(|name| !available.iter().any(|it| it == *name)) {
-            return Err(missing_column(path, missing, &available));
-        }
         if columns.is_empty() || columns.contains(id_column) {
-            let found = available.join(", ");
+            let found = table.names.join(", ");
             let problem = format!(
                 "expected features beside the ids in `{id_column}`; the columns are {found}"
             );
             return Err(Error::file(path, problem));
         }
-        let table = match text {
-            Some(table) => table,
-            None => read_columns(path, &names)?,
-        };
-        let column = |name: &str| {
-            let column = table.column(name).map_err(|error| wrap(path, error))?;
-            Ok::<_, Error>(column.as_materialized_series().rechunk())
-        };
-        let rows = rows(path, &as_ids(path, &column(id_column)?)?)?;
+        let rows = rows(path, &table.column(id_column)?)?;
         let cells = |name: String| {
-            let cells = cells(path, &column(&name)?, is_parquet)?;
+            let cells = cells(path, &table.column(&name)?, table.is_typed())?;
             Ok((name, cells))
         };
         let columns = columns.into_iter().map(cells).collect::<Result<_>>()?;
@@ -192,16 +171,10 @@ impl Cells {
 }
 
 /// The row of each id.
-fn rows(path: &Path, ids: &Series) -> Result<HashMap<String, usize>> {
-    let ids = ids.cast(&DataType::String).map_err(|error| wrap(path, error))?;
-    let mut rows = HashMap::with_capacity(ids.len());
-    for (at, id) in ids.str().map_err(|error| wrap(path, error))?.iter().enumerate() {
-        let row = at as u64 + 1;
-        let Some(id) = id.filter(|id| !id.is_empty()) else {
-            let (path, column) = (path.to_owned(), ids.name().to_string());
-            return Err(Error::Cell { path, row, column, expected: "an id", found: String::new() });
-        };
-        if let Some(earlier) = rows.insert(id.to_owned(), at) {
+fn rows(path: &Path, column: &Series) -> Result<HashMap<String, usize>> {
+    let mut rows = HashMap::with_capacity(column.len());
+    for (at, (id, row)) in ids(path, column)?.into_iter().enumerate() {
+        if let Some(earlier) = rows.insert(id.clone(), at) {
             let problem = format!("user `{id}` is in row {} already", earlier + 1);
             return Err(Error::Row { path: path.to_owned(), row, problem });
         }

@@ -10,7 +10,7 @@ use super::ids::Ids;
 use super::interactions::{Interactions, mark};
 use super::read::{digest, read};
 use super::source::Source;
-use crate::dataset::{ActionSets, Split};
+use crate::dataset::{ActionSets, Label, Split};
 use crate::error::{Error, Result};
 
 /// The files of a split that was made before. They have the same columns.
@@ -54,7 +54,7 @@ impl Given {
 /// The errors of [`read`]; [`Error::File`] for a file that shares no user with the train file.
 pub fn read_given(given: &Given, filters: &Filters) -> Result<Interactions> {
     let (mut users, mut items) = (Ids::default(), Ids::default());
-    let (mut rows, mut titles) = (Vec::new(), Vec::new());
+    let (mut rows, mut labels) = (Vec::new(), Vec::new());
     let mut trained = 0;
     for (split, source) in given.files() {
         let all = Filters { min_user_interactions: 1, min_item_interactions: 1, ..filters.clone() };
@@ -77,7 +77,7 @@ pub fn read_given(given: &Given, filters: &Filters) -> Result<Interactions> {
                 rows.push((user_of[user as usize], item_of[item as usize], split, time));
             }
         }
-        titles.extend(item_of.into_iter().zip(part.titles.into_iter().flatten()));
+        labels.extend(item_of.into_iter().zip(part.labels.into_iter().flatten()));
     }
     let (all_users, all_items) = (vec![true; users.len()], vec![true; items.len()]);
     let ((users, user_ranks), (items, item_ranks)) =
@@ -95,13 +95,13 @@ pub fn read_given(given: &Given, filters: &Filters) -> Result<Interactions> {
         files.push(pair.iter().fold(0, |files, row| files | mark(row.2)));
     }
     let items_of = ActionSets::from_pairs(users.len(), of_pairs.into_iter());
-    let titles = (!titles.is_empty()).then(|| {
-        let mut by_rank = vec![None; items.len()];
-        for (item, title) in titles {
-            by_rank[item_ranks[item as usize] as usize] = title;
+    let labels = (!labels.is_empty()).then(|| {
+        let mut by_rank = vec![Label::default(); items.len()];
+        for (item, label) in labels {
+            by_rank[item_ranks[item as usize] as usize] = label;
         }
         by_rank
     });
     let times = given.train.time_column.as_ref().map(|_| times);
-    Ok(Interactions { users, items, titles, items_of, times, files: Some(files) })
+    Ok(Interactions { users, items, labels, items_of, times, files: Some(files) })
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use polars::prelude::*;
 
-use crate::dataset::{ActionSets, Split};
+use crate::dataset::{ActionSets, Label, Split};
 use crate::error::{Error, Result};
 
 /// Distinct pairs of users and items, numbered by ascending id (of integers where every id is one,
@@ -15,8 +15,8 @@ pub struct Interactions {
     pub(super) users: Series,
     /// Ids of the items, ascending.
     pub(super) items: Series,
-    /// Title of each item, where the input has titles at all.
-    pub(super) titles: Option<Vec<Option<String>>>,
+    /// Title and group of each item, where the input has any at all.
+    pub(super) labels: Option<Vec<Label>>,
     /// The items of each user, by their rows in `items`.
     pub(super) items_of: ActionSets,
     /// When each pair of `items_of` last happened (first, with [`Source::first_times`](super::Source)), in seconds since 1970, if it was asked for.
@@ -36,13 +36,14 @@ pub(super) fn in_file(marks: u8, split: Split) -> bool {
 }
 
 impl Interactions {
-    /// Sets each item's title by its id.
-    pub(super) fn set_titles(&mut self, titles: &HashMap<String, String>) -> Result<()> {
+    /// Sets each item's title and group by its id.
+    pub(super) fn set_labels(&mut self, labels: &HashMap<String, Label>) -> Result<()> {
         let ids = self.items.cast(&DataType::String);
-        let ids = ids.and_then(|ids| {
-            Ok(ids.str()?.iter().map(|id| titles.get(id?).cloned()).collect::<Vec<_>>())
+        let found = ids.and_then(|ids| {
+            let label = |id: Option<&str>| labels.get(id?).cloned();
+            Ok(ids.str()?.iter().map(|id| label(id).unwrap_or_default()).collect())
         });
-        self.titles = Some(ids.map_err(|error| Error::library("matching titles", error))?);
+        self.labels = Some(found.map_err(|error| Error::library("matching titles", error))?);
         Ok(())
     }
 }

@@ -218,7 +218,7 @@ impl<'a> Pairs<'a> {
         });
         let times = (!latest.is_empty()).then(|| times.collect());
         let (users, items) = (user_ids, item_ids);
-        Ok(Interactions { users, items, titles: None, items_of, times, files: None })
+        Ok(Interactions { users, items, labels: None, items_of, times, files: None })
     }
 }
 

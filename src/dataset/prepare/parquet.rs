@@ -71,10 +71,8 @@ pub(super) fn as_ids(path: &Path, column: &Series) -> Result<Series> {
             .or_else(|_| column.cast(&DataType::String))
             .map_err(wrap),
         found => {
-            let problem = format!(
-                "column `{}`: expected ids, integers or text, found {found}",
-                column.name()
-            );
+            let problem =
+                format!("column `{}`: expected integers or text, found {found}", column.name());
             Err(Error::file(path, problem))
         }
     }

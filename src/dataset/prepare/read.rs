@@ -41,8 +41,8 @@ pub fn read(source: &Source, filters: &Filters) -> Result<Interactions> {
         _ => source.path.clone(),
     };
     let mut interactions = pairs.finish(path)?;
-    if let Some(titles) = movies.map(movielens::titles).transpose()?.flatten() {
-        interactions.set_titles(&titles)?;
+    if let Some(labels) = movies.map(movielens::labels).transpose()?.flatten() {
+        interactions.set_labels(&labels)?;
     }
     Ok(interactions)
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::interactions::Interactions;
 use super::moment::Moment;
-use crate::dataset::{ActionSets, Dataset, Sessions, Split, Statistics, Times};
+use crate::dataset::{ActionSets, Dataset, Label, Sessions, Split, Statistics, Times};
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
 use cuts::{Cut, Cuts};
@@ -130,7 +130,7 @@ pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<
     });
     let users_of: Vec<u32> = cuts.iter().map(|cut| cut.user).collect();
     let split = cuts.iter().map(|cut| cut.split).collect();
-    let Interactions { users, items, titles, items_of, times, .. } = interactions;
+    let Interactions { users, items, labels, items_of, times, .. } = interactions;
     let mut sessions = Sessions { observed, hidden, split, num_actions: items.len() };
 
     let mut popularity = vec![0_u32; items.len()];
@@ -165,13 +165,10 @@ pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<
         };
         Times { observed: of(&sessions.observed), hidden: of(&sessions.hidden) }
     });
-    let titles = titles.map(|titles| {
-        item_of.iter().map(|&item| titles[item as usize].clone()).collect::<Vec<_>>()
-    });
     let several = settings.kind != SplitKind::Random;
     let contexts = self::contexts(&users, &users_of, several.then_some(sessions.split.as_slice()))
         .map_err(|error| Error::library("naming contexts", error))?;
-    let actions = actions(&items, &item_of, titles)
+    let actions = actions(&items, &item_of, labels.as_deref())
         .map_err(|error| Error::library("naming actions", error))?;
     let statistics = Statistics::of_users(&sessions, &users_of);
     Ok(Dataset { sessions, times, contexts, actions, statistics })
@@ -197,15 +194,13 @@ fn contexts(users: &Series, users_of: &[u32], split: Option<&[Split]>) -> Polars
 }
 
 /// The table of actions.
-fn actions(
-    items: &Series,
-    item_of: &[u32],
-    titles: Option<Vec<Option<String>>>,
-) -> PolarsResult<DataFrame> {
+fn actions(items: &Series, item_of: &[u32], labels: Option<&[Label]>) -> PolarsResult<DataFrame> {
     let items = items.take(&IdxCa::from_slice("order".into(), item_of))?;
     let mut columns =
         vec![count("action", item_of.len()), items.with_name("item_id".into()).into()];
-    columns.extend(titles.map(|titles| Column::new("title".into(), titles)));
+    let label = |&item: &u32| labels.and_then(|labels| labels.get(item as usize));
+    let labels: Vec<Option<&Label>> = item_of.iter().map(label).collect();
+    columns.extend(Label::columns(&labels).into_iter().flatten());
     DataFrame::new_infer_height(columns)
 }
 

@@ -26,6 +26,12 @@ fn file(name: &str, bytes: impl AsRef<[u8]>) -> (tempfile::TempDir, Source) {
     (folder, Source { path, ..Default::default() })
 }
 
+/// Title and group of each item.
+fn labels(interactions: &Interactions) -> Vec<(Option<&str>, Option<&str>)> {
+    let labels = interactions.labels.iter().flatten();
+    labels.map(|label| (label.title.as_deref(), label.group.as_deref())).collect()
+}
+
 /// `user item` of each pair, in order.
 fn pairs(interactions: &Interactions) -> Vec<String> {
     let text = |ids: &Series, row: u32| ids.get(row as usize).unwrap().str_value().to_string();
@@ -46,14 +52,16 @@ fn problem(name: &str, text: impl AsRef<[u8]>, filters: &Filters) -> String {
 #[test]
 fn movielens_csv_with_its_titles_and_without_its_duplicates() {
     let (folder, source) = file("ratings.csv", RATINGS);
-    let titles = "movieId,title,genres\n30,\"Postino, Il (1994)\",Comedy\n10,Heat (1995),A|B\n";
+    let titles =
+        "movieId,title,genres\n30,\"Postino, Il (1994)\",(no genres listed)\n10,Heat (1995),A|B\n";
     fs_err::write(folder.path().join("movies.csv"), titles).unwrap();
     for source in [source, Source { path: folder.path().to_owned(), ..Default::default() }] {
         let interactions = read(&source, &all()).unwrap();
         assert_eq!(pairs(&interactions), ["1 10", "1 20", "2 10", "2 30"]);
         assert_eq!(interactions.users.dtype(), &DataType::Int64);
-        let titles = [Some("Heat (1995)".into()), None, Some("Postino, Il (1994)".into())];
-        assert_eq!(interactions.titles.unwrap(), titles);
+        let expected =
+            [(Some("Heat (1995)"), Some("A")), (None, None), (Some("Postino, Il (1994)"), None)];
+        assert_eq!(labels(&interactions), expected);
         assert_eq!(digest(&source).unwrap().len(), 64);
     }
 }
@@ -81,7 +89,8 @@ fn movielens_dat_in_latin_1_and_in_utf_8() {
         fs_err::write(folder.path().join("movies.dat"), movies).unwrap();
         let interactions = read(&source, &at_least(1.0)).unwrap();
         assert_eq!(pairs(&interactions), ["1 10", "2 20"]);
-        assert_eq!(interactions.titles.unwrap(), [Some("Léon: The Pro (1994)".into()), None]);
+        let expected = [(Some("Léon: The Pro (1994)"), Some("Crime")), (None, None)];
+        assert_eq!(labels(&interactions), expected);
     }
     assert!(problem("ratings.dat", "1::10::5::9\n2\t20\t3\t9\n", &all()).contains("row 2"));
 }
@@ -291,7 +300,7 @@ fn archives_are_read_where_they_are() {
     let source = Source { path: path.clone(), ..Default::default() };
     let interactions = read(&source, &all()).unwrap();
     assert_eq!(pairs(&interactions), ["1 10", "1 20", "2 10", "2 30"]);
-    assert_eq!(interactions.titles.unwrap()[0].as_deref(), Some("Heat (1995)"));
+    assert_eq!(labels(&interactions)[0], (Some("Heat (1995)"), None));
     assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 2);
 
     let bytes = fs_err::read(&path).unwrap();

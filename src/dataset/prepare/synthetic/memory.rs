@@ -4,8 +4,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::model::{Model, Taken, session_length, spread};
-use crate::dataset::ActionSets;
 use crate::dataset::prepare::interactions::Interactions;
+use crate::dataset::{ActionSets, Label};
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
 
@@ -82,14 +82,15 @@ pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
         let session = &sessions[user as usize];
         items.iter_mut().zip(session).for_each(|(to, &action)| *to = rows[action as usize]);
     });
-    let title = |&action: &u32| {
+    let label = |&action: &u32| {
         let (topic, rank) = (action % topics, action / topics);
-        Some(format!("Topic {:02} · item {:04}", topic + 1, rank + 1))
+        let title = format!("Topic {:02} · item {:04}", topic + 1, rank + 1);
+        Label::new(Some(title), None)
     };
     let ids = |numbers: &[u32]| numbers.iter().map(|&number| i64::from(number) + 1).collect();
     Ok(Interactions {
         users: ids(&(0..users).collect::<Vec<_>>()),
-        titles: Some(items.iter().map(title).collect()),
+        labels: Some(items.iter().map(label).collect()),
         items: ids(&items),
         items_of,
         times: None,
@@ -114,7 +115,7 @@ mod tests {
         assert!(lengths.iter().all(|&length| length >= 20));
         let mean = lengths.iter().sum::<usize>() as f64 / 400.0;
         assert!((36.0..44.0).contains(&mean), "{mean}");
-        assert_eq!(made.titles.unwrap()[41].as_deref(), Some("Topic 02 · item 0002"));
+        assert_eq!(made.labels.unwrap()[41].title.as_deref(), Some("Topic 02 · item 0002"));
     }
 
     #[test]
