@@ -482,7 +482,9 @@ fn logs_are_checked_and_joined_while_they_are_written() {
     let mut expected = both;
     for summary in [&mut again, &mut expected] {
         let summary = summary.as_object_mut().unwrap();
-        ["tables", "segments", "repeated"].map(|key| summary.remove(key).unwrap());
+        for key in ["tables", "segments", "repeated"] {
+            summary.remove(key).unwrap();
+        }
     }
     assert_eq!(again, expected);
     // Of other orders of the folders, the same.
