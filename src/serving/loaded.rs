@@ -17,6 +17,8 @@ use crate::retrieval::Search;
 pub(super) struct Loaded {
     pub(super) recommender: Recommender,
     pub(super) titles: Titles,
+    /// What was in the folder before it was read.
+    pub(super) version: Option<Version>,
     /// The bundle's digest.
     pub(super) digest: String,
     /// What fixes the search: `exact`, or the index's digest with its ef.
@@ -35,6 +37,7 @@ impl Loaded {
     /// # Errors
     /// [`Error::File`] for a bundle that is damaged, or larger than the memory that is left.
     pub(super) fn open(folder: &Path, device: &Device) -> Result<Self> {
+        let version = Version::of(folder);
         let (manifest, _) = Manifest::read(folder)?;
         let bytes: u64 = manifest.files.values().map(|file| file.bytes).sum();
         if let Some(available) = available_memory()
@@ -56,7 +59,8 @@ impl Loaded {
         };
         let titles = Titles::new(&recommender.bundle().items);
         let digest = recommender.digest().unwrap_or_default().to_owned();
-        let loaded = Self { recommender, titles, digest, retrieval, recall: OnceLock::new() };
+        let recall = OnceLock::new();
+        let loaded = Self { recommender, titles, version, digest, retrieval, recall };
         loaded.recommender.recommend(&loaded.somebody(WARMING), &Options::default())?;
         Ok(loaded)
     }

@@ -232,12 +232,12 @@ fn router(service: &Arc<Service>) -> Router {
 /// Reloads when another bundle is where the old one was. A bundle that was refused is tried again when
 /// it has changed.
 async fn watch(service: Arc<Service>) {
-    let mut seen = service.version();
+    let mut tried = None;
     loop {
         tokio::time::sleep(LOOK).await;
         let found = service.version();
-        if found.is_some() && found != seen {
-            seen = found;
+        if found.is_some() && found != tried && found != service.loaded().version {
+            tried = found;
             let _ = service.reload().await;
         }
     }

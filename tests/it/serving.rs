@@ -305,7 +305,7 @@ fn bad_requests_are_refused_by_name_and_the_server_lives_on() {
     let raw = |body: &str| server.ask("POST /v1/slates", &[JSON], body).problem();
     assert_eq!(raw("no json"), (400, "not-json".into()));
     assert_eq!(raw("{\"context\": [NaN]}"), (400, "not-json".into()));
-    assert_eq!(raw(&"[".repeat(100_000)).0, 422);
+    assert_eq!(raw(&"[".repeat(100_000)), (400, "not-json".into()));
     assert_eq!(raw("").1, "not-json");
     let form = [("content-type", "application/x-www-form-urlencoded")];
     let reply = server.ask("POST /v1/slates", &form, "items=1");
