@@ -7,7 +7,7 @@ use fast_slate::Error;
 use fast_slate::bundle::{
     Answer, Bundle, Filter, Options, Recommender, Request, VectorScalar, Who,
 };
-use fast_slate::dataset::SyntheticSettings;
+use fast_slate::dataset::{ItemSource, ItemTable, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::embedding::Import;
 use fast_slate::facade::{Policy, Which};
@@ -371,6 +371,152 @@ fn requests_are_answered_or_refused_in_one_line() {
     for (half, whole) in half.slate.iter().zip(&whole.slate) {
         assert!((half.score - whole.score).abs() < 2e-3 * whole.score.abs(), "{half:?} {whole:?}");
     }
+}
+
+/// A table of the items `ids`: every tenth is without a group, the others are in twelve.
+fn grouped(ids: impl Iterator<Item = String>) -> String {
+    let group = |id: &str| match id.parse::<u32>().unwrap() {
+        id if id % 10 == 0 => String::new(),
+        id => format!("Topic {}|of 12", id % 12),
+    };
+    let rows = ids.map(|id| format!("{id},Item {id},{}\n", group(&id)));
+    "item_id,title,group\n".to_owned() + &rows.collect::<String>()
+}
+
+/// The items of `ranked` from the top, without those whose group has been there `most` times; and
+/// whether there are fewer than `k`.
+fn greedy(ranked: &Answer, k: usize, most: usize) -> (Vec<(String, u32)>, bool) {
+    let (mut kept, mut groups) = (Vec::new(), Vec::new());
+    for item in &ranked.slate {
+        let shown = groups.iter().filter(|group| **group == item.group).count();
+        if kept.len() < k && (item.group.is_none() || shown < most) {
+            kept.push((item.item_id.clone(), item.score.to_bits()));
+            groups.push(item.group.clone());
+        }
+    }
+    let short = kept.len() < k;
+    (kept, short)
+}
+
+#[test]
+fn a_slate_with_few_items_of_a_group_is_the_greedy_walk_down_the_ranking() {
+    let place = Place::new();
+    let recommender = place.bundle();
+    let error = |recommender: &Recommender, most: usize| {
+        let options = Options { max_per_group: Some(most), ..Options::default() };
+        recommender.recommend(&[items(&[])], &options).unwrap_err().to_string()
+    };
+    assert_says(&error(&recommender, 2), &["max_per_group", "no groups", "--titles"]);
+
+    let mut bundle = recommender.bundle().clone();
+    let path = place.path("items.csv");
+    let ids = bundle.items.ids.iter().map(str::to_owned);
+    fs_err::write(&path, grouped(ids)).unwrap();
+    let item_column = "item_id".into();
+    let source = ItemSource { path, item_column, title_column: None, group_column: None };
+    assert_eq!(ItemTable::read(source).unwrap().label(&mut bundle.items).unwrap(), 0);
+    bundle.write(&place.path("grouped"), VectorScalar::F32, false).unwrap();
+    let recommender = opened(&place.path("grouped")).unwrap();
+    assert_says(&error(&recommender, 0), &["max_per_group", "expected 1 or more"]);
+
+    let bundle = recommender.bundle();
+    let count = bundle.actions.num_actions();
+    let id = |action: u32| bundle.items.ids.id(action).to_owned();
+    let few = [id(3), id(77)];
+    let many: Vec<String> = (0..count as u32).step_by(3).map(id).collect();
+    let mut without = user("7");
+    without.exclude = (0..40).map(id).collect();
+    let requests = [user("7"), items(&[]), without, items(&[&id(5), &id(9)])];
+    for (allow, deny) in
+        [(None, &[][..]), (None, &many[..]), (Some(&many[..]), &[]), (Some(&few[..]), &[])]
+    {
+        for explore in [None, Some(Seed(3))] {
+            let filter = Filter::new(bundle, allow, deny).unwrap();
+            let options = |k: usize, search: Search, max_per_group: Option<usize>| Options {
+                slate_size: Some(k),
+                search: Some(search),
+                filter: filter.clone(),
+                explore,
+                max_per_group,
+                ..Options::default()
+            };
+            let everything = options(count, Search::Exact, None);
+            let ranked = recommender.recommend(&requests, &everything).unwrap();
+            for (k, most) in [(1, 1), (5, 1), (5, 2), (12, 1), (40, 2), (90, 4), (count - 1, 9)] {
+                for search in [Search::Exact, Search::Hnsw] {
+                    let limited = options(k, search, Some(most));
+                    let answers = recommender.recommend(&requests, &limited).unwrap();
+                    for (answer, ranked) in answers.iter().zip(&ranked) {
+                        let found = (bits(std::slice::from_ref(answer)), answer.short);
+                        assert_eq!(found, greedy(ranked, k, most), "{k} {most} {search:?}");
+                    }
+                }
+            }
+            // A limit that nothing meets changes nothing.
+            let [free, loose] = [None, Some(count)].map(|most| {
+                recommender.recommend(&requests, &options(9, Search::Exact, most)).unwrap()
+            });
+            assert_eq!(free, loose);
+        }
+    }
+}
+
+#[test]
+fn titles_and_groups_are_exported_from_a_table_and_asked_for_on_the_command_line() {
+    let place = Place::new();
+    let policy = place.train(&[]);
+    let at = |name: &str| place.path(name).display().to_string();
+    let (run, bundle, titles) = (at("run"), at("bundle"), at("items.csv"));
+    let recommender = policy.recommender().unwrap();
+    let ids = recommender.bundle().items.ids.iter().map(str::to_owned);
+    fs_err::write(&titles, grouped(ids.chain(["1000".to_owned()]))).unwrap();
+    let export = |args: &[&str]| {
+        let mut command = slate();
+        command.args(["export", &run, "--out", &bundle, "--histories", "--force"]).args(args);
+        command
+    };
+    let said = stdout(&mut export(&["--titles", &titles]));
+    assert_says(&said, &["1 items of --titles are not in the catalogue"]);
+    let error = refused(&mut export(&["--titles", &titles, "--group-column", "kind"]));
+    assert_says(&error, &["items.csv: no column `kind`; the columns are item_id, title, group"]);
+    export(&["--group-column", "group"]).assert().code(2);
+
+    let shown = |from: &str, args: &[&str]| -> serde_json::Value {
+        let mut command = slate();
+        let said = stdout(command.args(["recommend", from, "--json", "-k", "9"]).args(args));
+        serde_json::from_str(&said).unwrap()
+    };
+    let answer = shown(&bundle, &["--user", "7", "--max-per-group", "1"]);
+    let slate_of = |answer: &serde_json::Value| answer["slate"].as_array().unwrap().clone();
+    let groups: Vec<_> = slate_of(&answer)
+        .into_iter()
+        .filter_map(|item| item["group"].as_str().map(str::to_owned))
+        .collect();
+    assert!(groups.iter().all(|group| groups.iter().filter(|other| *other == group).count() == 1));
+    assert!(groups.iter().all(|group| group.starts_with("Topic") && !group.contains('|')));
+    for item in slate_of(&answer) {
+        assert_eq!(item["title"], format!("Item {}", item["item_id"].as_str().unwrap()));
+    }
+    assert_eq!((slate_of(&answer).len(), &answer["short"]), (9, &serde_json::json!(false)));
+
+    // A file of users gets the same slates.
+    let (users, out) = (at("users.parquet"), at("slates.parquet"));
+    save(vec![Column::new("user_id".into(), ["42", "7"])], Path::new(&users));
+    let mut batch = slate();
+    batch.args(["recommend", &bundle, "--users", &users, "--out", &out, "-k", "9"]);
+    stdout(batch.args(["--max-per-group", "1"]));
+    let slates = table(Path::new(&out));
+    let found = slates.column("item_id").unwrap().cast(&DataType::String).unwrap();
+    let expected: Vec<String> =
+        slate_of(&answer).iter().map(|item| item["item_id"].as_str().unwrap().to_owned()).collect();
+    let found: Vec<&str> = found.str().unwrap().iter().flatten().skip(9).collect();
+    assert_eq!(found, expected);
+
+    let wrong = |from: &str, most: &str| {
+        refused(slate().args(["recommend", from, "--user", "7", "--max-per-group", most]))
+    };
+    assert_says(&wrong(&run, "2"), &["max_per_group", "no groups", "--titles"]);
+    assert_says(&wrong(&bundle, "0"), &["max_per_group", "expected 1 or more"]);
 }
 
 /// The bytes of each column of each row group of a Parquet file; what follows them is an index of the

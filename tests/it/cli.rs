@@ -378,7 +378,7 @@ fn a_movielens_folder_has_titles() {
         }
     }
     for movie in 1..=30 {
-        movies += &format!("{movie},\"Film {movie}, The (1995)\",Drama\n");
+        movies += &format!("{movie},\"Film {movie}, The (1995)\",Drama|War\n");
     }
     fs_err::write(release.join("ratings.csv"), ratings).unwrap();
     fs_err::write(release.join("movies.csv"), movies).unwrap();
@@ -413,6 +413,10 @@ fn a_movielens_folder_has_titles() {
     assert_says(&settings, &[&format!("ef_search = {ef}\n")]);
     let text = stdout(slate().arg("recommend").arg(&run).args(["--user", "7"]));
     assert_eq!(text.matches(", The (1995)").count(), 5, "{text}");
+    // The first genre is the group.
+    let mut mixed = slate();
+    mixed.arg("recommend").arg(&run).args(["--user", "7", "--max-per-group", "2"]);
+    assert_eq!(stdout(&mut mixed).lines().count(), 2);
     let error = refused(slate().arg("evaluate").arg(&run).args(["--split", "test"]));
     assert_says(&error, &["data", "no user is in the test split"]);
 }

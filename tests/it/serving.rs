@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fast_slate::bundle::{Answer, Options, Recommender, VectorScalar, Who};
+use fast_slate::dataset::{ItemSource, ItemTable};
 use fast_slate::device;
 use fast_slate::log::Log;
 use fast_slate::settings::{Preset, SettingsBuilder};
@@ -17,7 +18,8 @@ use tempfile::TempDir;
 
 use crate::common::{assert_says, limited, process, refused, slate, small, stdout};
 
-/// Two bundles of runs that differ, and a link that leads to the first.
+/// Two bundles of runs that differ, and a link that leads to the first. The items of the first are in
+/// twelve groups.
 struct Place {
     folder: TempDir,
     digests: [String; 2],
@@ -27,6 +29,12 @@ impl Place {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let prepared = small(&folder.path().join("data"));
+        let path = folder.path().join("items.csv");
+        let rows: Vec<String> = (1..=300).map(|id| format!("{id},Topic {}\n", id % 12)).collect();
+        fs_err::write(&path, "item_id,group\n".to_owned() + &rows.concat()).unwrap();
+        let item_column = "item_id".into();
+        let source = ItemSource { path, item_column, title_column: None, group_column: None };
+        let groups = ItemTable::read(source).unwrap();
         let digests = [1, 2].map(|seed| {
             let mut builder = SettingsBuilder::new(&prepared.preset(Preset::Default)).unwrap();
             let seed_set = format!("seed={seed}");
@@ -38,7 +46,11 @@ impl Place {
             let run = folder.path().join(format!("run-{seed}"));
             let policy = prepared.train(&builder.build().unwrap(), &run).unwrap();
             let out = folder.path().join(format!("bundle-{seed}"));
-            policy.bundle(true, seed == 1).unwrap().write(&out, VectorScalar::F32, false).unwrap();
+            let mut bundle = policy.bundle(true, seed == 1).unwrap();
+            if seed == 1 {
+                groups.label(&mut bundle.items).unwrap();
+            }
+            bundle.write(&out, VectorScalar::F32, false).unwrap();
             opened(&out).digest().unwrap().to_owned()
         });
         let place = Self { folder, digests };
@@ -243,6 +255,18 @@ fn a_server_answers_as_the_bundle_does() {
         assert_eq!(answer["ignored"], json!(["gone"]));
     }
 
+    // Few items of a group.
+    let mixed = server.slates(json!({"user": 7, "k": 9, "max_per_group": 1}));
+    let groups: std::collections::HashSet<&str> = mixed["slate"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["group"].as_str().unwrap())
+        .collect();
+    assert_eq!(groups.len(), 9);
+    let limit = Options { slate_size: Some(9), max_per_group: Some(1), ..Options::default() };
+    assert_eq!(shown(&mixed), of(Who::User { id: "7".into(), newer: Vec::new() }, &limit));
+
     // Nobody and nothing.
     let stranger = server.slates(json!({"items": []}));
     assert_eq!((&stranger["cold"], &stranger["short"]), (&json!(true), &json!(false)));
@@ -254,11 +278,12 @@ fn a_server_answers_as_the_bundle_does() {
 
     let about = server.get("/v1/bundle").json();
     assert_eq!(about["digest"], place.digests[0]);
-    assert_eq!(about["num_actions"], 300);
+    assert_eq!((&about["num_actions"], &about["groups"]), (&json!(300), &json!(true)));
     let found = server.get("/v1/items?q=1&limit=3").json();
     let found = found["items"].as_array().unwrap();
     assert_eq!(found.len(), 3);
     assert!(found.iter().all(|item| item["item_id"].as_str().unwrap().starts_with('1')));
+    assert!(found.iter().all(|item| item["group"].as_str().unwrap().starts_with("Topic")));
     assert_eq!(server.get("/v1/items").json()["items"][0]["item_id"], item(0));
     for path in ["/livez", "/readyz", "/", "/page.js", "/page.css", "/openapi.json"] {
         assert_eq!(server.get(path).status, 200, "{path}");
@@ -293,12 +318,17 @@ fn bad_requests_are_refused_by_name_and_the_server_lives_on() {
     refused(json!({"items": ["1"], "k": 1_000_000}), 422, "slate-size");
     refused(json!({"items": ["1"], "k": -1}), 422, "body");
     refused(json!({"items": ["1"], "kk": 1}), 422, "body");
+    refused(json!({"items": ["1"], "max_per_group": 0}), 422, "body");
     refused(json!({"items": [1.5]}), 422, "body");
     refused(json!({"items": ["1"], "allow": ["nothing"]}), 422, "nothing-allowed");
     refused(json!({"items": ["1"], "allow": ["2"], "strict": true}), 422, "short");
     refused(json!({"context": vec![0.5; dim + 1]}), 422, "context");
     refused(json!({"context": vec![1e300; dim]}), 422, "context");
     refused(json!({"items": ["1"], "explore": true}), 422, "no-log");
+    let plain = Server::start(&place.path("bundle-2"), &[], &[]);
+    let reply = plain.post("/v1/slates", &json!({"items": ["1"], "max_per_group": 2}));
+    assert_eq!(reply.problem(), (422, "no-groups".into()));
+    assert_eq!(plain.get("/v1/bundle").json()["groups"], false);
     let many = json!({"items": vec!["1234567890"; 200_000]});
     refused(many, 413, "too-large");
 
@@ -518,7 +548,8 @@ fn what_is_explored_is_logged_so_that_it_can_be_learned_from() {
     let mut server = place.serve(&["--log", &log]);
     let explored = server.slates(json!({"user": "7", "explore": true, "exclude": ["1"]}));
     assert_eq!(explored["explored"], true);
-    let plain = server.slates(json!({"items": ["1", "2"], "k": 3, "deny": ["9"]}));
+    let plain = json!({"items": ["1", "2"], "k": 3, "deny": ["9"], "max_per_group": 2});
+    let plain = server.slates(plain);
     let id = explored["request_id"].as_str().unwrap();
     let feedback = |id: &str, event: &str, value: f64| {
         let body = json!({"request_id": id, "position": 1, "value": value, "event_id": event});
@@ -560,6 +591,7 @@ fn what_is_explored_is_logged_so_that_it_can_be_learned_from() {
     assert!(!row.exploring && row.sigma == 0.0 && row.z == row.h);
     assert_eq!(row.who, Who::Items(vec!["1".into(), "2".into()]));
     assert_eq!((row.deny.as_slice(), row.k), (&["9".to_owned()][..], 3));
+    assert_eq!(row.filters, ["max_per_group=2"]);
     let mut outcomes: Vec<(&str, f64)> =
         outcomes.iter().map(|row| (row.event.as_str(), row.value)).collect();
     outcomes.sort_by(|one, other| one.0.cmp(other.0));

@@ -120,3 +120,137 @@ pub(super) fn labels(
     }
     Ok(labels.into_iter().map(|(id, (label, _))| (id, label)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use polars::prelude::*;
+
+    use super::*;
+
+    /// The items 30, 10 and 20, the first of which has a title.
+    fn items() -> Items {
+        let table = DataFrame::new_infer_height(vec![
+            Column::new("item_id".into(), [30_i64, 10, 20]),
+            Column::new("title".into(), [Some("Old"), None, None]),
+        ]);
+        Items::new(&table.unwrap(), "items.parquet".as_ref()).unwrap()
+    }
+
+    fn labels(items: &Items) -> Vec<(Option<&str>, Option<&str>)> {
+        (0..3).map(|action| (items.title(action), items.group(action))).collect()
+    }
+
+    /// The source in a file with these bytes, with the usual columns.
+    fn source(name: &str, bytes: impl AsRef<[u8]>) -> (tempfile::TempDir, ItemSource) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        fs_err::write(&path, bytes).unwrap();
+        let item_column = "item_id".into();
+        (folder, ItemSource { path, item_column, title_column: None, group_column: None })
+    }
+
+    fn labelled(source: ItemSource) -> Result<(Items, usize)> {
+        let mut items = items();
+        let ignored = ItemTable::read(source)?.label(&mut items)?;
+        Ok((items, ignored))
+    }
+
+    fn parquet(columns: Vec<Column>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut table = DataFrame::new_infer_height(columns).unwrap();
+        ParquetWriter::new(&mut bytes).finish(&mut table).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn items_are_labelled_by_id_from_text_and_from_parquet() {
+        let text = "group,item_id,title\n Crime |Drama,10,\"Heat, again\"\n|x,30,\n,7,gone\n";
+        let mut gzipped = GzEncoder::new(Vec::new(), Compression::fast());
+        gzipped
+            .write_all(text.replace("\"Heat, again\"", "Heat; again").replace(',', "\t").as_bytes())
+            .unwrap();
+        let gzipped = gzipped.finish().unwrap();
+        let typed = parquet(vec![
+            Column::new("group".into(), [Some("Crime"), None, None]),
+            Column::new("item_id".into(), [10_u32, 30, 7]),
+            Column::new("title".into(), ["Heat, again", "", "gone"]),
+        ]);
+        for (name, bytes, title) in [
+            ("items.csv", text.as_bytes(), "Heat, again"),
+            ("items.tsv.gz", &gzipped, "Heat; again"),
+            ("items.parquet", &typed, "Heat, again"),
+        ] {
+            let (_folder, source) = source(name, bytes);
+            let (items, ignored) = labelled(source).unwrap();
+            assert_eq!(labels(&items), [(None, None), (Some(title), Some("Crime")), (None, None)]);
+            assert_eq!(ignored, 1, "{name}");
+            // As a bundle keeps them.
+            let again = Items::new(&items.table().unwrap(), "items.parquet".as_ref()).unwrap();
+            assert_eq!(labels(&again), labels(&items));
+        }
+    }
+
+    #[test]
+    fn groups_alone_leave_the_titles() {
+        let text = "what,kind\n30,Drama\n20,7\n30,Drama\n";
+        let (_folder, mut source) = source("items.csv", text);
+        (source.item_column, source.group_column) = ("what".into(), Some("kind".into()));
+        let (items, ignored) = labelled(source).unwrap();
+        let expected = [(Some("Old"), Some("Drama")), (None, None), (None, Some("7"))];
+        assert_eq!((labels(&items), ignored), (expected.to_vec(), 0));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_table_of_items_is_named() {
+        let named = |title: &str, group: &str, text: &str| {
+            let (_folder, mut source) = source("items.csv", text);
+            let given = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+            (source.title_column, source.group_column) = (given(title), given(group));
+            let message = labelled(source).unwrap_err().to_string();
+            assert!(message.contains("items.csv") && !message.contains('\n'), "{message}");
+            message
+        };
+        for (title, group, text, said) in [
+            ("", "", "id,title\n10,x\n", "no column `item_id`; the columns are id, title"),
+            ("name", "", "item_id,title\n10,x\n", "no column `name`"),
+            ("", "kind", "item_id,title\n10,x\n", "no column `kind`"),
+            (
+                "",
+                "",
+                "item_id,name\n10,x\n",
+                "--title-column or --group-column; the columns are item_id, name",
+            ),
+            (
+                "",
+                "",
+                "item_id,title\n10,x\n20,y\n10,z\n",
+                "row 3: item `10` has another title or group in row 1",
+            ),
+            ("", "", "item_id,title\n10,x\n,y\n", "row 2: column `item_id`: expected an id"),
+            ("", "", "item_id,title\n10,x,y\n", "row 1: expected 2 fields, found 3"),
+            (
+                "",
+                "",
+                "item_id,title\na,x\nb,y\n",
+                "none of its 2 ids (`a`) is an item of the log (`30`)",
+            ),
+            ("", "", "item_id,title\n", "none of its 0 ids is an item of the log"),
+            ("", "", "", "is empty"),
+        ] {
+            let message = named(title, group, text);
+            assert!(message.contains(said), "{message}");
+        }
+        let ids = Column::new("item_id".into(), [10_i32]);
+        let halves = Column::new("title".into(), [0.5]);
+        let (_folder, source) = source("items.parquet", parquet(vec![ids, halves]));
+        let message = labelled(source).unwrap_err().to_string();
+        assert!(
+            message.contains("column `title`: expected integers or text, found f64"),
+            "{message}"
+        );
+    }
+}
