@@ -145,7 +145,8 @@ fn every_setting_that_is_named_exists() {
                 TABLES.contains(&table)
                     && rest.chars().all(|c| c.is_ascii_lowercase() || "._".contains(c))
             });
-            if is_key {
+            // A file of bundles.
+            if is_key && key != "tower.onnx" {
                 count += 1;
                 assert!(known(key), "{}: no setting `{key}`", page.display());
             }

@@ -160,6 +160,7 @@ fn queries(file: &Path, contexts: &Matrix, latent_dim: u64) -> Vec<f64> {
     let numbers = contexts.as_slice().iter().map(|&number| number.into()).collect();
     known.insert("context", Tensor { cols: contexts.cols(), numbers });
     for node in graph.parts(1) {
+        assert_eq!(node.text(3), node.text(2));
         let inputs: Vec<&Tensor> = node.texts(1).into_iter().map(|name| &known[name]).collect();
         let output = match (node.text(4), &inputs[..]) {
             ("MatMul", [a, b]) => a.times(b),
