@@ -59,9 +59,10 @@ def against():
     print("| set | recommender | seeds | reward | policy − it | in standard errors | seconds |\n|---|---|---|---|---|---|---|")
     for name, mine in ours.items():
         mean, error = pooled(mine)
-        took = " ".join(f"{time:.0f}" for time, _ in times[name, "policy"])
+        took = " ".join(f"{time:.0f}" for time, _ in times[name, "policy"] if time)
         memory = max(memory for _, memory in times[name, "policy"])
-        print(f"| {NAMES.get(name, name)} | **policy** | {len(mine)} | **{mean:.4f}** ± {error:.4f} | | | {took} ({memory:.1f} GiB) |")
+        took += f" ({memory:.1f} GiB)" if took else "not measured"
+        print(f"| {NAMES.get(name, name)} | **policy** | {len(mine)} | **{mean:.4f}** ± {error:.4f} | | | {took} |")
         for (other, baseline), values in differences.items():
             if other == name:
                 (reward, of_reward), (gap, of_gap) = pooled(rewards[other, baseline]), pooled(values)

@@ -164,7 +164,7 @@ fn parquet_that_holds_something_else() {
         Column::new("who".into(), ["b", "a"]),
     ]);
     let message = read(&source, &all()).unwrap_err().to_string();
-    assert!(message.contains("column `what`: expected ids"), "{message}");
+    assert!(message.contains("column `what`: expected integers or text"), "{message}");
     fs_err::write(&source.path, b"PAR1 not really PAR1").unwrap();
     let message = read(&source, &all()).unwrap_err().to_string();
     assert!(message.contains("log.parquet"), "{message}");
