@@ -6,7 +6,7 @@ use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::experiment::league;
 use fast_slate::facade::Prepared;
-use fast_slate::prepared::{EmbeddingSource, HeldOut, Input, Judge, PrepareSettings};
+use fast_slate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings};
 use fast_slate::retrieval::{Exact, Queries, Retriever as _};
 use fast_slate::seed::Seed;
 use fast_slate::settings::Preset;
@@ -39,7 +39,7 @@ fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
     assert_eq!(prepared.preset(Preset::Paper).context, Preset::Paper.settings().context);
     assert!(Task::load(&prepared, &preset).is_ok());
 
-    let (_, table) = league(&prepared.sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+    let (_, table) = league(&prepared.sessions, None, &judge, Seed(0)).unwrap();
     let winner = table.table.iter().find(|standing| standing.chosen).unwrap();
     let best = &table.table[0];
     assert!(winner.candidate.latent_dim() <= best.candidate.latent_dim());

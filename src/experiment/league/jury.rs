@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::asked::{hidden_of, hide, who_may_judge};
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
+use super::latest::{hidden_of, hide, who_may_judge};
 use crate::dataset::{Folds, Sessions, Split, Times};
 use crate::embedding::{FoldIn, FoldInOptions, Form, SessionPart, StoredEmbeddings, Vectors};
 use crate::encoder::{Known, Mean, encode_all};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::prepared::{HeldOut, Judge};
+use crate::prepared::Judge;
 use crate::retrieval::{Exact, Queries, Retriever as _};
 use crate::reward::SlateReward;
 use crate::seed::{Purpose, Seed};
@@ -71,7 +71,7 @@ fn wanted(users: usize, items: usize) -> usize {
 impl<'a> Jury<'a> {
     pub(super) fn new(
         sessions: &'a Sessions,
-        held_out: HeldOut<'_>,
+        times: Option<&Times>,
         judge: &'a Judge,
         seed: Seed,
     ) -> Result<Self> {
@@ -89,9 +89,9 @@ impl<'a> Jury<'a> {
             fits: Vec::new(),
             searched: None,
         };
-        match held_out {
-            HeldOut::Users => jury.call_strangers(),
-            HeldOut::Items | HeldOut::Latest(_) => jury.call_anybody(held_out),
+        match times {
+            None => jury.call_strangers(),
+            Some(times) => jury.call_anybody(times),
         }
         if jury.judges.iter().all(Vec::is_empty) { Err(nobody()) } else { Ok(jury) }
     }
@@ -124,21 +124,21 @@ impl<'a> Jury<'a> {
     }
 
     /// Any users judge one fit, which everything is part of but what they hide.
-    fn call_anybody(&mut self, held_out: HeldOut<'_>) {
+    fn call_anybody(&mut self, times: &Times) {
         let (share, mut users) = who_may_judge(self.sessions);
         self.seed.stream(Purpose::Judges, 0, 0).shuffle(&mut users);
         let items = users.iter().map(|(_, items)| hidden_of(*items, share)).sum();
         users.truncate(wanted(users.len(), items));
         let mut judges: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
         judges.sort_unstable();
-        let (asked, times) = hide(self.sessions, held_out, &judges, self.seed);
+        let (asked, times) = hide(self.sessions, times, &judges);
         let mut popularity = vec![0; asked.num_actions];
         for user in asked.contexts(Split::Train) {
             asked.observed.of(user).iter().for_each(|&action| popularity[action as usize] += 1);
         }
         self.popularity = vec![popularity];
         self.judges = vec![judges];
-        (self.asked, self.times) = (Some(asked), times);
+        (self.asked, self.times) = (Some(asked), Some(times));
     }
 
     /// The sessions by which judges judge.

@@ -18,7 +18,7 @@ use crate::device;
 use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::experiment::{Candidate, League, Standing, league};
-use crate::prepared::{AuditedSearch, HeldOut, Manifest, Phase, Phases, Prepared, prepare};
+use crate::prepared::{AuditedSearch, Manifest, Phase, Phases, Prepared, prepare};
 use crate::settings::Preset;
 use crate::task::{Audit, Audits, EfSearch, Task};
 pub(crate) use args::PrepareArgs;
@@ -51,8 +51,8 @@ struct Seconds {
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let played = RefCell::new(None);
-    let choose = |sessions: &_, held_out: HeldOut<'_>, judge: &_, seed| {
-        let (chosen, league) = league(sessions, held_out, judge, seed)?;
+    let choose = |sessions: &_, times: Option<&_>, judge: &_, seed| {
+        let (chosen, league) = league(sessions, times, judge, seed)?;
         played.replace(Some(league));
         Ok(chosen)
     };
