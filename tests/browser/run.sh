@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Drives the page of `slate serve` in headless Chromium. See README.md beside this file.
-# usage: tests/browser/run.sh BUNDLE|URL
+# usage: tests/browser/run.sh BUNDLE|URL|fetch      (fetch: only fetches selenium and axe-core)
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 [ $# -eq 1 ] || { sed -n '3s/^# //p' "$0" >&2; exit 2; }
@@ -19,5 +19,6 @@ if [ -z "${AXE:-}" ]; then
         tar -xzf "$tools/$archive" -C "$tools" package/axe.min.js
     fi
 fi
+[ "$1" != fetch ] || exit 0
 export AXE SLATE=${SLATE:-$here/../../target/release/slate} SE_OFFLINE=true PYTHONDONTWRITEBYTECODE=1
 exec "$tools/venv/bin/python" "$here/drive.py" "$1"
