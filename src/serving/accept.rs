@@ -14,6 +14,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 use tower::ServiceExt as _;
 
 use super::gate::Reached;
@@ -79,7 +80,11 @@ pub(super) async fn accept(
             request.extensions_mut().insert(Reached(reached));
             router.clone().oneshot(request)
         });
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), answer));
+        // Who reads too slowly gives the connection back.
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(limits.request));
+        let stream = TokioIo::new(Box::pin(stream));
+        let connection = graceful.watch(http.serve_connection(stream, answer));
         let counted = Arc::clone(&service);
         tokio::spawn(async move {
             counted.metrics.connections.inc();
