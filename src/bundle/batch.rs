@@ -2,10 +2,10 @@
 //! grow with the number of users.
 //!
 //! A block is a fixed number of users, counted from the beginning of the input, and ends a row group.
-//! So the same input gives the same bytes on any number of threads, and the row groups of a part
-//! ([`Part`]) are those of the whole, byte for byte.
+//! So the same input gives the same bytes on any number of threads, and the parts ([`Part`]) [`join`] to
+//! the whole, byte for byte.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use polars::prelude::*;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::request::Placed;
 use super::{Options, Recommender, Request, Who};
-use crate::dataset::parquet::{column_names, num_rows, pieces, read_columns};
+use crate::dataset::parquet::{column_names, num_rows, pieces, read_columns, whole_row_groups};
 use crate::dataset::{USER_ID, as_text};
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
@@ -278,6 +278,48 @@ impl Batch<'_> {
         };
         build().map_err(|error| Error::library(self.out.display().to_string(), error))
     }
+}
+
+/// Joins the `parts` of a batch, given in their order, into the file that a batch of the whole writes,
+/// byte for byte. Returns the number of its rows.
+///
+/// # Errors
+/// [`Error::File`] for a part that has other columns than the first; an error naming the file that cannot
+/// be read or written. No file appears then.
+pub fn join(parts: &[PathBuf], out: &Path) -> Result<usize> {
+    const COLUMNS: &[&str] = &[USER_ID, "rank", "item_id", "score"];
+    let schema_of = |part: &PathBuf| {
+        let head = pieces(part, COLUMNS, 0..1, 1)?.next().transpose()?;
+        Ok::<_, Error>(head.unwrap_or_default().schema().clone())
+    };
+    let Some(first) = parts.first() else { return Err(Error::file(out, "there are no parts")) };
+    let schema = schema_of(first)?;
+    for part in parts {
+        let found = schema_of(part)?;
+        if found != schema {
+            let problem = format!(
+                "is no part of what {} is a part of: its columns are {found:?}, expected {schema:?}",
+                first.display()
+            );
+            return Err(Error::file(part, problem));
+        }
+    }
+    let failed = |error: PolarsError| Error::library(format!("writing {}", out.display()), error);
+    let mut rows = 0;
+    write_atomic(out, |file| {
+        let mut writer = ParquetWriter::new(file).batched(&schema).map_err(failed)?;
+        for part in parts {
+            for slates in whole_row_groups(part, COLUMNS)? {
+                let mut slates = slates?;
+                slates.rechunk_mut();
+                rows += slates.height();
+                writer.write_batch(&slates).map_err(failed)?;
+            }
+        }
+        writer.finish().map_err(failed)?;
+        Ok(())
+    })?;
+    Ok(rows)
 }
 
 impl Summary {

@@ -4,6 +4,7 @@
 mod completions;
 mod flags;
 mod info;
+mod join;
 mod log;
 mod progress;
 mod recommend;
@@ -36,6 +37,8 @@ enum Verb {
     Workshop(Box<workshop::WorkshopVerb>),
     /// Print the slate of a user, or of somebody new, or write those of a file of users.
     Recommend(Box<recommend::RecommendArgs>),
+    /// Join the parts of a file of slates into the file that one run writes.
+    Join(join::JoinArgs),
     /// Answer over HTTP with a bundle, with a page to look at.
     #[cfg(feature = "serve")]
     Serve(serve::ServeArgs),
@@ -66,6 +69,7 @@ pub fn main() -> Result<ExitCode> {
         #[cfg(feature = "train")]
         Verb::Workshop(verb) => workshop::run(&verb)?,
         Verb::Recommend(args) => recommend::run(&args)?,
+        Verb::Join(args) => join::run(&args)?,
         #[cfg(feature = "serve")]
         Verb::Serve(args) => serve::run(&args)?,
         Verb::Info(args) => info::run(&args)?,

@@ -40,7 +40,7 @@ pub(crate) struct RecommendArgs {
     /// The Parquet file to write the slates of --users to.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "users")]
     out: Option<PathBuf>,
-    /// Do the i-th of n parts of --users; the row groups of the parts are those of the whole.
+    /// Do the i-th of n parts of --users; `slate join` makes the whole of them.
     #[arg(long, value_name = "I/N", requires = "users", default_value = "1/1")]
     part: Part,
     /// The number of items on a slate [default: that of the run].

@@ -78,13 +78,8 @@ pub(crate) fn pieces<'a>(
     rows: Range<usize>,
     piece: usize,
 ) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
-    let metadata = checked(path, columns)?.get_metadata().map_err(|e| wrap(path, &e))?.clone();
-    Ok(rows.clone().step_by(piece).map(move |at| {
-        let mut reader = open(path)?;
-        reader.set_metadata(metadata.clone());
-        let slice = (at, piece.min(rows.end - at));
-        finish(reader.with_slice(Some(slice)), path, columns)
-    }))
+    let slices = rows.clone().step_by(piece).map(move |at| (at, piece.min(rows.end - at)));
+    read_slices(path, columns, move |_| slices.collect())
 }
 
 /// Reads `columns`, in that order, one row group after the other, or [`ROWS`] of a larger group.
@@ -95,14 +90,41 @@ pub(super) fn row_groups<'a>(
     path: &'a Path,
     columns: &'a [&str],
 ) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
+    read_slices(path, columns, |groups| {
+        let pieces = |(start, rows): &(usize, usize)| {
+            let end = start + rows;
+            (*start..end).step_by(ROWS).map(move |at| (at, ROWS.min(end - at)))
+        };
+        groups.iter().flat_map(pieces).collect()
+    })
+}
+
+/// Reads `columns`, in that order, one whole row group after the other.
+///
+/// # Errors
+/// The errors of [`read_columns`]; a damaged page is found when its row group's turn comes.
+pub(crate) fn whole_row_groups<'a>(
+    path: &'a Path,
+    columns: &'a [&str],
+) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
+    read_slices(path, columns, <[_]>::to_vec)
+}
+
+/// Reads first row and number of rows of what `slices` makes of the row groups.
+fn read_slices<'a>(
+    path: &'a Path,
+    columns: &'a [&str],
+    slices: impl FnOnce(&[(usize, usize)]) -> Vec<(usize, usize)>,
+) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
     let metadata = checked(path, columns)?.get_metadata().map_err(|e| wrap(path, &e))?.clone();
-    let (mut slices, mut end) = (Vec::new(), 0);
-    for group in &metadata.row_groups {
+    let mut end = 0;
+    let groups = metadata.row_groups.iter().map(|group| {
         let start = end;
         end += group.num_rows();
-        slices.extend((start..end).step_by(ROWS).map(|at| (at, ROWS.min(end - at))));
-    }
-    Ok(slices.into_iter().map(move |slice| {
+        (start, group.num_rows())
+    });
+    let groups: Vec<_> = groups.collect();
+    Ok(slices(&groups).into_iter().map(move |slice| {
         let mut reader = open(path)?;
         reader.set_metadata(metadata.clone());
         finish(reader.with_slice(Some(slice)), path, columns)
