@@ -3,6 +3,8 @@
 //! the process. So a half-written file without a lock was left by a killed process, and the next
 //! writer in that folder removes it.
 
+mod mapped;
+
 use std::fs::TryLockError;
 use std::io::{BufWriter, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,6 +14,8 @@ use fs_err as fs;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
+
+pub(crate) use mapped::Mapped;
 
 /// Writes `path` through a buffered writer; the name exists only once every byte is on disk.
 ///

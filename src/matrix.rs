@@ -1,19 +1,23 @@
 //! A row-major matrix of `f32` on the host, and products of its rows.
 
+mod numbers;
+
 use std::convert::Infallible;
 use std::fmt::{self, Debug};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use faer::MatRef;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::files::Hasher;
+use crate::files::{Hasher, Mapped};
+use numbers::Numbers;
 
 /// Row-major `[rows, cols]` matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
-    data: Vec<f32>,
+    data: Numbers,
     cols: usize,
 }
 
@@ -23,6 +27,19 @@ impl Matrix {
     /// # Errors
     /// [`Error::Shape`] when `data` is not a whole number of rows, or `cols` is 0.
     pub fn new(data: Vec<f32>, cols: usize) -> Result<Self> {
+        Self::of(Numbers::Own(data), cols)
+    }
+
+    /// A matrix over the numbers in `bytes` of a file, f32, little endian. It becomes a copy when it is
+    /// changed.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn mapped(file: &Arc<Mapped>, bytes: Range<usize>, cols: usize) -> Result<Self> {
+        Self::of(Numbers::mapped(file, bytes), cols)
+    }
+
+    fn of(data: Numbers, cols: usize) -> Result<Self> {
         if cols == 0 || !data.len().is_multiple_of(cols) {
             return Err(Error::Shape {
                 what: "matrix".into(),
@@ -40,7 +57,7 @@ impl Matrix {
     #[must_use]
     pub fn zeros(rows: usize, cols: usize) -> Self {
         assert!(cols > 0, "a matrix has at least one column");
-        Self { data: vec![0.0; rows * cols], cols }
+        Self { data: Numbers::Own(vec![0.0; rows * cols]), cols }
     }
 
     /// The first `cols` columns, with zeros for those that there are not.
@@ -73,7 +90,7 @@ impl Matrix {
 
     /// Row `i`, `[cols]`.
     pub fn row_mut(&mut self, i: usize) -> &mut [f32] {
-        &mut self.data[i * self.cols..(i + 1) * self.cols]
+        &mut self.data.own()[i * self.cols..(i + 1) * self.cols]
     }
 
     /// All numbers, row after row.
@@ -84,13 +101,13 @@ impl Matrix {
 
     /// All numbers, row after row.
     pub fn as_mut_slice(&mut self) -> &mut [f32] {
-        &mut self.data
+        self.data.own()
     }
 
     /// The numbers themselves, row after row.
     #[must_use]
-    pub fn into_vec(self) -> Vec<f32> {
-        self.data
+    pub fn into_vec(mut self) -> Vec<f32> {
+        std::mem::take(self.data.own())
     }
 
     /// Rows in order.
@@ -100,7 +117,7 @@ impl Matrix {
 
     /// Rows in order, in parallel.
     pub fn par_rows_mut(&mut self) -> rayon::slice::ChunksExactMut<'_, f32> {
-        self.data.par_chunks_exact_mut(self.cols)
+        self.data.own().par_chunks_exact_mut(self.cols)
     }
 
     /// The chosen rows, in the order asked for.
@@ -110,7 +127,7 @@ impl Matrix {
         for &row in rows {
             data.extend_from_slice(self.row(row as usize));
         }
-        Self { data, cols: self.cols }
+        Self { data: Numbers::Own(data), cols: self.cols }
     }
 
     /// Rows `start..end` as a view for products.
@@ -177,7 +194,7 @@ impl Spare {
         assert!(cols > 0, "a matrix has at least one column");
         let mut data = self.lock().pop().map(Matrix::into_vec).unwrap_or_default();
         data.resize(rows * cols, 0.0);
-        Matrix { data, cols }
+        Matrix { data: Numbers::Own(data), cols }
     }
 
     /// Keeps `matrix` for a later [`take`](Self::take).

@@ -1,14 +1,16 @@
 //! `bundle.toml` ↔ its content. The file's last table is the digest of all text above it.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::encoder::Fitted;
 use crate::error::{Error, Result, toml_problem};
-use crate::files::{blake3_bytes, blake3_pass, read_text};
+use crate::files::{Mapped, blake3_bytes, blake3_pass, read_text};
 use crate::policy::Sigma;
 use crate::retrieval::HnswOptions;
 use crate::reward::RewardKind;
@@ -169,15 +171,56 @@ impl Manifest {
         }
     }
 
-    /// The bytes of every file, each read once, side by side.
+    /// The bytes of every file, each read once, side by side; those of the files `mapped` stay on disk
+    /// and only their length is checked.
     ///
     /// # Errors
     /// [`Error::File`] naming a file that is not what was written; an I/O error naming the file.
-    pub(super) fn read_files(&self, folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+    pub(super) fn read_files(
+        &self,
+        folder: &Path,
+        mapped: &[&str],
+    ) -> Result<BTreeMap<String, Bytes>> {
         let read = |(name, record): (&String, &FileRecord)| {
-            Ok((name.clone(), record.read(&folder.join(name))?))
+            let path = folder.join(name);
+            record.check_length(&path)?;
+            let bytes = if mapped.contains(&name.as_str()) {
+                Bytes::Mapped(Arc::new(Mapped::open(&path)?))
+            } else {
+                Bytes::Read(record.read(&path)?)
+            };
+            Ok((name.clone(), bytes))
         };
         self.files.par_iter().map(read).collect()
+    }
+}
+
+/// The bytes of a file.
+pub(super) enum Bytes {
+    /// They are what was written.
+    Read(Vec<u8>),
+    /// They are as many as were written.
+    Mapped(Arc<Mapped>),
+}
+
+impl Bytes {
+    /// The bytes, if they were read.
+    pub(super) fn read(&self) -> Option<&[u8]> {
+        match self {
+            Self::Read(bytes) => Some(bytes),
+            Self::Mapped(_) => None,
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Read(bytes) => bytes,
+            Self::Mapped(bytes) => bytes,
+        }
     }
 }
 
@@ -189,16 +232,26 @@ impl FileRecord {
         Ok(Self { bytes, blake3 })
     }
 
-    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+    fn check_length(&self, path: &Path) -> Result<()> {
         let found = fs_err::metadata(path)?.len();
-        if found != self.bytes {
-            let problem = format!("has {found} bytes, {} were written; {AGAIN}", self.bytes);
-            return Err(Error::file(path, problem));
+        if found == self.bytes {
+            return Ok(());
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(found).unwrap_or_default());
-        if blake3_pass(path, |piece| bytes.extend_from_slice(piece))? != self.blake3 {
-            return Err(Error::file(path, format!("is not what was written; {AGAIN}")));
+        let problem = format!("has {found} bytes, {} were written; {AGAIN}", self.bytes);
+        Err(Error::file(path, problem))
+    }
+
+    /// Passes the bytes to `each` and compares their digest.
+    pub(super) fn check(&self, path: &Path, each: impl FnMut(&[u8])) -> Result<()> {
+        if blake3_pass(path, each)? == self.blake3 {
+            return Ok(());
         }
+        Err(Error::file(path, format!("is not what was written; {AGAIN}")))
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(usize::try_from(self.bytes).unwrap_or_default());
+        self.check(path, |piece| bytes.extend_from_slice(piece))?;
         Ok(bytes)
     }
 }

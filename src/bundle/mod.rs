@@ -16,8 +16,9 @@
 //!
 //! A number in f16 stands for itself divided by the tensor's scale in `bundle.toml`.
 //!
-//! Opening reads each file once, while its digest is computed; files are read side by side. Nothing is
-//! mapped: a bundle that changes on disk does not change what was opened.
+//! [`Bundle::open`] reads each file once, while its digest is computed; files are read side by side. A
+//! bundle that changes on disk does not change what was opened. [`Bundle::map`] leaves vectors and graph
+//! on disk, for folders that nobody changes.
 
 mod batch;
 mod filter;
@@ -30,11 +31,12 @@ mod users;
 
 use std::sync::Arc;
 
-pub use batch::{Batch, Part, Summary};
+pub use batch::{Batch, Part, Summary, join};
 pub use filter::Filter;
 pub use manifest::{FileRecord, MANIFEST, Manifest, Scales, Shapes, Trained, VectorScalar};
 pub use recommender::Recommender;
 pub use request::{Answer, Options, Query, Recommendation, Request, Who};
+pub use store::Unchecked;
 pub use users::Users;
 
 use crate::dataset::Items;

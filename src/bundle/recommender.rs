@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::filter::{actions, union};
 use super::request::Placed;
-use super::{Answer, Bundle, Options, Query, Recommendation, Request, Who};
+use super::{Answer, Bundle, Options, Query, Recommendation, Request, Unchecked, Who};
 use crate::encoder::{ContextEncoder, Known};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -69,6 +69,15 @@ impl Recommender {
     pub fn open(folder: &Path, device: &Device) -> Result<Self> {
         let (bundle, digest) = Bundle::open(folder, device)?;
         Ok(Self { digest: Some(digest), ..Self::new(bundle)? })
+    }
+
+    /// [`open`](Self::open) with the large files left on disk; they are still to be checked.
+    ///
+    /// # Errors
+    /// The errors of [`Bundle::map`].
+    pub fn map(folder: &Path, device: &Device) -> Result<(Self, Unchecked)> {
+        let (bundle, digest, unchecked) = Bundle::map(folder, device)?;
+        Ok((Self { digest: Some(digest), ..Self::new(bundle)? }, unchecked))
     }
 
     /// What it answers with.

@@ -1,13 +1,13 @@
 //! A [`Bundle`] ↔ its folder, which appears whole or not at all.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::tensor::Device;
 use polars::prelude::*;
 
-use super::manifest::{FileRecord, MANIFEST, Manifest, Scales, Shapes, VectorScalar};
+use super::manifest::{Bytes, FileRecord, MANIFEST, Manifest, Scales, Shapes, VectorScalar};
 use super::{Bundle, Users, onnx};
 use crate::dataset::parquet::{parse, write_table};
 use crate::dataset::{Ids, Items, USER_ID};
@@ -34,6 +34,9 @@ const USERS: &str = "users.parquet";
 const HISTORIES: &str = "histories.parquet";
 const FEATURES: &str = "features.safetensors";
 const FEATURES_TENSOR: &str = "features";
+
+/// The files that are large, and read as they are.
+const MAPPED: &[&str] = &[VECTORS, INDEX];
 
 fn named<'a>(name: &'a str, matrix: &'a Matrix) -> Named<'a> {
     (name, vec![matrix.rows(), matrix.cols()], matrix.as_slice())
@@ -156,8 +159,38 @@ impl Bundle {
     /// what was written.
     pub fn open(folder: &Path, device: &Device) -> Result<(Self, String)> {
         let (manifest, digest) = Manifest::read(folder)?;
-        let files = Files { folder, bytes: manifest.read_files(folder)? };
+        let files = Files { folder, bytes: manifest.read_files(folder, &[])? };
         Ok((files.bundle(manifest, device)?, digest))
+    }
+
+    /// [`open`](Self::open) with the vectors of f32 and the graph left on disk, where nobody may change
+    /// them: the system reads them when they are needed, and all processes share them. What is still to
+    /// be checked of them is returned too.
+    ///
+    /// # Errors
+    /// The errors of [`open`](Self::open), but for damage in these two files.
+    pub fn map(folder: &Path, device: &Device) -> Result<(Self, String, Unchecked)> {
+        let (manifest, digest) = Manifest::read(folder)?;
+        let files = Files { folder, bytes: manifest.read_files(folder, MAPPED)? };
+        let of = |name: &&str| Some((folder.join(name), manifest.files.get(*name)?.clone()));
+        let unchecked = Unchecked { files: MAPPED.iter().filter_map(of).collect() };
+        Ok((files.bundle(manifest, device)?, digest, unchecked))
+    }
+}
+
+/// The files of a bundle that were mapped before anybody compared their digests.
+#[derive(Clone, Debug)]
+pub struct Unchecked {
+    files: Vec<(PathBuf, FileRecord)>,
+}
+
+impl Unchecked {
+    /// Reads the files and compares their digests.
+    ///
+    /// # Errors
+    /// [`Error::File`] naming a file that is not what was written; an I/O error naming the file.
+    pub fn check(&self) -> Result<()> {
+        self.files.iter().try_for_each(|(path, record)| record.check(path, |_| ()))
     }
 }
 
@@ -173,15 +206,15 @@ fn rows(path: &Path, name: &str, count: usize, found: Matrix) -> Result<Matrix> 
     })
 }
 
-/// The bytes of a bundle's files, which are what was written.
+/// The bytes of a bundle's files.
 struct Files<'a> {
     folder: &'a Path,
-    bytes: BTreeMap<String, Vec<u8>>,
+    bytes: BTreeMap<String, Bytes>,
 }
 
 impl Files<'_> {
     /// Passes a file's bytes to `read`, then drops them.
-    fn take<T>(&mut self, name: &str, read: impl FnOnce(&Path, &[u8]) -> Result<T>) -> Result<T> {
+    fn take<T>(&mut self, name: &str, read: impl FnOnce(&Path, &Bytes) -> Result<T>) -> Result<T> {
         let path = self.folder.join(name);
         let bytes = self.bytes.remove(name).ok_or_else(|| {
             Error::file(self.folder.join(MANIFEST), format!("names no file `{name}`"))
@@ -194,7 +227,10 @@ impl Files<'_> {
             manifest;
         let Shapes { num_actions, context_dim, latent_dim, .. } = shapes;
         let (actions, vectors, weights) = self.take(VECTORS, |path, bytes| {
-            let tensors = Tensors::parse(path, bytes)?;
+            let tensors = match bytes {
+                Bytes::Read(bytes) => Tensors::parse(path, bytes)?,
+                Bytes::Mapped(file) => Tensors::of_mapped(path, file)?,
+            };
             let matrix = |name: &str| {
                 let scale = scales.scales.get(name).copied().unwrap_or(1.0);
                 tensors
@@ -233,14 +269,13 @@ impl Files<'_> {
         let index = match index {
             None => None,
             Some(options) => Some(self.take(INDEX, |path, bytes| {
-                let graph = Hnsw::load(path, bytes, Arc::clone(&actions), &options)?;
+                let graph = Hnsw::load(path, bytes.read(), Arc::clone(&actions), &options)?;
                 Ok((options, Arc::new(graph)))
             })?),
         };
         let users = if self.bytes.contains_key(USERS) {
-            let ids =
-                |path: &Path, bytes: &[u8]| Ids::new(&parse(path, bytes)?, USER_ID, "user", path);
-            let ids = self.take(USERS, ids)?;
+            let ids = self
+                .take(USERS, |path, bytes| Ids::new(&parse(path, bytes)?, USER_ID, "user", path))?;
             let features = if self.bytes.contains_key(FEATURES) {
                 Some(self.take(FEATURES, |path, bytes| {
                     let found = Tensors::parse(path, bytes)?.matrix(FEATURES_TENSOR, 1.0)?;

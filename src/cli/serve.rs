@@ -19,6 +19,9 @@ pub(crate) struct ServeArgs {
     /// The bundle (see `slate export`), or a link to it.
     #[arg(value_hint = ValueHint::DirPath)]
     bundle: PathBuf,
+    /// Leave vectors and index on disk, for a folder that nobody writes to: ready before they are read.
+    #[arg(long)]
+    mmap: bool,
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
@@ -54,7 +57,8 @@ pub(crate) struct ServeArgs {
     /// Open connections; more are turned away.
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
     max_connections: usize,
-    /// The time for a request's head, and for the rest of it, in seconds.
+    /// The time for a request's head, for the rest of it, and for a client that stops reading, in
+    /// seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().request.as_secs(),
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
@@ -86,6 +90,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Report> {
     let origin = args.cors_origin.as_deref().map(str::parse).transpose();
     let options = ServeOptions {
         bundle: args.bundle.clone(),
+        map: args.mmap,
         listen: args.listen,
         device: args.device.device.clone(),
         log: args.log.clone(),

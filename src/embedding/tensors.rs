@@ -3,6 +3,7 @@
 
 use std::io::{Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use half::{bf16, f16};
 use rayon::prelude::*;
@@ -10,7 +11,7 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, SafeTensors};
 
 use crate::error::{Error, Result};
-use crate::files::write_atomic;
+use crate::files::{Mapped, write_atomic};
 use crate::matrix::{Matrix, in_bytes};
 
 /// Bytes at the start of the file that hold the length of the header.
@@ -77,22 +78,33 @@ pub(crate) fn write_as(path: &Path, tensors: &[(Named<'_>, Stored)]) -> Result<(
 /// The tensors in the bytes of a file.
 pub(crate) struct Tensors<'a> {
     path: &'a Path,
-    tensors: SafeTensors<'a>,
+    content: SafeTensors<'a>,
+    mapped: Option<&'a Arc<Mapped>>,
 }
 
 impl<'a> Tensors<'a> {
     /// Parses the `bytes` of the file at `path`.
     pub(crate) fn parse(path: &'a Path, bytes: &'a [u8]) -> Result<Self> {
-        let tensors = SafeTensors::deserialize(bytes)
+        let content = SafeTensors::deserialize(bytes)
             .map_err(|error| Error::file(path, format!("is no safetensors file: {error}")))?;
-        Ok(Self { path, tensors })
+        Ok(Self { path, content, mapped: None })
+    }
+
+    /// Parses a mapped file, in which tensors of f32 stay.
+    pub(crate) fn of_mapped(path: &'a Path, file: &'a Arc<Mapped>) -> Result<Self> {
+        Ok(Self { mapped: Some(file), ..Self::parse(path, file)? })
     }
 
     /// The tensor `name` `[rows, cols]`, finite, divided by `scale`; none if it is not there.
     pub(crate) fn matrix(&self, name: &str, scale: f32) -> Result<Option<Matrix>> {
-        let Ok(tensor) = self.tensors.tensor(name) else { return Ok(None) };
+        let Ok(tensor) = self.content.tensor(name) else { return Ok(None) };
         let [_, cols] = matrix_shape(self.path, tensor.shape())?;
         let factor = scale.recip();
+        if let (Some(file), Dtype::F32) = (self.mapped, tensor.dtype()) {
+            let start = tensor.data().as_ptr().addr() - file.as_ptr().addr();
+            let bytes = start..start + tensor.data().len();
+            return finite(self.path, Matrix::mapped(file, bytes, cols)?).map(Some);
+        }
         let numbers: Vec<f32> = match tensor.dtype() {
             Dtype::F32 => {
                 let numbers = tensor.data().as_chunks().0.par_iter();

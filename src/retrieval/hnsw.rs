@@ -82,11 +82,12 @@ impl Hnsw {
         Self::new(store::open(folder, &actions, options, scale(&actions))?, actions, options)
     }
 
-    /// Reads an index of [`save`](Self::save) from the `bytes` of the file at `path`. They must be
-    /// what was written: usearch reads beyond its memory where they are not.
+    /// Reads an index of [`save`](Self::save) from the `bytes` of the file at `path`, or maps the file
+    /// where there are none. They must be what was written: usearch reads beyond its memory where they
+    /// are not.
     pub(crate) fn load(
         path: &Path,
-        bytes: &[u8],
+        bytes: Option<&[u8]>,
         actions: Arc<ActionEmbeddings>,
         options: &HnswOptions,
     ) -> Result<Self> {

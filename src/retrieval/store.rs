@@ -85,19 +85,21 @@ pub(super) fn save_graph(index: &Index, path: &Path, named: &Path) -> Result<u64
     Ok(bytes)
 }
 
-/// The graph in the `bytes` of the file at `path`, which are what was written; the caller reserves
-/// thread slots.
+/// The graph in the `bytes` of the file at `path`, which are what was written, or in the file itself,
+/// mapped; the caller reserves thread slots.
 pub(super) fn load(
     path: &Path,
-    bytes: &[u8],
+    bytes: Option<&[u8]>,
     actions: &ActionEmbeddings,
     options: &HnswOptions,
 ) -> Result<Index> {
     let index = options.index(actions.latent_dim())?;
-    index
-        .load_from_buffer(bytes)
-        .map_err(|error| Error::file(path, format!("usearch says: {error}; {EXPORT}")))?;
-    if !fits(&index, &Source::new(actions, options)) {
+    let loaded = match bytes {
+        Some(bytes) => index.load_from_buffer(bytes),
+        None => index.view(utf8(path)?),
+    };
+    loaded.map_err(|error| Error::file(path, format!("usearch says: {error}; {EXPORT}")))?;
+    if !fits(&index, actions, options) {
         return Err(Error::file(path, format!("the graph belongs to other embeddings; {EXPORT}")));
     }
     // Loading resets it to the default.
@@ -106,12 +108,12 @@ pub(super) fn load(
 }
 
 /// True if the graph has the shape and the options of its source.
-fn fits(index: &Index, source: &Source) -> bool {
-    index.size() == source.num_actions
-        && index.dimensions() == source.latent_dim
-        && index.connectivity() == source.connectivity
+fn fits(index: &Index, actions: &ActionEmbeddings, options: &HnswOptions) -> bool {
+    index.size() == actions.num_actions()
+        && index.dimensions() == actions.latent_dim()
+        && index.connectivity() == options.connectivity
         && index.metric_kind() == MetricKind::IP
-        && index.scalar_kind() == source.scalar.kind()
+        && index.scalar_kind() == options.scalar.kind()
 }
 
 /// Opens the graph of `actions · scale` by mapping its file; the caller reserves thread slots.
@@ -150,7 +152,7 @@ pub(super) fn open(
     index
         .view(utf8(&path)?)
         .map_err(|error| Error::file(&path, format!("usearch says: {error}; {REBUILD}")))?;
-    if !fits(&index, &source) || !holds_beta(&index, actions, options.scalar, scale) {
+    if !fits(&index, actions, options) || !holds_beta(&index, actions, options.scalar, scale) {
         let problem = format!("the graph belongs to other embeddings; {REBUILD}");
         return Err(Error::file(path, problem));
     }

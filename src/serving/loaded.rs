@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use burn::tensor::Device;
 
 use super::titles::Titles;
-use crate::bundle::{Manifest, Options, Recommender, Request, Who};
+use crate::bundle::{Manifest, Options, Recommender, Request, Unchecked, Who};
 use crate::device::available_memory;
 use crate::error::{Error, Result};
 use crate::retrieval::Search;
@@ -25,6 +25,10 @@ pub(super) struct Loaded {
     pub(super) retrieval: String,
     /// What the index finds of the true top K; known some time after loading.
     pub(super) recall: OnceLock<f64>,
+    /// The files that were mapped.
+    unchecked: Option<Unchecked>,
+    /// What is wrong with them; known some time after loading.
+    pub(super) damage: OnceLock<String>,
 }
 
 /// The requests that warm a bundle up, and those that its index is audited with.
@@ -32,15 +36,15 @@ const WARMING: u32 = 64;
 const AUDITED: u32 = 200;
 
 impl Loaded {
-    /// Opens the bundle in `folder`.
+    /// Opens the bundle in `folder`; with `map`, its large files stay on disk.
     ///
     /// # Errors
     /// [`Error::File`] for a bundle that is damaged, or larger than the memory that is left.
-    pub(super) fn open(folder: &Path, device: &Device) -> Result<Self> {
+    pub(super) fn open(folder: &Path, device: &Device, map: bool) -> Result<Self> {
         let version = Version::of(folder);
         let (manifest, _) = Manifest::read(folder)?;
         let bytes: u64 = manifest.files.values().map(|file| file.bytes).sum();
-        if let Some(available) = available_memory()
+        if let Some(available) = available_memory().filter(|_| !map)
             && available < bytes as f64
         {
             let problem = format!(
@@ -50,7 +54,12 @@ impl Loaded {
             );
             return Err(Error::file(folder, problem));
         }
-        let recommender = Recommender::open(folder, device)?;
+        let (recommender, unchecked) = if map {
+            let (recommender, unchecked) = Recommender::map(folder, device)?;
+            (recommender, Some(unchecked))
+        } else {
+            (Recommender::open(folder, device)?, None)
+        };
         let index = manifest.files.get("index.usearch").map(|file| &file.blake3[..16]);
         let ef = manifest.index.map(|options| options.ef_search);
         let retrieval = match (index, ef) {
@@ -59,8 +68,9 @@ impl Loaded {
         };
         let titles = Titles::new(&recommender.bundle().items);
         let digest = recommender.digest().unwrap_or_default().to_owned();
-        let recall = OnceLock::new();
-        let loaded = Self { recommender, titles, version, digest, retrieval, recall };
+        let (recall, damage) = Default::default();
+        let loaded =
+            Self { recommender, titles, version, digest, retrieval, recall, unchecked, damage };
         loaded.recommender.recommend(&loaded.somebody(WARMING), &Options::default())?;
         Ok(loaded)
     }
@@ -86,11 +96,16 @@ impl Loaded {
         who.into_iter().map(Request::from).collect()
     }
 
-    /// Compares the index with exact search.
+    /// Compares the files that were mapped with what was written, and the index with exact search.
     ///
     /// # Errors
     /// As [`Recommender::recommend`].
     pub(super) fn audit(&self) -> Result<()> {
+        if let Some(Err(error)) = self.unchecked.as_ref().map(Unchecked::check) {
+            tracing::error!("{error}");
+            let _ = self.damage.set(error.to_string());
+            return Ok(());
+        }
         if self.recommender.bundle().index.is_none() {
             return Ok(());
         }

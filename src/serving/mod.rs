@@ -67,6 +67,9 @@ pub struct ServeOptions {
     pub bundle: PathBuf,
     /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// True to leave vectors and index on disk ([`Recommender::map`](crate::bundle::Recommender::map));
+    /// their digests are compared while the server answers already.
+    pub map: bool,
     /// The backend of the tower (see [`device::choose`]).
     pub device: Option<String>,
     /// The folder of the log; without it nothing is logged.
@@ -139,7 +142,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// a policy that cannot; [`Error::File`] for a bundle or a log that cannot be used; an I/O error for an
 /// address that is taken.
 pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<()> {
-    let ServeOptions { bundle, listen, device, log, explore_share, .. } = options;
+    let ServeOptions { bundle, map, listen, device, log, explore_share, .. } = options;
     let (access, limits, key) = (options.access, options.limits, options.key);
     if access.is_open() && !listen.ip().is_loopback() && !options.insecure {
         let problem = "others reach this address, and there is no token: give one with \
@@ -155,14 +158,14 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
         return Err(Error::setting("explore-share", problem));
     }
     let device = device::choose(device.as_deref())?.device;
-    let loaded = Loaded::open(&bundle, &device)?;
+    let loaded = Loaded::open(&bundle, &device, map)?;
     if explore_share > 0.0 && loaded.recommender.bundle().sigma.is_none() {
         let problem = "the policy of this bundle does not draw by Gaussian noise on its query";
         return Err(Error::setting("explore-share", problem));
     }
     let journal = log.map(|folder| Writer::open(&folder, LogOptions::default())).transpose()?;
     let journal = journal.map(Journal::new);
-    let (opened, asked) = ((loaded, device), (access, limits, key));
+    let (opened, asked) = ((loaded, device, map), (access, limits, key));
     let service = Arc::new(Service::new(bundle, opened, asked, (journal, explore_share)));
     service.audit();
 

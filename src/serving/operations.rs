@@ -42,6 +42,9 @@ pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<&'stat
     if service.journal.as_ref().is_some_and(|journal| !journal.is_healthy()) {
         return Err(Problem::unavailable("log", "the log cannot be written"));
     }
+    if let Some(damage) = service.loaded().damage.get() {
+        return Err(Problem::unavailable("damaged", damage));
+    }
     Ok("ready\n")
 }
 

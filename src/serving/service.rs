@@ -20,6 +20,8 @@ pub(super) struct Service {
     /// Where bundles come from; may be a link.
     folder: PathBuf,
     device: Device,
+    /// True if the large files of bundles stay on disk.
+    map: bool,
     reloading: Mutex<()>,
     searching: Arc<Semaphore>,
     pub(super) access: Access,
@@ -35,7 +37,7 @@ pub(super) struct Service {
 impl Service {
     pub(super) fn new(
         folder: PathBuf,
-        (loaded, device): (Loaded, Device),
+        (loaded, device, map): (Loaded, Device, bool),
         (access, limits, key): (Access, Limits, Key),
         (journal, explore_share): (Option<Journal>, f32),
     ) -> Self {
@@ -43,6 +45,7 @@ impl Service {
             current: RwLock::new(Arc::new(loaded)),
             folder,
             device,
+            map,
             reloading: Mutex::new(()),
             searching: Arc::new(Semaphore::new(limits.searches)),
             access,
@@ -81,8 +84,8 @@ impl Service {
         let Ok(_one) = self.reloading.try_lock() else {
             return Err(Problem::busy("another reload is going on"));
         };
-        let (folder, device) = (self.folder.clone(), self.device.clone());
-        let opened = on_search_threads(move || Loaded::open(&folder, &device)).await?;
+        let (folder, device, map) = (self.folder.clone(), self.device.clone(), self.map);
+        let opened = on_search_threads(move || Loaded::open(&folder, &device, map)).await?;
         let count = |outcome| self.metrics.reloads.get_or_create(&Outcome { outcome }).inc();
         match opened {
             Ok(loaded) => {
@@ -102,7 +105,7 @@ impl Service {
         }
     }
 
-    /// Measures what the index finds, beside the requests.
+    /// Checks what was mapped and measures what the index finds, beside the requests.
     pub(super) fn audit(&self) {
         let loaded = self.loaded();
         rayon::spawn(move || {

@@ -290,6 +290,48 @@ fn damage_is_refused_by_the_files_name() {
 }
 
 #[test]
+fn a_mapped_bundle_answers_alike_and_its_damage_is_found() {
+    let place = Place::new();
+    let device = device::choose(Some("flex")).unwrap().device;
+    for scalar in [VectorScalar::F16, VectorScalar::F32] {
+        let (bundle, path) = (place.bundle(), place.path("bundle"));
+        bundle.bundle().write(&path, scalar, true).unwrap();
+        let requests: Vec<Request> =
+            (1..=50).map(|id| user(&id.to_string())).chain([items(&["3"])]).collect();
+        let (mapped, unchecked) = Recommender::map(&path, &device).unwrap();
+        let read = opened(&path).unwrap();
+        for options in [exact(), Options::default()] {
+            let of =
+                |recommender: &Recommender| recommender.recommend(&requests, &options).unwrap();
+            assert_eq!(bits(&of(&mapped)), bits(&of(&read)), "{scalar:?}");
+        }
+        unchecked.check().unwrap();
+        drop(mapped);
+        for name in ["vectors.safetensors", "index.usearch"] {
+            let file = path.join(name);
+            let whole = fs_err::read(&file).unwrap();
+            let mut flipped = whole.clone();
+            // A digit of a number.
+            flipped[whole.len() - 4] ^= 1;
+            fs_err::write(&file, &flipped).unwrap();
+            let (_, unchecked) = Recommender::map(&path, &device).unwrap();
+            assert_says(&unchecked.check().unwrap_err().to_string(), &[name, "export the bundle"]);
+            fs_err::write(&file, &whole[..whole.len() - 1]).unwrap();
+            let error = Recommender::map(&path, &device).unwrap_err().to_string();
+            assert_says(&error, &[name, "were written"]);
+            fs_err::write(&file, &whole).unwrap();
+        }
+        // What is read at once is checked at once.
+        let items = path.join("items.parquet");
+        let mut flipped = fs_err::read(&items).unwrap();
+        flipped[10] ^= 1;
+        fs_err::write(&items, flipped).unwrap();
+        let error = Recommender::map(&path, &device).unwrap_err().to_string();
+        assert_says(&error, &["items.parquet", "is not what was written"]);
+    }
+}
+
+#[test]
 fn requests_are_answered_or_refused_in_one_line() {
     let place = Place::new();
     let recommender = place.bundle();
@@ -519,21 +561,6 @@ fn titles_and_groups_are_exported_from_a_table_and_asked_for_on_the_command_line
     assert_says(&wrong(&bundle, "0"), &["max_per_group", "expected 1 or more"]);
 }
 
-/// The bytes of each column of each row group of a Parquet file; what follows them is an index of the
-/// places in the file.
-fn row_groups(path: &Path) -> Vec<Vec<u8>> {
-    let bytes = fs_err::read(path).unwrap();
-    let mut reader = ParquetReader::new(std::io::Cursor::new(&bytes));
-    let mut found = Vec::new();
-    for group in &reader.get_metadata().unwrap().row_groups {
-        for column in group.parquet_columns() {
-            let range = column.byte_range();
-            found.push(bytes[range.start as usize..range.end as usize].to_vec());
-        }
-    }
-    found
-}
-
 fn save(columns: Vec<Column>, path: &Path) {
     let mut table = DataFrame::new_infer_height(columns).unwrap();
     ParquetWriter::new(fs_err::File::create(path).unwrap()).finish(&mut table).unwrap();
@@ -580,12 +607,29 @@ fn a_file_of_users_is_answered_alike_in_parts_and_on_any_number_of_threads() {
         let read = |name: &str| fs_err::read(place.path(name)).unwrap();
         assert!(read("again.parquet") == read("whole.parquet"), "{threads} threads");
     }
-    let mut parts = Vec::new();
-    for part in 1..=2 {
-        recommend("part.parquet", &["--part", &format!("{part}/2")], Some("3"));
-        parts.extend(row_groups(&place.path("part.parquet")));
+    let join = |parts: &[String]| {
+        let mut command = slate();
+        command.arg("join").args(parts).arg("--out").arg(place.path("joined.parquet"));
+        command
+    };
+    // Three blocks: one each, one or two, and fewer than there are parts.
+    for of in [3, 2, 5] {
+        let parts = (1..=of).map(|part| {
+            let name = format!("part-{part}.parquet");
+            recommend(&name, &["--part", &format!("{part}/{of}")], Some("3"));
+            place.path(&name).display().to_string()
+        });
+        let parts: Vec<String> = parts.collect();
+        assert_says(&stdout(&mut join(&parts)), &["63000 rows", &format!("{of} parts")]);
+        let read = |name: &str| fs_err::read(place.path(name)).unwrap();
+        assert!(read("joined.parquet") == read("whole.parquet"), "{of} parts");
+        let error = refused(&mut join(&parts));
+        assert_says(&error, &["joined.parquet: there is something here already"]);
+        fs_err::remove_file(place.path("joined.parquet")).unwrap();
+        let error = refused(&mut join(&[parts[0].clone(), path.display().to_string()]));
+        assert_says(&error, &["users.parquet", "rank"]);
+        assert!(!place.path("joined.parquet").exists());
     }
-    assert!(parts == row_groups(&place.path("whole.parquet")), "the parts are not the whole");
 
     // In the order of the input, and as anybody is answered.
     let slates = table(&place.path("whole.parquet"));

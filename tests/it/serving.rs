@@ -472,6 +472,53 @@ fn slow_and_too_many_clients_are_turned_away() {
 }
 
 #[test]
+fn who_does_not_read_is_left() {
+    let place = Place::new();
+    let server = place.serve(&["--timeout", "1"]);
+    let mut client = server.connect();
+    client.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+    // Answers fill every buffer between server and client, and then the server's time.
+    let request = format!("GET /openapi.json HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    let started = Instant::now();
+    let left = loop {
+        if let Err(error) = client.write_all(request.as_bytes()) {
+            use std::io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, WouldBlock};
+            match error.kind() {
+                ConnectionReset | BrokenPipe => break true,
+                WouldBlock | TimedOut if started.elapsed() < Duration::from_secs(30) => {}
+                _ => break false,
+            }
+        }
+    };
+    assert!(left, "the server waits for a client that does not read");
+    assert_eq!(server.get("/livez").status, 200);
+}
+
+#[test]
+fn a_mapped_bundle_is_checked_beside_the_requests() {
+    let place = Place::new();
+    let wanted = place.serve(&[]).slates(json!({"items": ["1", "2"]}));
+    let server = place.serve(&["--mmap"]);
+    assert_eq!(shown(&server.slates(json!({"items": ["1", "2"]}))), shown(&wanted));
+    assert_eq!(server.get("/readyz").status, 200);
+    drop(server);
+
+    let path = place.path("bundle-1/vectors.safetensors");
+    let mut bytes = fs_err::read(&path).unwrap();
+    let last = bytes.len() - 4;
+    bytes[last] ^= 1;
+    fs_err::write(&path, bytes).unwrap();
+    let server = place.serve(&["--mmap"]);
+    let found = (0..500).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        let reply = server.get("/readyz");
+        (reply.status != 200).then(|| reply.problem())
+    });
+    assert_eq!(found, Some((503, "damaged".into())));
+    assert_eq!(server.get("/livez").status, 200);
+}
+
+#[test]
 fn bundles_change_under_load_without_an_error_or_a_mixed_answer() {
     let place = Place::new();
     let server = place.serve(&[]);

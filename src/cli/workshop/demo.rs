@@ -88,6 +88,7 @@ fn serve_page(args: &DemoArgs, policy: &Policy) -> Result<()> {
     policy.bundle(true, false)?.write(&bundle, VectorScalar::F32, true)?;
     let options = ServeOptions {
         bundle,
+        map: false,
         listen: args.listen,
         device: args.settings.device.device.clone(),
         log: Some(args.out.join("log")),
