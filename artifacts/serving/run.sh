@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # How fast a bundle answers: over HTTP under load, in process, as a batch, beside `implicit`; how long it
 # takes to be ready. SLATE has the features serve and train.
-# usage: artifacts/serving/run.sh OUT [bundles|load|process|ready|batch|implicit|table]...
+# usage: artifacts/serving/run.sh OUT [bundles|load|connections|process|ready|batch|goodreads|implicit|table]...
 #   bundles   Gowalla at L = 512 and made-up vectors at 2.23 M × 100, each with an index; WORK needs 8 GB
 #   load      requests a second and their times: OHA is the load generator's command [default: oha], PYTHON has pyarrow
+#   connections  memory before, while and after 5 000 connections are open
 #   process   one slate alone and many at once, without HTTP
-#   ready     seconds from the start of `slate serve` to its first answer, and memory
-#   batch     all users of Gowalla through `slate recommend --users`, whole and in four parts
+#   ready     seconds from the start of `slate serve` to its first answer, and memory: f16 and f32, read and mapped;
+#             where /proc/sys/vm/drop_caches may be written, also with nothing of the files in memory
+#   batch     all users of Gowalla through `slate recommend --users`, whole and in four parts that are joined
+#   goodreads 400 000 users with made-up items of the large bundle, K = 50, through its index, whole and in four
+#             parts that are joined; 10 000 of them exactly: PYTHON has numpy pyarrow
 #   implicit  the same factors in `implicit`: PYTHON has implicit numpy pyarrow safetensors scipy usearch
 source "$(dirname "$0")/../common.sh"
 oha=${OHA:-oha}
@@ -27,6 +31,7 @@ bundles() {
         rm -rf "$work/large-run"
         slate train --data "$work/large-data" --out "$work/large-run" --steps 5 >/dev/null
         slate export "$work/large-run" --out "$work/large" --histories --index --scalar f16
+        slate export "$work/large-run" --out "$work/large-f32" --histories --index
     fi
 }
 
@@ -49,19 +54,49 @@ process() {
 }
 
 ready() {
-    for name in "${names[@]}"; do
-        for run in 1 2 3; do python3 "$here/ready.py" "$SLATE" "$work/$name"; done | tee "$out/ready-$name.jsonl"
+    local name
+    rm -f "$out/ready.jsonl"
+    for name in gowalla large large-f32; do
+        for flags in "" "--mmap"; do
+            for run in 1 2 3; do python3 "$here/ready.py" "$SLATE" "$work/$name" $flags; done >>"$out/ready.jsonl"
+            if [ -w /proc/sys/vm/drop_caches ]; then python3 "$here/ready.py" "$SLATE" "$work/$name" --cold $flags >>"$out/ready.jsonl"; fi
+        done
     done
 }
 
-batch() {
-    local bundle=$work/gowalla part
-    rm -f "$out/batch.jsonl"
-    cp "$bundle/users.parquet" "$work/users.parquet"
-    watch "$out/batch.jsonl" "$SLATE" recommend "$bundle" --users "$work/users.parquet" --out "$work/slates.parquet" -k "$(pick 50 5)"
+connections() {
+    python3 "$here/connections.py" "$SLATE" "$work/gowalla" "$(pick 5000 50)" | tee "$out/connections.json"
+}
+
+# A file of users in one run and in four parts, which are joined and compared: NAME BUNDLE USERS K FLAG...
+answered() {
+    local name=$1 bundle=$2 users=$3 k=$4 part parts=()
+    shift 4
+    watch "$out/batch-$name.jsonl" "$SLATE" recommend "$bundle" --users "$users" --out "$work/slates.parquet" -k "$k" "$@"
     for part in 1 2 3 4; do
-        watch "$out/batch.jsonl" "$SLATE" recommend "$bundle" --users "$work/users.parquet" --out "$work/slates-$part.parquet" -k "$(pick 50 5)" --part "$part/4"
+        parts+=("$work/slates-$part.parquet")
+        RAYON_NUM_THREADS=$((part % 2 + 1)) watch "$out/batch-$name.jsonl" \
+            "$SLATE" recommend "$bundle" --users "$users" --out "$work/slates-$part.parquet" -k "$k" --part "$part/4" "$@"
     done
+    rm -f "$work/joined.parquet"
+    watch "$out/batch-$name.jsonl" "$SLATE" join "${parts[@]}" --out "$work/joined.parquet"
+    cmp "$work/slates.parquet" "$work/joined.parquet"
+    echo "$name: four parts on one and on two threads join to the whole, byte for byte"
+}
+
+batch() {
+    rm -f "$out/batch-gowalla.jsonl"
+    cp "$work/gowalla/users.parquet" "$work/users.parquet"
+    answered gowalla "$work/gowalla" "$work/users.parquet" "$(pick 50 5)"
+}
+
+goodreads() {
+    rm -f "$out"/batch-goodreads*.jsonl
+    "$python" "$here/users.py" "$work/large" "$(pick 400000 2000)" "$work/many.parquet"
+    answered goodreads "$work/large" "$work/many.parquet" "$(pick 50 5)"
+    "$python" "$here/users.py" "$work/large" "$(pick 10000 100)" "$work/few.parquet"
+    answered goodreads-exact "$work/large" "$work/few.parquet" "$(pick 50 5)" --exact
+    slate bench slates "$work/large" --users 1000 -k "$(pick 50 5)" --json | tee "$out/recall-goodreads.json"
 }
 
 implicit() {
@@ -72,4 +107,4 @@ table() {
     python3 "$here/table.py" "$out" | tee "$out/table.md"
 }
 
-run_stages "$(pick "bundles load process ready batch implicit table" "bundles process ready batch")" "$@"
+run_stages "$(pick "bundles load connections process ready batch goodreads implicit table" "bundles connections process ready batch")" "$@"

@@ -2,6 +2,7 @@
 import json
 import sys
 from pathlib import Path
+from statistics import median
 
 out = Path(sys.argv[1])
 
@@ -28,9 +29,19 @@ for path in sorted(out.glob("process-*.json")):
         median, most = search["milliseconds"]
         print(f"- {search['search']}: recall {search['recall']:.3f}, one alone {median:.2f} ms (99 %: {most:.2f}), "
               f"{search['slates_per_second']:.0f} a second at once")
-for row in read("ready-*.jsonl"):
-    print(f"\n{row['bundle']}: ready in {row['ready']:.2f} s, first answer {row['first_answer']:.2f} s, "
-          f"{row['resident_gib']:.2f} GiB, peak of a reload {row['peak_of_reload_gib']:.2f} GiB")
+runs = {}
+for row in read("ready.jsonl"):
+    runs.setdefault((row["bundle"], row["mapped"], row["cold"]), []).append(row)
+if runs:
+    print("\n| bundle | files | in memory before | ready, s | first answer, s | memory, GiB | peak of a reload, GiB |")
+    print("|---|---|---|---|---|---|---|")
+for (bundle, mapped, cold), rows in runs.items():
+    of = {name: median(row[name] for row in rows) for name in ("ready", "first_answer", "resident_gib", "peak_of_reload_gib")}
+    print(f"| {bundle} | {'mapped' if mapped else 'read'} | {'no' if cold else 'yes'} | {of['ready']:.2f} | {of['first_answer']:.2f} | "
+          f"{of['resident_gib']:.2f} | {of['peak_of_reload_gib']:.2f} |")
+for row in read("connections.json"):
+    print(f"\n{row['connections']} connections: {row['answers']} in {row['seconds']:.1f} s, one more: {row['one_more']}; memory "
+          f"{row['before_gib']:.3f} GiB before, {row['open_gib']:.3f} open, {row['after_gib']:.3f} after")
 for row in read("implicit.json"):
     for k, found in row["k"].items():
         theirs = found.pop("implicit")
