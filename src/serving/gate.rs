@@ -51,7 +51,7 @@ impl Token {
 /// Who may ask, and under which names.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Opens slates, items and feedback; without it they are open.
+    /// Opens slates, items and feedback; without it `admin` opens them, and without both they are open.
     pub read: Option<Token>,
     /// Opens all; without it, what operators do is closed where there is a `read` token, and open
     /// otherwise.
@@ -77,7 +77,7 @@ impl Access {
     }
 
     fn is_reader(&self, headers: &HeaderMap) -> bool {
-        self.read.as_ref().is_none_or(|read| read.is_in(headers)) || self.is_admin(headers)
+        self.read.as_ref().is_some_and(|read| read.is_in(headers)) || self.is_admin(headers)
     }
 
     /// True for the address itself and the names that were allowed: a page of another name cannot make
@@ -106,29 +106,32 @@ pub(super) fn body<T>(sent: Result<Json<T>, JsonRejection>) -> Result<T, Problem
     Err(Problem::new(rejection.status(), code, rejection.body_text()))
 }
 
-/// Refuses those who do not bring the token that reads.
-pub(super) async fn readers(
-    State(service): State<Arc<Service>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    if service.access.is_reader(request.headers()) {
-        return Ok(next.run(request).await);
-    }
-    let problem = "expected `authorization: Bearer` with the token that reads";
-    Err(Problem::new(StatusCode::UNAUTHORIZED, "token", problem))
+/// Who may ask a route.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Role {
+    Reader,
+    Operator,
 }
 
-/// Refuses those who do not bring the token of operators.
-pub(super) async fn admins(
-    State(service): State<Arc<Service>>,
+/// Refuses those who do not bring the token of the role.
+pub(super) async fn only(
+    State((service, role)): State<(Arc<Service>, Role)>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    if service.access.is_admin(request.headers()) {
+    let (headers, access) = (request.headers(), &service.access);
+    let (may, problem) = match role {
+        Role::Reader => (
+            access.is_reader(headers),
+            "expected `authorization: Bearer` with the token that reads",
+        ),
+        Role::Operator => {
+            (access.is_admin(headers), "expected `authorization: Bearer` with the admin token")
+        }
+    };
+    if may {
         return Ok(next.run(request).await);
     }
-    let problem = "expected `authorization: Bearer` with the admin token";
     Err(Problem::new(StatusCode::UNAUTHORIZED, "token", problem))
 }
 

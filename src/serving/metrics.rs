@@ -83,7 +83,7 @@ impl Metrics {
         let help = "Connections turned away because too many were open";
         registry.register("connections_turned_away", help, turned_away.clone());
         let log_healthy = Gauge::default();
-        let help = "1 if what is shown can be logged, 0 if not, absent without a log: -1";
+        let help = "1 if the log can be written, 0 if it cannot, -1 if the server has no log";
         registry.register("log_healthy", help, log_healthy.clone());
         let recall = Number::default();
         let help = "What the index found of the true top K in its last audit; NaN without an index";

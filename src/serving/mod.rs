@@ -55,6 +55,7 @@ pub use gate::{Access, Token};
 use crate::device;
 use crate::error::{Error, Result};
 use crate::log::{Key, Options as LogOptions, Writer};
+use gate::Role;
 use journal::Journal;
 use loaded::Loaded;
 use problem::Problem;
@@ -200,11 +201,11 @@ fn router(service: &Arc<Service>) -> Router {
         .routes(routes!(feedback::feedback))
         .routes(routes!(catalogue::items))
         .routes(routes!(catalogue::about))
-        .route_layer(from_fn_with_state(Arc::clone(service), gate::readers));
+        .route_layer(from_fn_with_state((Arc::clone(service), Role::Reader), gate::only));
     let admin = OpenApiRouter::new()
         .routes(routes!(operations::reload))
         .routes(routes!(operations::metrics))
-        .route_layer(from_fn_with_state(Arc::clone(service), gate::admins));
+        .route_layer(from_fn_with_state((Arc::clone(service), Role::Operator), gate::only));
     let open =
         OpenApiRouter::new().routes(routes!(operations::livez)).routes(routes!(operations::readyz));
     let (router, interface) = read.merge(admin).merge(open).split_for_parts();

@@ -383,6 +383,15 @@ fn only_those_who_may_are_answered() {
     }
     let refusal = server.get("/v1/bundle");
     assert_eq!(refusal.problem(), (401, "token".into()));
+    // One token alone leaves nothing open.
+    for (variable, token, reads, operates) in [(0, &read, 200, 401), (1, &admin, 200, 200)] {
+        let server = Server::start(&place.path("bundle"), &[], &tokens[variable..=variable]);
+        let value = bearer(token);
+        for (line, status) in [("GET /v1/bundle", reads), ("GET /metrics", operates)] {
+            assert_eq!(server.ask(line, &[("authorization", &value)], "").status, status, "{line}");
+            assert_eq!(server.ask(line, &[], "").status, 401, "{line}");
+        }
+    }
     assert_says(&refusal.head, &["www-authenticate: bearer"]);
 
     // Another name that leads here is not this server, unless it was allowed.
