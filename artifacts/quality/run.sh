@@ -3,12 +3,13 @@
 # amazon_cds, gowalla, ml-latest-2k, ml-latest-small, amazon_beauty and gowalla_split; a set that is not
 # there is left out, and said. SEEDS: the seeds of the splits [default: "0 1 2"]; TUNE: the seconds in
 # which each other recommender is tuned [default: 180]; SETS: the sets [default:
-# "ml-2k cds gowalla"].
+# "ml-2k cds gowalla beauty ml-2k-time", and the first three for folds and rewards].
 # usage: artifacts/quality/run.sh OUT [defaults|against|folds|rewards|texts|published|svd|table]...
 source "$(dirname "$0")/../common.sh"
 seeds=${SEEDS:-$(pick "0 1 2" 0)}
 tune=${TUNE:-$(pick 180 1)}
-sets=${SETS:-$(pick "ml-2k cds gowalla" cds)}
+sets=${SETS:-$(pick "ml-2k cds gowalla beauty ml-2k-time" cds)}
+unordered=${SETS:-$(pick "ml-2k cds gowalla" cds)}
 baselines=popularity,svd,als,ease,item-knn
 
 # Prepares a set with no flag but its columns, unless it is there: SET SEED FLAG...
@@ -69,7 +70,6 @@ defaults() {
     for seed in $seeds; do
         for set in $sets; do pipeline "$set" "$seed"; done
     done
-    [ "$quick" = 1 ] || for set in beauty ml-2k-time; do pipeline "$set" 0; done
 }
 
 # The policies of `defaults` beside other recommenders, each tuned.
@@ -85,7 +85,7 @@ against() {
 # `defaults` have folds.
 folds() {
     for seed in $seeds; do
-        for set in $sets; do
+        for set in $unordered; do
             prepared "$set" "$seed" || continue
             trained "$set" "$seed" folds-0 --steps 1 --set context.folds=0
         done
@@ -95,7 +95,7 @@ folds() {
 # What training adds under other rewards, by its last checkpoint.
 rewards() {
     for seed in $seeds; do
-        for set in $sets; do
+        for set in $unordered; do
             prepared "$set" "$seed" || continue
             for reward in diverse-any-hit $(pick "cascade reciprocal-rank" ""); do
                 trained "$set" "$seed" "$reward" --set reward.kind="$reward" --steps "$(pick 1000 20)"
