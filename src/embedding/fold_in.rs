@@ -98,7 +98,7 @@ impl FoldIn {
             .collect();
         let mut normal = self.gram.clone();
         let own = MatRef::from_row_major_slice(&own, items.len(), dim);
-        add_gram(normal.as_mut(), own, confidence);
+        add_products(normal.as_mut(), own, own, confidence);
         let trace: f64 = (0..dim).map(|i| normal[(i, i)]).sum();
         // A λ below the rounding of the other terms would leave a singular matrix singular.
         let ridge = regularization.max(1e-13 * trace);
@@ -134,16 +134,25 @@ const PIECE: usize = 512;
 /// The lower triangle of `FᵀF` `[L, L]`; its parts and the order of their sum do not depend on the
 /// number of threads.
 pub(super) fn gram(factors: &Matrix) -> Mat<f64> {
-    let dim = factors.cols();
-    let rows = factors.rows().div_ceil(PARTS).max(PIECE);
-    let parts = factors.as_slice().par_chunks(rows * dim).map(|part| {
+    products(factors, factors)
+}
+
+/// The lower triangle of `XᵀY` `[L, L]`, of matrices of one shape, summed as [`gram`] is.
+pub(super) fn products(x: &Matrix, y: &Matrix) -> Mat<f64> {
+    let dim = x.cols();
+    let rows = x.rows().div_ceil(PARTS).max(PIECE);
+    let parts = x.as_slice().par_chunks(rows * dim).zip(y.as_slice().par_chunks(rows * dim));
+    let parts = parts.map(|(x, y)| {
         let mut sum = Mat::zeros(dim, dim);
-        let mut wide = Vec::with_capacity(PIECE * dim);
-        for piece in part.chunks(PIECE * dim) {
-            wide.clear();
-            wide.extend(piece.iter().map(|value| f64::from(*value)));
-            let piece = MatRef::from_row_major_slice(&wide, piece.len() / dim, dim);
-            add_gram(sum.as_mut(), piece, 1.0);
+        let mut wide = [(); 2].map(|()| Vec::with_capacity(PIECE * dim));
+        for (x, y) in x.chunks(PIECE * dim).zip(y.chunks(PIECE * dim)) {
+            for (wide, numbers) in wide.iter_mut().zip([x, y]) {
+                wide.clear();
+                wide.extend(numbers.iter().map(|value| f64::from(*value)));
+            }
+            let [x, y] =
+                [0, 1].map(|at| MatRef::from_row_major_slice(&wide[at], x.len() / dim, dim));
+            add_products(sum.as_mut(), x, y, 1.0);
         }
         sum
     });
@@ -155,11 +164,10 @@ pub(super) fn gram(factors: &Matrix) -> Mat<f64> {
     parts.into_iter().reduce(sum).unwrap_or_else(|| Mat::zeros(dim, dim))
 }
 
-/// Adds `scale · BᵀB` to the lower triangle of `sum`.
-fn add_gram(sum: MatMut<'_, f64>, block: MatRef<'_, f64>, scale: f64) {
+/// Adds `scale · XᵀY` to the lower triangle of `sum`.
+fn add_products(sum: MatMut<'_, f64>, x: MatRef<'_, f64>, y: MatRef<'_, f64>, scale: f64) {
     let (lower, whole) = (BlockStructure::TriangularLower, BlockStructure::Rectangular);
-    let transposed = block.transpose();
-    matmul(sum, lower, Accum::Add, transposed, whole, block, whole, scale, Par::Seq);
+    matmul(sum, lower, Accum::Add, x.transpose(), whole, y, whole, scale, Par::Seq);
 }
 
 #[cfg(test)]

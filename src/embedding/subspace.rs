@@ -39,7 +39,7 @@ impl<'a> Side<'a> {
     }
 
     /// Writes the product with `block`, which has a row for each row of `other`, over `out`.
-    fn times(&self, other: &Self, block: &Matrix, out: &mut Matrix) {
+    pub(super) fn times(&self, other: &Self, block: &Matrix, out: &mut Matrix) {
         let scales = [&self.scales[..], &other.scales];
         self.sets.scaled_times(scales, block.as_slice(), block.cols(), out.as_mut_slice());
     }
@@ -56,7 +56,7 @@ impl<'a> Side<'a> {
 }
 
 /// An orthonormal Q `[near, width]` whose span nearly contains the leading left singular vectors of A,
-/// and AᵀQ `[far, width]`. The sides are A and Aᵀ, `start` is random, `[far, width]`.
+/// and A AᵀQ. The sides are A and Aᵀ, `start` is random, `[far, width]`.
 pub(super) fn leading(
     near: &Side<'_>,
     far: &Side<'_>,
@@ -76,14 +76,15 @@ pub(super) fn leading(
     }
     // The gain of a polynomial costs the smaller singular vectors digits; a plain product gives them
     // back.
-    let [filtered, mut q, _] = blocks;
+    let [filtered, mut q, mut product] = blocks;
     far.times(near, &filtered, &mut image);
     near.times(far, &image, &mut q);
     orthonormalise(&mut q)?;
-    // Once more, because singular values are taken from AᵀQ as if Q were orthonormal to the last digit.
+    // Once more, because singular values are taken from A AᵀQ as if Q were orthonormal to the last digit.
     orthonormalise(&mut q)?;
     far.times(near, &q, &mut image);
-    Ok([q, image])
+    near.times(far, &image, &mut product);
+    Ok([q, product])
 }
 
 /// Replaces Q, the first of `blocks`, by `T_d(2C/b − I) Q` for `C = A Aᵀ` and the Chebyshev polynomial

@@ -3,8 +3,10 @@
 //! the eigenvectors of a matrix of L + 64 columns. A occurs only in products with a block of as many
 //! columns, so memory is O((U + P)·L).
 //!
-//! The blocks are f32, so a singular value σ is good to about 1e-7 · σ_1 / σ of itself; σ_1 / σ_L is a few
-//! tens for interactions.
+//! The blocks are f32, so a singular value σ is good to about 1e-7 · (σ_1 / σ)² of itself; σ_1 / σ_L is a
+//! few tens for interactions.
+
+use std::num::NonZeroUsize;
 
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -14,7 +16,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{ActionSets, Sessions, Split};
-use crate::embedding::fold_in::gram;
+use crate::embedding::fold_in::products;
 use crate::embedding::orthonormal::{orthonormalise, times};
 use crate::embedding::subspace::{Side, leading};
 use crate::embedding::{Spectrum, StoredEmbeddings};
@@ -36,7 +38,10 @@ pub enum SessionPart {
 /// Columns of the subspace beyond L. The more there are, the more exact are the last of the L.
 const OVERSAMPLING: usize = 64;
 /// The least eigenvalue σ² that is not rounding, as a share of the largest.
-const NEGLIGIBLE: f64 = 1e-10;
+const NEGLIGIBLE: f64 = 1e-6;
+
+/// Parts of the work on eigenvectors: as many on any machine, because they round apart.
+const PARTS: Par = Par::Rayon(NonZeroUsize::new(8).unwrap());
 
 /// Options of the decomposition.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -147,17 +152,23 @@ pub fn truncated_svd(
     let [near, far] = [near, far].map(|sets| Side::new(sets, options.normalization));
     let width = (latent_dim + OVERSAMPLING).min(rank);
     let start = normals(far.len(), width, 0, seed);
-    let [q, image] = leading(&near, &far, start, options.passes)?; // Q, AᵀQ
+    let [q, product] = leading(&near, &far, start, options.passes)?; // Q, A AᵀQ
 
-    // AᵀQ = V Σ Wᵀ, so QᵀA AᵀQ = W Σ² Wᵀ; the left singular vectors are Q W.
-    let (values, rotation) = eigen(gram(&image).as_ref())?;
+    // AᵀQ = V Σ Wᵀ, so QᵀA AᵀQ = W Σ² Wᵀ; the left singular vectors are Q W, the right ones Aᵀ Q W Σ⁻¹.
+    // All that is dense has the rows of the smaller side.
+    let (values, rotation) = eigen(products(&q, &product).as_ref())?;
     let values: Vec<f64> = values.into_iter().rev().take(latent_dim).collect();
     let own = values.iter().filter(|value| **value > NEGLIGIBLE * values[0]).count();
     let scale = |j: usize| if of_actions || j >= own { 1.0 } else { values[j].sqrt().recip() };
     // The eigenvalues ascend.
     let rotation =
         Mat::from_fn(width, latent_dim, |i, j| (rotation[(i, width - 1 - j)] * scale(j)) as f32);
-    let mut v = times(if of_actions { &q } else { &image }, rotation.as_ref());
+    let mut v = times(&q, rotation.as_ref());
+    if !of_actions {
+        let left = v;
+        v = Matrix::zeros(num_actions, latent_dim);
+        far.times(&near, &left, &mut v);
+    }
     if own < latent_dim {
         // The rank is exhausted: any other orthonormal columns will do.
         let random = normals(v.rows(), latent_dim, 1, seed);
@@ -185,10 +196,10 @@ fn eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
     let size = matrix.nrows();
     let (mut values, mut vectors) = (Diag::zeros(size), Mat::zeros(size, size));
     let (wanted, options) = (ComputeEigenvectors::Yes, Spec::default());
-    let scratch = self_adjoint_evd_scratch::<f64>(size, wanted, Par::Seq, options);
+    let scratch = self_adjoint_evd_scratch::<f64>(size, wanted, PARTS, options);
     let mut memory = MemBuffer::new(scratch);
     let stack = MemStack::new(&mut memory);
-    self_adjoint_evd(matrix, values.as_mut(), Some(vectors.as_mut()), Par::Seq, stack, options)
+    self_adjoint_evd(matrix, values.as_mut(), Some(vectors.as_mut()), PARTS, stack, options)
         .map_err(|error| Error::library("eigenvalue decomposition", format!("{error:?}")))?;
     Ok((values.column_vector().iter().copied().collect(), vectors))
 }
