@@ -59,9 +59,9 @@ pub struct Judge {
 }
 
 impl Default for Judge {
-    /// The default preset's reward, for two and a half minutes.
+    /// The default preset's reward, for two hundred seconds.
     fn default() -> Self {
-        Self { reward: RewardKind::Discounted, slate_size: 5, exclude_observed: true, within: 150 }
+        Self { reward: RewardKind::Discounted, slate_size: 5, exclude_observed: true, within: 200 }
     }
 }
 

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
-use fast_slate::experiment::league;
+use fast_slate::embedding::{SessionPart, SvdOptions};
+use fast_slate::experiment::{Candidate, league};
 use fast_slate::facade::Prepared;
 use fast_slate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings};
 use fast_slate::retrieval::{Exact, Queries, Retriever as _};
@@ -45,6 +46,32 @@ fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
     assert!(winner.candidate.latent_dim() <= best.candidate.latent_dim());
     assert!(-winner.difference <= winner.difference_se.max(1e-12), "{winner:?}");
     assert!(-winner.difference <= 0.01 * best.reward);
+}
+
+#[test]
+fn users_of_all_folds_judge_the_winners_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    // More training users in a fold than judge at first.
+    let synthetic =
+        SyntheticSettings { users: 7000, actions: 150, topics: 6, ..SyntheticSettings::default() };
+    let options = SvdOptions { latent_dim: 20, ..SvdOptions::default() };
+    let embedding = EmbeddingSource::Svd { interactions: SessionPart::All, options };
+    let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
+    let (input, data) = (Input::Synthetic(synthetic), folder.path().join("data"));
+    let prepared = Prepared::create(&input, &settings, &data, false).unwrap();
+    let judge = Judge { within: 60, ..Judge::default() };
+    let (chosen, table) = league(&prepared.sessions, None, &judge, Seed(0)).unwrap();
+    let settled = table.settled.unwrap();
+    assert_eq!(settled.judges, 5 * table.judges);
+    assert!(settled.tried >= 4, "{settled:?}");
+    let winners: Vec<_> = table.table.iter().filter(|standing| standing.chosen).collect();
+    let [winner] = winners.as_slice() else { panic!("{winners:?}") };
+    let (settings, folds) = (chosen.choice.settings.unwrap(), chosen.folds);
+    let Candidate::Svd { form, popularity_power, latent_dim, .. } = winner.candidate else {
+        panic!("{winner:?}")
+    };
+    assert_eq!((settings.embedding, settings.popularity_power), (form, popularity_power));
+    assert!(folds.iter().all(|fold| fold.v.cols() == latent_dim) && folds.len() == 5);
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(super) struct Jury<'a> {
     judge: &'a Judge,
     seed: Seed,
     folds: Folds,
+    /// The fits that judge until the last round, the first ones.
+    asking: usize,
     /// The judging users of each fit, ascending.
     judges: Vec<Vec<u32>>,
     /// Users of each action in each fit.
@@ -82,6 +84,7 @@ impl<'a> Jury<'a> {
             times: None,
             judge,
             seed,
+            asking: 1,
             judges: Vec::new(),
             popularity: Vec::new(),
             folds,
@@ -112,15 +115,15 @@ impl<'a> Jury<'a> {
         let items: usize = judges.iter().flatten().map(hidden).sum();
         let wanted = wanted(users, items);
         let smallest = judges.iter().map(Vec::len).min().unwrap_or(0);
-        judges.truncate(wanted.div_ceil(smallest.max(1)));
-        let of_each = wanted.div_ceil(judges.len());
+        let asking = wanted.div_ceil(smallest.max(1)).min(judges.len());
+        let of_each = wanted.div_ceil(asking);
         for users in &mut judges {
             users.truncate(of_each);
             users.sort_unstable();
         }
         let popularity = (0..FOLDS).map(|fold| sessions.popularity(&folds.without(fold)));
-        self.popularity = popularity.take(judges.len()).collect();
-        self.judges = judges;
+        self.popularity = popularity.collect();
+        (self.judges, self.asking) = (judges, asking);
     }
 
     /// Any users judge one fit, which everything is part of but what they hide.
@@ -176,9 +179,14 @@ impl<'a> Jury<'a> {
         self.sessions.num_actions
     }
 
-    /// The number of fits that judge a source.
+    /// The number of fits that judge a source until the last round.
     pub(super) fn fits(&self) -> u32 {
-        self.judges.iter().map(|_| 1).sum()
+        self.judges.iter().take(self.asking).map(|_| 1).sum()
+    }
+
+    /// True if there are folds of whose users nobody has judged yet.
+    pub(super) fn has_others(&self) -> bool {
+        self.asking < self.judges.len()
     }
 
     /// The number of them that are of use when the winner is fitted.
@@ -194,7 +202,7 @@ impl<'a> Jury<'a> {
             let source = candidate.source_of(SessionPart::Observed);
             self.fits.push(source.fit(asked, &asked.contexts(Split::Train), self.seed)?);
         } else {
-            for fold in (0..FOLDS).take(self.judges.len()) {
+            for fold in (0..FOLDS).take(self.asking) {
                 self.fits.push(self.fit_without(fold, candidate)?);
             }
         }
@@ -213,33 +221,57 @@ impl<'a> Jury<'a> {
         reward: &dyn SlateReward,
     ) -> Result<Vec<f64>> {
         let kappa = candidate.settings().embedding.popularity;
+        // All of them at once, in the last round, may be more than the memory holds.
+        let keep = self.fits.len() <= self.asking;
         #[allow(clippy::float_cmp, reason = "one of a few constants")]
-        let other = self.searched.as_ref().is_none_or(|(known, _)| *known != kappa);
-        if other {
+        if keep && self.searched.as_ref().is_none_or(|(known, _)| *known != kappa) {
             self.searched = None;
-            let form = Form { popularity: kappa, ..plain() };
-            let searched = self.fits.iter().zip(&self.popularity).map(|(stored, popularity)| {
-                let vectors = stored.clone().into_vectors(&form, popularity)?;
-                Ok(Searched { exact: Exact::new(Arc::clone(&vectors.actions)), vectors })
-            });
-            self.searched = Some((kappa, searched.collect::<Result<_>>()?));
+            let all = (0..self.fits.len()).map(|fold| self.searched(fold, kappa));
+            self.searched = Some((kappa, all.collect::<Result<_>>()?));
         }
         let mut rewards = Vec::new();
-        let sessions = self.asked();
-        let searched = self.searched.iter().flat_map(|(_, searched)| searched);
-        for ((fold, users), searched) in self.judges.iter().enumerate().zip(searched) {
-            let latent = self.latent(candidate, fold, searched)?;
-            let observed = users.iter().map(|user| sessions.observed.of(*user));
-            let excluded: Vec<&[u32]> = observed.collect();
-            let slates = searched.exact.search(Queries {
-                latent: &latent,
-                slate_size: self.judge.slate_size,
-                excluded: self.judge.exclude_observed.then_some(&excluded),
-            })?;
-            let shown = users.iter().enumerate().map(|(at, user)| (*user, slates.slate(at)));
-            rewards.extend(shown.map(|(user, slate)| f64::from(reward.reward(user, slate))));
+        for fold in 0..self.fits.len() {
+            let made;
+            let searched = match &self.searched {
+                Some((_, kept)) if keep => &kept[fold],
+                _ => {
+                    made = self.searched(fold, kappa)?;
+                    &made
+                }
+            };
+            self.ask(candidate, fold, searched, reward, &mut rewards)?;
         }
         Ok(rewards)
+    }
+
+    /// What was fitted without a fold, with κ in place.
+    fn searched(&self, fold: usize, kappa: f32) -> Result<Searched> {
+        let form = Form { popularity: kappa, ..plain() };
+        let vectors = self.fits[fold].clone().into_vectors(&form, &self.popularity[fold])?;
+        Ok(Searched { exact: Exact::new(Arc::clone(&vectors.actions)), vectors })
+    }
+
+    /// Adds what a candidate earns from each judge of a fold to `rewards`.
+    fn ask(
+        &self,
+        candidate: Candidate,
+        fold: usize,
+        searched: &Searched,
+        reward: &dyn SlateReward,
+        rewards: &mut Vec<f64>,
+    ) -> Result<()> {
+        let (sessions, users) = (self.asked(), &self.judges[fold]);
+        let latent = self.latent(candidate, fold, searched)?;
+        let observed = users.iter().map(|user| sessions.observed.of(*user));
+        let excluded: Vec<&[u32]> = observed.collect();
+        let slates = searched.exact.search(Queries {
+            latent: &latent,
+            slate_size: self.judge.slate_size,
+            excluded: self.judge.exclude_observed.then_some(&excluded),
+        })?;
+        let shown = users.iter().enumerate().map(|(at, user)| (*user, slates.slate(at)));
+        rewards.extend(shown.map(|(user, slate)| f64::from(reward.reward(user, slate))));
+        Ok(())
     }
 
     /// The queries of the judges of a fold. The weights f of both vectors are in the queries, so that
@@ -288,14 +320,26 @@ impl<'a> Jury<'a> {
         self.searched = None;
     }
 
-    /// The number of judges.
+    /// The number of judges until the last round.
     pub(super) fn count(&self) -> usize {
-        self.judges.iter().map(Vec::len).sum()
+        self.judges.iter().take(self.asking).map(Vec::len).sum()
+    }
+
+    /// Fits the source of `candidate` without each fold, as training needs it, so that users of all of
+    /// them judge from now on. Returns their number; the first of them are those who judged before.
+    pub(super) fn call_others(&mut self, candidate: Candidate) -> Result<usize> {
+        self.fits = self.folds_of(candidate)?;
+        self.fitted = Some(candidate);
+        Ok(self.judges.iter().map(Vec::len).sum())
     }
 
     /// The embeddings of the winner without each fold; those of the last fit are among them, if they
     /// serve.
     pub(super) fn into_folds(mut self, winner: Candidate) -> Result<Vec<StoredEmbeddings>> {
+        self.folds_of(winner)
+    }
+
+    fn folds_of(&mut self, winner: Candidate) -> Result<Vec<StoredEmbeddings>> {
         let length = winner.latent_dim();
         let serve = self.asked.is_none()
             && self.fitted.is_some_and(|fitted| {

@@ -40,10 +40,14 @@ use crate::reward::SlateReward;
 use crate::seed::Seed;
 
 pub use candidate::Candidate;
-pub use standing::{League, Standing};
+pub use standing::{League, Settled, Standing};
 
 /// Share of the time left that the long decompositions may take.
 const FITTING: f64 = 0.8;
+/// Share of the time limit that the last round may take.
+const SETTLING: f64 = 0.25;
+/// Candidates that the last round begins with.
+const FINALISTS: usize = 4;
 /// The time of a fit grows as this power of its columns from one length to the next, between the
 /// sparse products' 1 and the dense ones' 2.
 const GROWTH: f64 = 1.5;
@@ -81,12 +85,14 @@ pub fn league(
     }
 
     let winner = play.standings.winner()?;
+    let winner = play.settle(winner)?;
     let source = winner.source();
     let embeddings = source.fit(sessions, &sessions.contexts(Split::Train), seed)?;
     let report = League {
         table: play.standings.table(winner),
         judges: play.jury.count(),
         tried: play.standings.0.len(),
+        settled: play.settled,
         left_out: play.left_out,
         seconds: play.deadline.elapsed().as_secs_f64(),
     };
@@ -111,10 +117,15 @@ struct Play<'a> {
     deadline: Deadline,
     /// The longest SVD that every fold allows.
     longest: usize,
-    /// The time of an SVD of the last length that was fitted.
-    fit: Duration,
+    /// The time of the SVD that was fitted last, and its columns.
+    fit: (Duration, f64),
+    /// The time of the slowest SVD.
+    slowest: Duration,
     /// The time of the last ALS.
     als: Duration,
+    /// The time of the slowest judgement of one candidate.
+    judging: Duration,
+    settled: Option<Settled>,
     left_out: Vec<String>,
 }
 
@@ -134,21 +145,31 @@ impl<'a> Play<'a> {
             limit,
             deadline,
             longest: jury.longest()?,
-            fit: Duration::ZERO,
+            fit: (Duration::ZERO, 1.0),
+            slowest: Duration::ZERO,
             als: Duration::ZERO,
+            judging: Duration::ZERO,
+            settled: None,
             left_out: Vec::new(),
             jury,
         })
     }
 
-    /// A deadline that leaves time for so many more fits of the last length.
+    /// A deadline that leaves time for so many more of the slowest fits, and for the last round.
     fn before(&self, fits: u32) -> Deadline {
-        self.deadline.until(Some(self.limit.saturating_sub(self.fit * fits)))
+        let kept = self.slowest * fits + self.settling();
+        self.deadline.until(Some(self.limit.saturating_sub(kept)))
+    }
+
+    /// The time that is kept for the last round.
+    fn settling(&self) -> Duration {
+        if self.jury.has_others() { self.limit.mul_f64(SETTLING) } else { Duration::ZERO }
     }
 
     /// The time for fits.
     fn spare(&self) -> Duration {
-        self.deadline.left().unwrap_or_default().mul_f64(FITTING)
+        let left = self.deadline.left().unwrap_or_default();
+        left.saturating_sub(self.settling()).mul_f64(FITTING)
     }
 
     /// Every normalisation, at a length that takes next to no time, and ALS.
@@ -157,23 +178,50 @@ impl<'a> Play<'a> {
         // What earned the most on two sets, in the middle of what there is.
         let recency = if self.jury.ordered() { 1.0 } else { 0.0 };
         for normalization in NORMALIZATIONS {
-            if 8 * fits * self.fit > self.spare() {
+            if 8 * fits * self.slowest > self.spare() {
                 self.left_out.push(format!("svd with η = {normalization}"));
                 continue;
             }
-            let began = Instant::now();
-            self.jury.fit(start(normalization, short, recency))?;
-            self.fit = self.fit.max(began.elapsed() / fits);
+            self.fit(start(normalization, short, recency))?;
             for probe in probes(normalization, short, recency) {
                 self.judge(probe)?;
             }
         }
         // Its fits were seen to take five times as long.
-        if 20 * fits * self.fit > self.spare() {
+        if 20 * fits * self.slowest > self.spare() {
             self.left_out.push(format!("als with L = {short}"));
             return Ok(());
         }
         self.search(self.deadline, vec![Candidate::als(short)[0]], Vec::new(), 1)
+    }
+
+    /// The best weights of the winner's source, and what is next to them, by users of all folds, if there
+    /// is time. The winner of that round comes out.
+    fn settle(&mut self, winner: Candidate) -> Result<Candidate> {
+        let is_svd = matches!(winner, Candidate::Svd { .. });
+        if !is_svd || !self.jury.has_others() {
+            return Ok(winner);
+        }
+        let judges = self.jury.call_others(winner)?;
+        let first = self.jury.count();
+        let finals = self.judging.mul_f64((FINALISTS * judges) as f64 / first as f64);
+        if self.deadline.left().is_some_and(|left| left < finals) {
+            return Ok(winner);
+        }
+        let finalists = self.standings.best_of_source(winner, FINALISTS);
+        let before = std::mem::take(&mut self.standings);
+        self.search(self.deadline, finalists, weights(winner, self.jury.ordered()), 1)?;
+        let winner = self.standings.winner()?;
+        let last = std::mem::replace(&mut self.standings, before);
+        self.settled = Some(Settled { tried: last.0.len(), judges });
+        for Tried { candidate, mut rewards } in last.0 {
+            // The table is about those who judged everything.
+            rewards.truncate(first);
+            if !self.standings.has(candidate) {
+                self.standings.0.push(Tried { candidate, rewards });
+            }
+        }
+        Ok(winner)
     }
 
     /// Longer and longer SVDs of the normalisation of `best`, as long as each earns more than the one
@@ -182,13 +230,12 @@ impl<'a> Play<'a> {
     fn climb(&mut self, mut best: Candidate, keep: u32) -> Result<Candidate> {
         let fits = self.jury.fits();
         for next in self.longer_than(best) {
-            let growth = (columns(next) / columns(best)).powf(GROWTH);
-            if !self.is_possible(next, self.fit.mul_f64(growth) * (fits + keep)) {
+            let (last, of_last) = self.fit;
+            let fit = last.mul_f64((columns(next) / of_last).powf(GROWTH));
+            if !self.is_possible(next, fit * fits + fit.max(self.slowest) * keep) {
                 break;
             }
-            let began = Instant::now();
-            self.jury.fit(next)?;
-            self.fit = began.elapsed() / fits;
+            self.fit(next)?;
             let found = self.around(next, self.before(keep))?;
             let rises =
                 self.standings.mean_of_best_like(next) > self.standings.mean_of_best_like(best);
@@ -249,9 +296,20 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
+    /// Fits the SVD of a candidate for those who judge.
+    fn fit(&mut self, candidate: Candidate) -> Result<()> {
+        let began = Instant::now();
+        self.jury.fit(candidate)?;
+        let time = began.elapsed() / self.jury.fits();
+        (self.fit, self.slowest) = ((time, columns(candidate)), self.slowest.max(time));
+        Ok(())
+    }
+
     /// The mean reward of a candidate whose source is fitted, with at least its length.
     fn judge(&mut self, candidate: Candidate) -> Result<f64> {
+        let began = Instant::now();
         let rewards = self.jury.judge(candidate, self.reward.as_ref())?;
+        self.judging = self.judging.max(began.elapsed());
         let tried = Tried { candidate, rewards };
         let mean = tried.mean();
         tracing::debug!("{mean:.4} {candidate:?}");

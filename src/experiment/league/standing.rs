@@ -40,10 +40,22 @@ pub struct League {
     pub judges: usize,
     /// The number of candidates tried.
     pub tried: usize,
+    /// The weights of the winner that users of all folds judged in the end, and their number; none where
+    /// the judges of the table are all that there are, or no time was left.
+    pub settled: Option<Settled>,
     /// What was left out for lack of time or memory.
     pub left_out: Vec<String>,
     /// Wall-clock seconds.
     pub seconds: f64,
+}
+
+/// The last round of a league.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Settled {
+    /// The number of candidates.
+    pub tried: usize,
+    /// The number of users who judged.
+    pub judges: usize,
 }
 
 /// A judged candidate with the reward of every judge.
@@ -114,6 +126,14 @@ impl Standings {
             }
         }
         best
+    }
+
+    /// Up to `count` candidates of this one's source that earned the most, the highest reward first.
+    pub(super) fn best_of_source(&self, like: Candidate, count: usize) -> Vec<Candidate> {
+        let alike = self.0.iter().filter(|tried| tried.candidate.is_like(like));
+        let mut alike: Vec<&Tried> = alike.collect();
+        alike.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
+        alike.into_iter().take(count).map(|tried| tried.candidate).collect()
     }
 
     /// The shortest candidate that is as good as the best, and the best of that length.

@@ -17,7 +17,7 @@ use crate::dataset::{FeatureColumn, FeatureTable};
 use crate::device;
 use crate::error::Error;
 use crate::estimate::Estimate;
-use crate::experiment::{Candidate, League, Standing, league};
+use crate::experiment::{Candidate, League, Settled, Standing, league};
 use crate::prepared::{AuditedSearch, Manifest, Phase, Phases, Prepared, prepare};
 use crate::settings::Preset;
 use crate::task::{Audit, Audits, EfSearch, Task};
@@ -122,7 +122,7 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
 
 /// The standings of a league, the best of each source.
 fn table(league: &League) -> String {
-    let League { table, judges, tried, left_out, seconds } = league;
+    let League { table, judges, tried, settled, left_out, seconds } = league;
     let mut text = format!(
         "embeddings: the best of {tried} tried in {seconds:.0} s, by the reward at θ = I of {judges} \
          training users outside the fit\n  {:<46} {:>15}  {:>17}  bytes an item",
@@ -135,6 +135,9 @@ fn table(league: &League) -> String {
         let mark = if standing.chosen { '→' } else { ' ' };
         let name = name(&candidate);
         text += &format!("\n{mark} {name:<46} {reward:>15}  {difference:>17}  {}", standing.bytes);
+    }
+    if let Some(Settled { tried, judges }) = settled {
+        text += &format!("\n  its weights are the best of {tried} by {judges} users of all folds");
     }
     if !left_out.is_empty() {
         text +=
