@@ -113,11 +113,7 @@ impl Covariance {
     }
 
     /// The estimate for one row; `complete` draws the missing actions of a slate.
-    fn estimate(
-        &self,
-        context: u32,
-        complete: impl FnMut(&mut Vec<u32>),
-    ) -> Result<RowEstimate> {
+    fn estimate(&self, context: u32, complete: impl FnMut(&mut Vec<u32>)) -> Result<RowEstimate> {
         match self.form {
             CovarianceForm::Corrected => self.corrected(context, complete),
             CovarianceForm::AsPrinted => self.as_printed(context, complete),

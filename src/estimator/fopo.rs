@@ -79,12 +79,7 @@ impl Fopo {
         Ok(Self { actions, heads, uniform_share, reward, sampling })
     }
 
-    fn estimate(
-        &self,
-        rows: BatchRows<'_>,
-        row: usize,
-        heads: &Slates,
-    ) -> Result<RowEstimate> {
+    fn estimate(&self, rows: BatchRows<'_>, row: usize, heads: &Slates) -> Result<RowEstimate> {
         let (context, samples) = (rows.contexts[row], self.sampling.num_samples);
         let query = Query {
             fopo: self,

@@ -63,8 +63,7 @@ impl LearnedActions {
                 Self::ScoreFunction { reward, .. } => {
                     let slates = policy.draw(distribution, rows, row); // [S·K]
                     let slates = Slates::unscored(policy.sampling().slate_size, slates);
-                    let score =
-                        |at| ScoreGradient::log_prob(distribution, slates.slate(at));
+                    let score = |at| ScoreGradient::log_prob(distribution, slates.slate(at));
                     let scores = (0..slates.len()).map(score).collect();
                     (scores, reward.rewards(&[context], &slates)?)
                 }

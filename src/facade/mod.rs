@@ -17,6 +17,8 @@
 //! # }
 //! ```
 
+mod judge;
+
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -32,6 +34,7 @@ use crate::run::{RunFolder, RunOrigin};
 use crate::task::Task;
 
 pub use crate::bundle::{Answer, Recommendation, Recommender};
+pub use judge::{How, Judged, Judging, Outcome, Row, Scores};
 
 pub use crate::prepared::Prepared;
 pub use crate::prepared::{Input, PrepareSettings};
@@ -171,6 +174,7 @@ impl Policy {
             step: self.step,
             slate_size: settings.slate_size,
             reward: settings.reward.kind,
+            own_reward: origin.reward.clone(),
             settings: toml::Table::try_from(settings)
                 .map_err(|error| Error::library("settings", error))?,
         };
