@@ -30,7 +30,7 @@ mod users;
 
 use std::sync::Arc;
 
-pub use batch::{Batch, Part, Summary};
+pub use batch::{Answers, Batch, Part, Summary};
 pub use filter::Filter;
 pub use manifest::{FileRecord, MANIFEST, Manifest, Scales, Shapes, Trained, VectorScalar};
 pub use recommender::Recommender;

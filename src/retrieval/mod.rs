@@ -66,7 +66,7 @@ impl Slates {
 
     /// Slates that nobody has scored.
     #[must_use]
-    pub(crate) fn unscored(slate_size: usize, actions: Vec<u32>) -> Self {
+    pub fn unscored(slate_size: usize, actions: Vec<u32>) -> Self {
         Self { slate_size, scores: vec![0.0; actions.len()], actions }
     }
 
