@@ -320,8 +320,12 @@ class SlatePolicy(Answering):
         *,
         device: str | None = None,
         reward: rewards.Reward | None = None,
+        checkpoint: str = "best",
     ) -> Self:
-        """Opens a bundle or a run; ``reward`` is the function that the run was trained for."""
+        """Opens a bundle, or a run at a checkpoint: ``"best"``, ``"last"`` or a step.
+
+        ``reward`` is the function that the run was trained for, if it was one.
+        """
         if not Path(folder).exists():
             raise FileNotFoundError(f"folder: {folder} is not there")
         policy = cls(device=device)
@@ -330,7 +334,7 @@ class SlatePolicy(Answering):
             policy.slate_size = policy._recommender.slate_size
             return policy
         own = None if reward is None else rewards.adapted(reward)
-        run = _native.Run.open(str(folder), device, "best", own)
+        run = _native.Run.open(str(folder), device, checkpoint, own)
         settings, _origin, _step = json.loads(run.describe())
         policy.set_params(slate_size=settings["slate_size"], seed=settings["seed"])
         policy.reward = reward or settings["reward"]["kind"]

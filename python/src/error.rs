@@ -5,7 +5,7 @@ use pyo3::exceptions::{PyFileNotFoundError, PyKeyError, PyRuntimeError, PyValueE
 use pyo3::prelude::*;
 
 /// What the command line calls an argument, and its name here.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 18] = [
     ("--user-column", "user="),
     ("--item-column", "item="),
     ("--rating-column", "weight="),
@@ -21,6 +21,12 @@ const NAMES: [(&str, &str); 12] = [
     ),
     ("--slate-size", "slate_size="),
     ("--embedding-ids", "the ids of item_embeddings="),
+    ("--missing-embeddings zero", "settings={'prepare.missing_embeddings': 'zero'}"),
+    ("--latent-dim", "settings={'prepare.latent_dim': …}"),
+    ("--validation-share", "settings={'prepare.validation_share': …}"),
+    ("--test-share", "settings={'prepare.test_share': …}"),
+    ("; give another --out, or replace a bundle with --force", "; give another folder, or overwrite=True"),
+    ("; give another --out, or replace it with --force", "; give another folder, or overwrite=True"),
 ];
 
 /// The exception for an error of the library.
