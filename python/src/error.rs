@@ -25,8 +25,14 @@ const NAMES: [(&str, &str); 18] = [
     ("--latent-dim", "settings={'prepare.latent_dim': …}"),
     ("--validation-share", "settings={'prepare.validation_share': …}"),
     ("--test-share", "settings={'prepare.test_share': …}"),
-    ("; give another --out, or replace a bundle with --force", "; give another folder, or overwrite=True"),
-    ("; give another --out, or replace it with --force", "; give another folder, or overwrite=True"),
+    (
+        "; give another --out, or replace a bundle with --force",
+        "; give another folder, or overwrite=True",
+    ),
+    (
+        "; give another --out, or replace it with --force",
+        "; give another folder, or overwrite=True",
+    ),
 ];
 
 /// The exception for an error of the library.

@@ -59,7 +59,7 @@ impl Interactions {
 pub fn write_table(object: &Bound<'_, PyAny>, path: PathBuf, argument: &str) -> PyResult<()> {
     let tables = arrow::frames(object, &[], argument)?;
     let failed = |error: PolarsError| wrong(argument, error);
-    let mut file = std::fs::File::create(&path)?;
+    let mut file = fs_err::File::create(&path)?;
     let schema = tables[0].schema().clone();
     let mut writer = ParquetWriter::new(&mut file).batched(&schema).map_err(failed)?;
     for table in &tables {

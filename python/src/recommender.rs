@@ -33,10 +33,10 @@ impl Recommender {
         };
         let column = Column::new("user".into(), users);
         let known = self.0.bundle().users.as_ref();
-        match known.is_some_and(|known| known.ids.column().dtype() == &DataType::Int64) {
-            true => column.cast(&DataType::Int64).map_err(|error| wrong("users", error)),
-            false => Ok(column),
+        if known.is_some_and(|known| known.ids.column().dtype() == &DataType::Int64) {
+            return column.cast(&DataType::Int64).map_err(|error| wrong("users", error));
         }
+        Ok(column)
     }
 }
 

@@ -69,7 +69,9 @@ impl Frames {
             }
         }
         let mut all = Hasher::default();
-        hashers.into_iter().for_each(|hasher| all.update(hasher.hex().as_bytes()));
+        for hasher in hashers {
+            all.update(hasher.hex().as_bytes());
+        }
         Ok(all.hex())
     }
 }
