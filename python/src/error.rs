@@ -1,5 +1,7 @@
 //! The library's errors → Python's exceptions, in one line that names arguments instead of flags.
 
+use std::path::Path;
+
 use fast_slate::Error;
 use pyo3::exceptions::{PyFileNotFoundError, PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -35,12 +37,16 @@ const NAMES: [(&str, &str); 18] = [
     ),
 ];
 
+/// The name of a table of interactions in messages.
+pub(crate) const INTERACTIONS: &str = "interactions";
+
 /// The exception for an error of the library.
 pub(crate) fn exception(error: Error) -> PyErr {
     let message = said(&error);
     match error {
         Error::Io(error) => error.into(),
-        Error::File { path, .. } if !path.exists() && path.components().count() > 1 => {
+        // Tables in memory have a name in the place of a path.
+        Error::File { path, .. } if !path.exists() && path != Path::new(INTERACTIONS) => {
             PyFileNotFoundError::new_err(message)
         }
         Error::MissingColumn { .. } | Error::UnknownId { .. } => PyKeyError::new_err(message),

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use crate::array::numbers;
 use crate::arrow;
-use crate::error::wrong;
+use crate::error::{INTERACTIONS, wrong};
 use crate::work::work;
 
 /// Interactions in memory.
@@ -28,7 +28,7 @@ impl Interactions {
     /// The `columns` of an object with `__arrow_c_stream__`, or all if none is named.
     #[staticmethod]
     fn of_stream(object: &Bound<'_, PyAny>, columns: Vec<String>) -> PyResult<Self> {
-        Ok(Self(arrow::frames(object, &columns, "interactions")?))
+        Ok(Self(arrow::frames(object, &columns, INTERACTIONS)?))
     }
 
     /// Pairs of numbers: `user` and `item`, i64, and perhaps `weight`, f64.
@@ -45,7 +45,7 @@ impl Interactions {
             columns.push(Column::new("weight".into(), numbers::<f64>(weight)?.0));
         }
         let table = DataFrame::new_infer_height(columns);
-        Ok(Self(vec![table.map_err(|error| wrong("interactions", error))?]))
+        Ok(Self(vec![table.map_err(|error| wrong(INTERACTIONS, error))?]))
     }
 
     #[getter]
@@ -241,7 +241,7 @@ pub fn prepare(py: Python<'_>, interactions: &Bound<'_, PyAny>, wanted: &str) ->
     let filters = wanted.filters()?;
     let input = if let Ok(table) = interactions.cast::<Interactions>() {
         let tables = table.get().0.clone();
-        Input::Table(Frames { tables, columns: wanted.columns("interactions".into()) }, filters)
+        Input::Table(Frames { tables, columns: wanted.columns(INTERACTIONS.into()) }, filters)
     } else {
         Input::File(wanted.columns(interactions.extract()?), filters)
     };

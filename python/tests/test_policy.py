@@ -13,7 +13,7 @@ import pytest
 from conftest import NAMES, policy, python, slate
 from sklearn.base import clone
 
-from fast_slate import Recommender, SlatePolicy, train
+from fast_slate import Recommender, SlatePolicy, compare, train, tune
 
 
 def test_slates_are_tables_for_everybody(fitted: SlatePolicy, frame: pl.DataFrame) -> None:
@@ -160,6 +160,23 @@ def test_bundles_and_runs_are_the_commands(
     assert again.recommend([user]).to_dict() == kept.recommend([user]).to_dict()
     with pytest.raises(FileNotFoundError):
         SlatePolicy.load(tmp_path / "nothing")
+
+
+def test_searches_and_comparisons(fitted: SlatePolicy, tmp_path: Path) -> None:
+    found = tune(Path(fitted.run_dir_) / "data", tmp_path / "tuned", within=3, trials=2)
+    assert found["trials"] and not found["interrupted"]
+    grid = tmp_path / "grid.toml"
+    grid.write_text(
+        'title = "One"\npreset = "paper"\nmethods = ["lgp"]\nsamples = [2]\nslate_sizes = [3]\n'
+        'seeds = [0]\nequal = "iterations"\nbudget = "5 steps"\nevaluations = 1\n'
+        'figures = ["final-reward"]\n[[data]]\nname = "small"\n'
+        "synth = { users = 400, actions = 300, density = 0.1, ceiling-users = 50 }\n"
+        'prepare = { preset = "paper", no-index = true, latent-dim = 8 }\n'
+    )
+    report = compare(grid, tmp_path / "compared")
+    assert [cell["outcome"]["steps"] for cell in report["cells"]] == [5]
+    with pytest.raises(RuntimeError, match="slate compare"):
+        compare(tmp_path / "none.toml", tmp_path / "nothing")
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -105,6 +105,26 @@ def test_an_interrupt_keeps_the_run_and_resuming_ends_the_same(
         assert model(kept) == model(tmp_path / "whole")
 
 
+def test_an_interrupt_within_a_reward_ends_after_the_step(
+    frame: pl.DataFrame, tmp_path: Path
+) -> None:
+    calls = 0
+
+    def interrupting(batch: Batch, slates: np.ndarray) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls == 30:
+            _thread.interrupt_main()
+        return discounted(batch, slates)
+
+    run = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        policy(reward=interrupting, steps=2000).fit(frame, run_dir=run, **NAMES)
+    steps = [int(path.name.split("-")[1]) for path in (run / "checkpoints").iterdir()]
+    assert 0 < max(steps) < 200
+    policy(reward=interrupting, steps=2000).fit(run_dir=run, resume=True)
+
+
 def test_a_callback_that_raises_ends_the_run(frame: pl.DataFrame) -> None:
     def stop(message: dict[str, Any]) -> None:
         raise StopAsyncIteration("enough")

@@ -192,6 +192,29 @@ mod tests {
     }
 
     #[test]
+    fn many_slates_earn_what_each_earns_also_on_other_halves() {
+        let others = Arc::new(Sessions {
+            hidden: ActionSets::from_pairs(1, [(0, 3), (0, 7)].into_iter()),
+            ..Sessions::clone(&sessions())
+        });
+        let beta = crate::matrix::Matrix::new((0..20_u8).map(f32::from).collect(), 2).unwrap();
+        let actions = Arc::new(ActionEmbeddings::new(beta).unwrap());
+        let slates = Slates::unscored(3, vec![1, 3, 4, 9, 7, 0, 3, 2, 8, 5, 6, 9]);
+        for kind in [RewardKind::Dcg, RewardKind::Cascade, RewardKind::DiverseAnyHit] {
+            let mut reward = kind.init(3, sessions(), &actions);
+            let mut totals = Vec::new();
+            for sessions in [sessions(), Arc::clone(&others)] {
+                reward = reward.on(&sessions).unwrap();
+                let found = reward.rewards(&[0, 0], &slates).unwrap();
+                let each = (0..4).map(|at| reward.reward(0, slates.slate(at)));
+                assert_eq!(found, each.collect::<Vec<f32>>());
+                totals.push(found.iter().sum::<f32>());
+            }
+            assert_ne!(totals[0], totals[1], "{kind}");
+        }
+    }
+
+    #[test]
     fn dcg_discounts_by_the_logarithm_of_the_rank() {
         let reward = LinearReward::dcg(3, sessions());
         let expected = 1.0 + 1.0 / 4.0_f32.log2();
