@@ -40,8 +40,17 @@ def prepare(
     columns = {"user": user, "item": item, "time": time, "weight": weight}
     more = {key.removeprefix(PREPARE): value for key, value in (settings or {}).items()}
     return _prepare(
-        interactions, columns, Path(out), more, item_embeddings, user_features,
-        preset=preset, seed=seed, slate_size=slate_size, reward=reward, embeddings=embeddings,
+        interactions,
+        columns,
+        Path(out),
+        more,
+        item_embeddings,
+        user_features,
+        preset=preset,
+        seed=seed,
+        slate_size=slate_size,
+        reward=reward,
+        embeddings=embeddings,
         replace=overwrite,
     )
 
@@ -96,9 +105,7 @@ def compare(
 
 def _slate(words: list[str]) -> dict[str, Any]:
     """Runs the command in a process of its own: it prints its progress on stderr."""
-    done = subprocess.run(
-        [program(), *words, "--json"], stdout=subprocess.PIPE, check=False
-    )
+    done = subprocess.run([program(), *words, "--json"], stdout=subprocess.PIPE, check=False)
     if done.returncode:
         command = " ".join(["slate", *words])
         raise RuntimeError(f"`{command}` ended with {done.returncode}; its message is on stderr")

@@ -187,16 +187,30 @@ class SlatePolicy(Answering):
                 data = str(folder / "data")
                 columns = {"user": user, "item": item, "time": time, "weight": weight}
                 _prepare(
-                    interactions, columns, Path(data), more, item_embeddings, user_features,
-                    preset=self.preset, seed=self.seed, slate_size=self.slate_size,
+                    interactions,
+                    columns,
+                    Path(data),
+                    more,
+                    item_embeddings,
+                    user_features,
+                    preset=self.preset,
+                    seed=self.seed,
+                    slate_size=self.slate_size,
                     reward=self.reward if own is None else "discounted",
-                    embeddings=self.embeddings, replace=True,
+                    embeddings=self.embeddings,
+                    replace=True,
                 )
             watcher = Watcher(callback)
             try:
                 run = _native.train(
-                    data, str(folder), self.preset, keys, device=self.device, resume=resume,
-                    reward=own, watcher=watcher,
+                    data,
+                    str(folder),
+                    self.preset,
+                    keys,
+                    device=self.device,
+                    resume=resume,
+                    reward=own,
+                    watcher=watcher,
                 )
             finally:
                 watcher.close()
@@ -371,5 +385,7 @@ def _prepare(
     if features is not None:
         wanted["user_features"] = user_features(features, out.parent)
         wanted["feature_id"] = columns["user"]
-    described = _native.prepare(source, json.dumps({**columns, **wanted, "out": str(out), "more": more}))
+    described = _native.prepare(
+        source, json.dumps({**columns, **wanted, "out": str(out), "more": more})
+    )
     return dict(json.loads(described))

@@ -68,8 +68,16 @@ class Answering:
             (hᵀβ) and, where items have titles, ``title``. A slate is shorter where too little is left.
         """
         answered = self._answer(
-            users, items, contexts, k=k, exclude_seen=exclude_seen, exclude=exclude,
-            candidates=candidates, max_per_group=max_per_group, exact=exact, seed=None,
+            users,
+            items,
+            contexts,
+            k=k,
+            exclude_seen=exclude_seen,
+            exclude=exclude,
+            candidates=candidates,
+            max_per_group=max_per_group,
+            exact=exact,
+            seed=None,
             queries=False,
         )
         return Table(answered[0])
@@ -83,8 +91,17 @@ class Answering:
     ) -> npt.NDArray[np.float32]:
         """The queries h, ``[n, L]``, for an index of your own over ``embeddings_``."""
         _, queries, _ = self._answer(
-            users, items, contexts, k=1, exclude_seen=False, exclude=None, candidates=None,
-            max_per_group=None, exact=False, seed=None, queries=True,
+            users,
+            items,
+            contexts,
+            k=1,
+            exclude_seen=False,
+            exclude=None,
+            candidates=None,
+            max_per_group=None,
+            exact=False,
+            seed=None,
+            queries=True,
         )
         if queries is None:
             return np.empty((0, np.asarray(self._asked().embeddings()).shape[1]), np.float32)
@@ -113,8 +130,17 @@ class Answering:
         if items is not None:
             items = [own for own in _people(items) for _ in range(draws)]
         native, queries, _ = self._answer(
-            users, items, None, k=k, exclude_seen=exclude_seen, exclude=exclude,
-            candidates=candidates, max_per_group=None, exact=False, seed=seed, queries=True,
+            users,
+            items,
+            None,
+            k=k,
+            exclude_seen=exclude_seen,
+            exclude=exclude,
+            candidates=candidates,
+            max_per_group=None,
+            exact=False,
+            seed=seed,
+            queries=True,
         )
         columns = native.to_pydict()
         starts = np.cumsum(np.asarray(columns["rank"]) == 1) - 1

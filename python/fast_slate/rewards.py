@@ -16,7 +16,13 @@ Slates = npt.NDArray[np.int32]
 Reward = Callable[["Batch", Slates], Any]
 
 BUILT_IN = (
-    "discounted", "dcg", "hits", "any-hit", "reciprocal-rank", "cascade", "diverse",
+    "discounted",
+    "dcg",
+    "hits",
+    "any-hit",
+    "reciprocal-rank",
+    "cascade",
+    "diverse",
     "diverse-any-hit",
 )
 
@@ -105,7 +111,9 @@ def adapted(reward: Reward) -> tuple[Callable[[_native.Visit], Any], str]:
             rewards = np.asarray(returned, dtype=np.float32)
         except (TypeError, ValueError) as error:
             found = type(returned).__name__
-            raise ValueError(f"reward `{name}`: expected {len(slates)} numbers, found {found}") from error
+            raise ValueError(
+                f"reward `{name}`: expected {len(slates)} numbers, found {found}"
+            ) from error
         if rewards.shape != (len(slates),):
             raise ValueError(
                 f"reward `{name}`: expected the shape ({len(slates)},), a number for each slate, "

@@ -84,9 +84,7 @@ def test_weights_count_by_a_threshold(frame: pl.DataFrame, tmp_path: Path) -> No
     rated = frame.with_columns(rating=(pl.col("item_id") % 5 + 1).cast(pl.Float32))
     settings = {"prepare.min_rating": 3.0, "prepare.min_user_interactions": 2}
     settings["prepare.latent_dim"] = 8
-    made = prepare(
-        rated, tmp_path / "a", weight="rating", embeddings="svd", settings=settings, **NAMES
-    )
+    made = prepare(rated, tmp_path / "a", weight="rating", embeddings="svd", settings=settings, **NAMES)
     pairs = rated.filter(pl.col("rating") >= 3).select("user_id", "item_id").unique()
     kept = pairs.filter(pl.len().over("user_id") >= 2)
     assert made["input"] == "interactions"
@@ -122,15 +120,28 @@ def test_bad_input_names_the_argument(frame: pl.DataFrame, tmp_path: Path) -> No
             "column `user_id`: expected integers or text, found f64",
         ),
         (
-            dict(interactions=frame.cast({"item_id": pl.String}).cast({"item_id": pl.Categorical}), **NAMES),
+            dict(
+                interactions=frame.cast({"item_id": pl.String}).cast({"item_id": pl.Categorical}),
+                **NAMES,
+            ),
             ValueError,
             "column `item_id`: expected numbers, text",
         ),
         (dict(interactions=frame), ValueError, "user="),
-        (dict(interactions=frame, item_embeddings=(items, np.ones((3, 4))), **NAMES), ValueError,
-         "item_embeddings: expected an array"),
-        (dict(interactions=frame, item_embeddings=(items[1:], np.ones((len(items) - 1, 4))), **NAMES),
-         ValueError, "item_embeddings"),
+        (
+            dict(interactions=frame, item_embeddings=(items, np.ones((3, 4))), **NAMES),
+            ValueError,
+            "item_embeddings: expected an array",
+        ),
+        (
+            dict(
+                interactions=frame,
+                item_embeddings=(items[1:], np.ones((len(items) - 1, 4))),
+                **NAMES,
+            ),
+            ValueError,
+            "item_embeddings",
+        ),
         (dict(interactions=frame, user_features=[1, 2], **NAMES), ValueError, "user_features: "),
         (dict(interactions="nowhere.csv", **NAMES), FileNotFoundError, "nowhere.csv"),
         (dict(interactions=[1, 2], **NAMES), ValueError, "interactions: expected a table"),

@@ -154,9 +154,12 @@ def test_bundles_and_runs_are_the_commands(
     judged = slate("evaluate", run, "--against", "popularity", "--json")
     assert judged.returncode == 0, judged.stderr
     assert SlatePolicy.load(run).evaluate().to_dict() == kept.evaluate().to_dict()
-    again = train(run / "data", tmp_path / "other", steps=20, settings={
-        key: value for key, value in kept.settings.items() if not key.startswith("prepare.")
-    })
+    again = train(
+        run / "data",
+        tmp_path / "other",
+        steps=20,
+        settings={key: value for key, value in kept.settings.items() if not key.startswith("prepare.")},
+    )
     assert again.recommend([user]).to_dict() == kept.recommend([user]).to_dict()
     with pytest.raises(FileNotFoundError):
         SlatePolicy.load(tmp_path / "nothing")

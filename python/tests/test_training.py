@@ -34,23 +34,25 @@ def test_the_same_reward_trains_the_same_parameters(
 
 
 def test_a_reward_sees_the_halves_of_the_visit(frame: pl.DataFrame) -> None:
-    seen: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
+    seen: list[tuple[int, tuple[int, ...]]] = []
 
     def watching(batch: Batch, slates: np.ndarray) -> np.ndarray:
         assert len(batch.row) == len(slates) and batch.slates is slates
         assert slates.dtype == np.int32 and not slates.flags.writeable
         hidden = batch.hidden.to_scipy()
         assert hidden.shape == (len(batch.users), batch.hidden.shape[1])
-        expected = [np.isin(slate, batch.hidden[row]) for row, slate in zip(batch.row, slates)]
+        expected = [
+            np.isin(slate, batch.hidden[row]) for row, slate in zip(batch.row, slates, strict=True)
+        ]
         np.testing.assert_array_equal(batch.hits, expected)
         for row, user in enumerate(batch.users):
             assert not set(batch.observed[row]) & set(batch.hidden[row])
-            seen.append((int(user), tuple(batch.observed[row]), tuple(batch.hidden[row])))
+            seen.append((int(user), tuple(batch.hidden[row])))
         return batch.hits.sum(axis=1)
 
     policy(reward=watching, steps=40).fit(frame, **NAMES)
     by_user: dict[int, set[tuple[int, ...]]] = {}
-    for user, observed, hidden in seen:
+    for user, hidden in seen:
         by_user.setdefault(user, set()).add(hidden)
     assert max(map(len, by_user.values())) > 1
 
@@ -105,9 +107,7 @@ def test_an_interrupt_keeps_the_run_and_resuming_ends_the_same(
         assert model(kept) == model(tmp_path / "whole")
 
 
-def test_an_interrupt_within_a_reward_ends_after_the_step(
-    frame: pl.DataFrame, tmp_path: Path
-) -> None:
+def test_an_interrupt_within_a_reward_ends_after_the_step(frame: pl.DataFrame, tmp_path: Path) -> None:
     calls = 0
 
     def interrupting(batch: Batch, slates: np.ndarray) -> np.ndarray:

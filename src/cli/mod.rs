@@ -99,6 +99,8 @@ fn log_to_stderr() {
 
 /// Runs the verb and prints its report.
 fn verb(cli: Cli, program: &Path) -> Result<u8> {
+    #[cfg(not(feature = "train"))]
+    let _ = program;
     let report = match cli.verb {
         #[cfg(feature = "train")]
         Verb::Workshop(verb) => workshop::run(&verb, program)?,
