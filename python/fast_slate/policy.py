@@ -147,7 +147,7 @@ class SlatePolicy(Answering):
         interactions
             Anything with ``__arrow_c_stream__`` (a Polars or pandas frame, a pyarrow table, a DuckDB
             relation), a scipy sparse matrix of users and items, the path of a file, or of a prepared
-            folder. With ``resume`` it may be left out.
+            folder. With ``resume`` it is not read.
         y
             Ignored; scikit-learn's pipelines pass it.
         user, item, time, weight
@@ -169,7 +169,7 @@ class SlatePolicy(Answering):
             inside. Without one the run is in a temporary folder, which goes with the policy, and
             which stays, and is named, when the training is interrupted or fails.
         resume
-            Go on with the run in ``run_dir``; it ends as one that was never stopped.
+            Go on with the run in ``run_dir``, on its own data; it ends as one that was never stopped.
         """
         keys, more = self._keys()
         _native.resolve(self.preset, keys)
@@ -177,13 +177,19 @@ class SlatePolicy(Answering):
             raise ValueError("run_dir: resume=True goes on with a run, so name its folder")
         if interactions is None and not resume:
             raise ValueError("interactions: expected a table, a sparse matrix or a path")
+        if not resume and run_dir is not None and (Path(run_dir) / "run.toml").exists():
+            raise ValueError(
+                f"run_dir: {run_dir} holds a run already; go on with resume=True, or give another"
+            )
         own = None if isinstance(self.reward, str) else rewards.adapted(self.reward)
         folder = Path(run_dir or tempfile.mkdtemp(prefix="fast-slate-"))
         try:
             data = None
-            if is_prepared(interactions):
+            if resume:
+                pass  # the run knows its data
+            elif is_prepared(interactions):
                 data = str(interactions)
-            elif interactions is not None:
+            else:
                 data = str(folder / "data")
                 columns = {"user": user, "item": item, "time": time, "weight": weight}
                 _prepare(

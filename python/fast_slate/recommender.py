@@ -142,7 +142,7 @@ class Answering:
             seed=seed,
             queries=True,
         )
-        columns = native.to_pydict()
+        columns = Table(native).to_dict()
         starts = np.cumsum(np.asarray(columns["rank"]) == 1) - 1
         columns = {"user": columns.pop("user"), "draw": (starts % draws).tolist(), **columns}
         if items is not None:
@@ -192,13 +192,13 @@ class Answering:
     @property
     def item_ids_(self) -> npt.NDArray[Any]:
         """The item of each number, ``[P]``: integers where all ids of the log are, else texts."""
-        return np.asarray(self._asked().items().to_pydict()["item_id"])
+        return np.asarray(self._asked().items().cells("item_id"))
 
     @property
     def user_ids_(self) -> npt.NDArray[Any]:
         """The users who are known by id, ``[U]``."""
         users = self._asked().users()
-        return np.asarray([] if users is None else users.to_pydict()["user_id"])
+        return np.asarray([] if users is None else users.cells("user_id"))
 
     def items(self) -> Table:
         """``item_id`` and, where there are any, ``title`` and ``group``; row i is item i."""
@@ -297,6 +297,8 @@ def _people(items: Iterable[Any]) -> list[list[str]]:
 def _columns(batch: Any) -> dict[str, Any]:
     if isinstance(batch, dict):
         return batch
+    if isinstance(batch, Table):
+        return batch.to_dict()
     if hasattr(batch, "to_pydict"):
         return dict(batch.to_pydict())
     if hasattr(batch, "to_dict"):

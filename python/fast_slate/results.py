@@ -24,20 +24,18 @@ class Table:
     """
 
     def __init__(self, columns: _native.Table | dict[str, list[Any]]) -> None:
-        self._native = columns if isinstance(columns, _native.Table) else None
-        self._columns = None if isinstance(columns, _native.Table) else columns
+        if isinstance(columns, dict):
+            columns = _native.Table(list(columns.items()))
+        self._native = columns
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns."""
-        return list(self.to_dict()) if self._native is None else self._native.column_names
+        return self._native.column_names
 
     def to_dict(self) -> dict[str, list[Any]]:
         """The cells of each column as Python's own objects."""
-        if self._columns is None:
-            assert self._native is not None
-            self._columns = self._native.to_pydict()
-        return self._columns
+        return {name: self[name] for name in self.columns}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A dictionary for each row."""
@@ -48,7 +46,7 @@ class Table:
         """A Polars frame."""
         import polars
 
-        return polars.DataFrame(self if self._native else self.to_dict())
+        return polars.DataFrame(self)
 
     def to_pandas(self) -> Any:
         """A pandas frame."""
@@ -57,25 +55,20 @@ class Table:
         return pandas.DataFrame(self.to_dict())
 
     def __getitem__(self, column: str) -> list[Any]:
-        return self.to_dict()[column]
+        return self._native.cells(column)
 
     def __len__(self) -> int:
-        if self._native is not None:
-            return len(self._native)
-        return len(next(iter(self.to_dict().values()), []))
+        return len(self._native)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        if self._native is None:
-            import pyarrow
-
-            return pyarrow.table(self.to_dict()).__arrow_c_stream__(requested_schema)
         return self._native.__arrow_c_stream__(requested_schema)
 
     def __reduce__(self) -> tuple[type[Table], tuple[dict[str, list[Any]]]]:
         return Table, (self.to_dict(),)
 
     def _head(self) -> list[list[str]]:
-        cells = [[_shown(cell) for cell in column[:_SHOWN]] for column in self.to_dict().values()]
+        first = [self._native.cells(name, _SHOWN) for name in self.columns]
+        cells = [[_shown(cell) for cell in column] for column in first]
         return [self.columns, *map(list, zip(*cells, strict=True))]
 
     def _rest(self) -> str:

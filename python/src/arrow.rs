@@ -9,9 +9,9 @@ use polars::prelude::*;
 use polars_arrow::array::{PrimitiveArray, StructArray};
 use polars_arrow::datatypes::{ArrowDataType, Field as ArrowField};
 use polars_arrow::ffi::{ArrowArrayStream, ArrowArrayStreamReader, export_iterator};
-use pyo3::exceptions::PyRuntimeError;
+use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::PyCapsule;
 
 use fast_slate::dataset::Frames;
 
@@ -114,6 +114,25 @@ impl Table {
 
 #[pymethods]
 impl Table {
+    /// A table of columns of integers, floats or texts; `None` is an empty cell.
+    #[new]
+    fn of_columns(columns: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
+        let column = |(name, cells): (String, Bound<'_, PyAny>)| {
+            let name = PlSmallStr::from(name);
+            let known = |integers: &Vec<Option<i64>>| integers.iter().any(Option::is_some);
+            if let Some(integers) = cells.extract().ok().filter(known) {
+                return Ok(Column::new(name, integers));
+            }
+            match cells.extract::<Vec<Option<String>>>() {
+                Ok(texts) => Ok(Column::new(name, texts)),
+                Err(_) => Ok(Column::new(name, cells.extract::<Vec<Option<f64>>>()?)),
+            }
+        };
+        let columns = columns.into_iter().map(column).collect::<PyResult<Vec<_>>>()?;
+        let table = DataFrame::new_infer_height(columns);
+        table.map(Self).map_err(|error| wrong("columns", error))
+    }
+
     #[getter]
     fn column_names(&self) -> Vec<String> {
         self.0.get_column_names().into_iter().map(ToString::to_string).collect()
@@ -123,24 +142,30 @@ impl Table {
         self.0.height()
     }
 
-    /// The cells of every column, as Python's own objects.
-    fn to_pydict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    /// The cells of a column as Python's own objects, or the first of them.
+    #[pyo3(signature = (column, rows = None))]
+    fn cells<'py>(
+        &self,
+        py: Python<'py>,
+        column: &str,
+        rows: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let failed = |error: PolarsError| PyRuntimeError::new_err(error.to_string());
-        let dict = PyDict::new(py);
-        for column in self.0.columns() {
-            let cells = column.as_materialized_series();
-            let cells = if let Ok(texts) = cells.str() {
-                texts.iter().collect::<Vec<_>>().into_pyobject(py)?
-            } else if cells.dtype().is_float() {
-                let cells = cells.cast(&DataType::Float64).map_err(failed)?;
-                cells.f64().map_err(failed)?.iter().collect::<Vec<_>>().into_pyobject(py)?
-            } else {
-                let cells = cells.cast(&DataType::Int64).map_err(failed)?;
-                cells.i64().map_err(failed)?.iter().collect::<Vec<_>>().into_pyobject(py)?
-            };
-            dict.set_item(column.name().as_str(), cells)?;
+        let Ok(cells) = self.0.column(column) else {
+            let columns = self.column_names().join(", ");
+            let problem = format!("no column `{column}`; the columns are {columns}");
+            return Err(PyKeyError::new_err(problem));
+        };
+        let cells = cells.as_materialized_series().head(Some(rows.unwrap_or(cells.len())));
+        if let Ok(texts) = cells.str() {
+            return texts.iter().collect::<Vec<_>>().into_pyobject(py);
         }
-        Ok(dict)
+        if cells.dtype().is_float() {
+            let cells = cells.cast(&DataType::Float64).map_err(failed)?;
+            return cells.f64().map_err(failed)?.iter().collect::<Vec<_>>().into_pyobject(py);
+        }
+        let cells = cells.cast(&DataType::Int64).map_err(failed)?;
+        cells.i64().map_err(failed)?.iter().collect::<Vec<_>>().into_pyobject(py)
     }
 
     /// The table as a stream of the Arrow PyCapsule interface.

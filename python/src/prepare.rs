@@ -17,7 +17,7 @@ use serde::Deserialize;
 use crate::array::numbers;
 use crate::arrow;
 use crate::error::{INTERACTIONS, wrong};
-use crate::work::work;
+use crate::work::{require_own_process, work};
 
 /// Interactions in memory.
 #[pyclass(frozen, module = "fast_slate._native")]
@@ -28,6 +28,7 @@ impl Interactions {
     /// The `columns` of an object with `__arrow_c_stream__`, or all if none is named.
     #[staticmethod]
     fn of_stream(object: &Bound<'_, PyAny>, columns: Vec<String>) -> PyResult<Self> {
+        require_own_process()?;
         Ok(Self(arrow::frames(object, &columns, INTERACTIONS)?))
     }
 
@@ -57,6 +58,7 @@ impl Interactions {
 /// Writes a table of any library to a Parquet file.
 #[pyfunction]
 pub fn write_table(object: &Bound<'_, PyAny>, path: PathBuf, argument: &str) -> PyResult<()> {
+    require_own_process()?;
     let tables = arrow::frames(object, &[], argument)?;
     let failed = |error: PolarsError| wrong(argument, error);
     let mut file = fs_err::File::create(&path)?;

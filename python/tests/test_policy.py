@@ -151,6 +151,8 @@ def test_bundles_and_runs_are_the_commands(
 
     run = tmp_path / "run"
     kept = policy().fit(frame, run_dir=run, **NAMES)
+    with pytest.raises(ValueError, match="run_dir: .* holds a run already"):
+        policy().fit(frame.head(10), run_dir=run, **NAMES)
     judged = slate("evaluate", run, "--against", "popularity", "--json")
     assert judged.returncode == 0, judged.stderr
     assert SlatePolicy.load(run).evaluate().to_dict() == kept.evaluate().to_dict()
