@@ -3,16 +3,18 @@
 //!
 //! | module | from → to |
 //! |---|---|
-//! | [`error`] | the library's errors → Python's exceptions |
-//! | [`work`] | a long task → its result, without the GIL, refused in a forked child |
-//! | [`array`] | numbers of the library ↔ buffers, which numpy reads without a copy |
-//! | [`arrow`] | Arrow streams of any library ↔ polars' tables, without a copy |
-//! | [`prepare`] | interactions and settings → a prepared folder |
-//! | [`reward`] | a Python function → a reward |
-//! | [`training`] | a prepared folder and settings → a run |
-//! | [`recommender`] | requests → slates |
+//! | `error` | the library's errors → Python's exceptions |
+//! | `work` | a long task → its result, without the GIL, refused in a forked child |
+//! | `array` | numbers of the library ↔ buffers, which numpy reads without a copy |
+//! | `arrow` | Arrow streams of any library ↔ polars' tables, without a copy |
+//! | `prepare` | interactions and settings → a prepared folder |
+//! | `reward` | a Python function → a reward |
+//! | `training` | a prepared folder and settings → a run |
+//! | `recommender` | requests → slates |
 //!
-//! Unsafe code is in [`array`] and [`arrow`] alone: the two protocols are pointers.
+//! Unsafe code is in `array` and `arrow` alone: the two protocols are pointers. The crates `numpy` and
+//! `pyo3-arrow` would hide it, at the price of a second Arrow beside polars' and of features of shared
+//! crates, for which Burn and polars would be compiled a second time.
 
 #![allow(unreachable_pub, reason = "PyO3's macros export what is private here")]
 

@@ -1,5 +1,6 @@
 """Every form of the same interactions gives the same policy, and bad input one clear exception."""
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,50 @@ def test_text_ids_times_and_chunks(frame: pl.DataFrame, tmp_path: Path) -> None:
             file.name: file.read_bytes() for file in out.iterdir() if file.name.endswith("parquet")
         }
     assert made["csv"] == made["chunks"] == made["dates"] == made["zones"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings", "arguments"),
+    [
+        ("--embeddings als --latent-dim 8 --iterations 2 --confidence 3 --regularization 2",
+         {"latent_dim": 8, "iterations": 2, "confidence": 3.0, "regularization": 2.0},
+         {"embeddings": "als"}),
+        ("--embeddings svd --latent-dim 8 --normalization 0.5 --observed-only --seed 3",
+         {"latent_dim": 8, "normalization": 0.5, "observed_only": True},
+         {"embeddings": "svd", "seed": 3}),
+        ("--latent-dim 8 --split temporal --time-column when", {"latent_dim": 8, "split": "temporal"},
+         {"embeddings": "svd", "time": "when"}),
+        ("--latent-dim 8 --time-column when --test-after 2023-11-15 --observed-share 0.6",
+         {"latent_dim": 8, "test_after": "2023-11-15", "observed_share": 0.6},
+         {"embeddings": "svd", "time": "when"}),
+        ("--latent-dim 8 --rating-column rating --min-rating 3 --min-item-interactions 4 "
+         "--validation-share 0.2 --test-share 0.3 --rows all",
+         {"latent_dim": 8, "min_rating": 3.0, "min_item_interactions": 4, "rows": "all",
+          "validation_share": 0.2, "test_share": 0.3},
+         {"embeddings": "svd", "weight": "rating"}),
+        ("--preset paper --latent-dim 8", {"latent_dim": 8}, {"preset": "paper"}),
+    ],
+)  # fmt: skip
+def test_a_preparation_is_that_of_the_command(
+    frame: pl.DataFrame,
+    tmp_path: Path,
+    flags: str,
+    settings: dict[str, object],
+    arguments: dict[str, object],
+) -> None:
+    when = 1_700_000_000 + (pl.int_range(pl.len()) * 37) % 200_000
+    table = frame.with_columns(rating=pl.col("item_id") % 5 + 1, when=when)
+    log = tmp_path / "log.csv"
+    table.write_csv(log)
+    least = ["--min-user-interactions", "5", "--user-column", "user_id", "--item-column", "item_id"]
+    made = slate("prepare", log, "--out", tmp_path / "a", *least, *flags.split())
+    assert made.returncode == 0, made.stderr
+    own = {f"prepare.{key}": value for key, value in settings.items()}
+    own["prepare.min_user_interactions"] = 5
+    about = prepare(table, tmp_path / "b", settings=own, **arguments, **NAMES)
+    theirs = tomllib.loads((tmp_path / "a" / "prepare.toml").read_text())
+    assert about["files"] == theirs["files"]
+    assert about.get("search") == theirs.get("search")
 
 
 def test_weights_count_by_a_threshold(frame: pl.DataFrame, tmp_path: Path) -> None:
