@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -282,9 +282,9 @@ class SlatePolicy(Answering):
     def evaluate(
         self,
         *,
-        against: list[str] | str = (),  # type: ignore[assignment]
+        against: Sequence[str] = (),
         split: str | None = None,
-        metrics: list[str] | str = (),  # type: ignore[assignment]
+        metrics: Sequence[str] = (),
         tune: int = 0,
         index: bool = False,
     ) -> Table:
