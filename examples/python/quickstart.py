@@ -18,7 +18,7 @@ with tempfile.TemporaryDirectory() as folder:
         shape = ["--users", "2000", "--actions", "500", "--density", "0.06"]
         subprocess.run(["slate", "synth", *shape, "--out", log], check=True, capture_output=True)
 
-    # Ten seconds to look for item vectors; a log of your own deserves the default of 150.
+    # Ten seconds to look for item vectors; a log of your own deserves the default.
     policy = SlatePolicy(slate_size=5, settings={"prepare.within": 10})
     policy.fit(log, user=user, item=item)
 

@@ -35,7 +35,7 @@ class SlatePolicy(Answering):
         called once a step with all slates.
     embeddings
         The source of the item vectors: ``"auto"`` (what earns most on users that it was not fitted
-        on; it looks for 150 seconds at most), ``"svd"``, ``"als"``, or a file.
+        on; it looks for ``prepare.within`` seconds at most), ``"svd"``, ``"als"``, or a file.
     preset
         The defaults to begin with: ``"default"`` or ``"paper"``.
     steps, seconds

@@ -26,15 +26,17 @@ mod onnx;
 mod recommender;
 mod request;
 mod store;
+mod table;
 mod users;
 
 use std::sync::Arc;
 
-pub use batch::{Answers, Batch, Part, Summary};
+pub use batch::{Batch, Part, Summary};
 pub use filter::Filter;
 pub use manifest::{FileRecord, MANIFEST, Manifest, Scales, Shapes, Trained, VectorScalar};
 pub use recommender::Recommender;
 pub use request::{Answer, Options, Query, Recommendation, Request, Who};
+pub use table::Answers;
 pub use users::Users;
 
 use crate::dataset::Items;
