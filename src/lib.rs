@@ -40,7 +40,7 @@
 //! | [`error`], [`files`], [`seed`], [`matrix`] | errors; files that appear whole; addressed randomness; host matrices |
 //! | [`estimate`] | numbers → mean, standard error, interval |
 //! | [`device`] | `--device` names → Burn devices |
-//! | [`dataset`] | files → sessions X, Y |
+//! | [`dataset`] | files, or tables in memory → sessions X, Y |
 //! | [`embedding`] | sessions → β, and the input vectors of contexts |
 //! | [`encoder`] | what is known of somebody → the context M(X) |
 //! | [`retrieval`] | β → top K by inner product |

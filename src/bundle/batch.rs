@@ -12,6 +12,7 @@ use polars::prelude::*;
 use serde::Serialize;
 
 use super::request::Placed;
+use super::table::slates;
 use super::{Options, Recommender, Request, Who};
 use crate::dataset::parquet::{column_names, num_rows, pieces, read_columns, whole_row_groups};
 use crate::dataset::{USER_ID, as_text};
@@ -254,29 +255,9 @@ impl Batch<'_> {
         placed: &[Placed],
         recommender: &Recommender,
     ) -> Result<DataFrame> {
-        #[allow(clippy::cast_possible_truncation, reason = "rows of a block, ranks of a slate")]
-        let (owners, ranks): (Vec<IdxSize>, Vec<u32>) = placed
-            .iter()
-            .zip(0..)
-            .flat_map(|(placed, row)| {
-                (1..=placed.actions.len() as u32).map(move |rank| (row, rank))
-            })
-            .unzip();
-        let actions: Vec<IdxSize> =
-            placed.iter().flat_map(|placed| &placed.actions).copied().collect();
-        let scores: Vec<f32> = placed.iter().flat_map(|placed| &placed.scores).copied().collect();
-        let taken =
-            |column: &Column, rows: Vec<IdxSize>| column.take(&IdxCa::from_vec("".into(), rows));
-        let build = || {
-            let items = recommender.bundle().items.ids.column();
-            DataFrame::new_infer_height(vec![
-                taken(block.column(USER_ID)?, owners)?,
-                Column::new("rank".into(), ranks),
-                taken(items, actions)?,
-                Column::new("score".into(), scores),
-            ])
-        };
-        build().map_err(|error| Error::library(self.out.display().to_string(), error))
+        let users = block.column(USER_ID);
+        let table = users.and_then(|users| slates(users, placed, recommender));
+        table.map_err(|error| Error::library(self.out.display().to_string(), error))
     }
 }
 

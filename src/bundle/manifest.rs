@@ -113,6 +113,9 @@ pub struct Trained {
     pub slate_size: usize,
     /// The reward of a slate.
     pub reward: RewardKind,
+    /// The name of the reward that a program brought along, in the place of `reward`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_reward: Option<String>,
     /// Every setting of the run.
     pub settings: toml::Table,
 }

@@ -27,6 +27,7 @@ mod onnx;
 mod recommender;
 mod request;
 mod store;
+mod table;
 mod users;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub use manifest::{FileRecord, MANIFEST, Manifest, Scales, Shapes, Trained, Vect
 pub use recommender::Recommender;
 pub use request::{Answer, Options, Query, Recommendation, Request, Who};
 pub use store::Unchecked;
+pub use table::Answers;
 pub use users::Users;
 
 use crate::dataset::Items;

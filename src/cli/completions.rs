@@ -1,12 +1,10 @@
 //! `slate completions`: the name of a shell in, its completion script out.
 
+use anyhow::Result;
+use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
 use super::Cli;
-use std::process::ExitCode;
-
-use anyhow::Result;
-use clap::{Args, CommandFactory as _};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
@@ -15,12 +13,12 @@ pub(crate) struct CompletionsArgs {
 }
 
 /// Prints the shell's completion script to stdout.
-pub(super) fn run(args: &CompletionsArgs) -> Result<ExitCode> {
+pub(super) fn run(args: &CompletionsArgs) -> Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "slate", &mut script);
     match std::io::Write::write_all(&mut std::io::stdout(), &script) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         result => result?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }

@@ -14,10 +14,15 @@ mod serve;
 #[cfg(feature = "train")]
 mod workshop;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::Path;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+/// Exit code of every error, as clap's own for a wrong command line.
+const FAILED: u8 = 2;
 
 /// Trains the slate that a recommender shows, directly for its reward.
 #[derive(Debug, Parser)]
@@ -59,15 +64,49 @@ pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<(), clap::E
     Cli::try_parse_from(words).map(drop)
 }
 
-/// Parses the command line, runs the verb and prints its report.
-///
-/// # Errors
-/// Returns the verb's error, which the caller prints once.
-pub fn main() -> Result<ExitCode> {
-    let cli = Cli::parse();
+/// Runs the command line `words`, the name of the program first, as the `slate` binary does: sets up
+/// logging, runs the verb, and prints its report, or its error once as a chain. Returns the exit code.
+/// `program` is the file that a comparison runs for each of its cells.
+pub fn run(words: impl IntoIterator<Item = OsString>, program: &Path) -> u8 {
+    log_to_stderr();
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nobody may be reading.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(FAILED);
+        }
+    };
+    verb(cli, program).unwrap_or_else(|error| {
+        // The one place where errors are printed.
+        let _ = writeln!(std::io::stderr(), "error: {error:#}");
+        FAILED
+    })
+}
+
+/// Sends the library's messages to stderr, for as long as the process lives.
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("SLATE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("fast_slate=info"));
+    let logger = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_level(false)
+        .without_time()
+        // Telling stderr of errors in writing to stderr would panic.
+        .log_internal_errors(false);
+    // A logger that is there already stays.
+    let _ = logger.try_init();
+}
+
+/// Runs the verb and prints its report.
+fn verb(cli: Cli, program: &Path) -> Result<u8> {
+    #[cfg(not(feature = "train"))]
+    let _ = program;
     let report = match cli.verb {
         #[cfg(feature = "train")]
-        Verb::Workshop(verb) => workshop::run(&verb)?,
+        Verb::Workshop(verb) => workshop::run(&verb, program)?,
         Verb::Recommend(args) => recommend::run(&args)?,
         Verb::Join(args) => join::run(&args)?,
         #[cfg(feature = "serve")]
@@ -77,5 +116,5 @@ pub fn main() -> Result<ExitCode> {
         Verb::Completions(args) => return completions::run(&args),
     };
     report.print(cli.json)?;
-    Ok(if report.interrupted { ExitCode::from(report::INTERRUPTED) } else { ExitCode::SUCCESS })
+    Ok(if report.interrupted { report::INTERRUPTED } else { 0 })
 }

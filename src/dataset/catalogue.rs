@@ -102,7 +102,8 @@ impl Ids {
     }
 
     /// The ids by number, integers or text as in the log.
-    pub(crate) fn column(&self) -> &Column {
+    #[must_use]
+    pub fn column(&self) -> &Column {
         &self.column
     }
 }
@@ -195,8 +196,11 @@ impl Items {
         self.groups = groups.or(self.groups.take());
     }
 
-    /// A table of what is here.
-    pub(crate) fn table(&self) -> Result<DataFrame> {
+    /// A table of what is here: `item_id` and, where there are any, `title` and `group`.
+    ///
+    /// # Errors
+    /// Never on items of this crate; polars has no way to say so.
+    pub fn table(&self) -> Result<DataFrame> {
         let columns = [Some(self.ids.column.clone()), self.titles.clone(), self.groups.clone()];
         DataFrame::new_infer_height(columns.into_iter().flatten().collect())
             .map_err(|error| Error::library(ACTIONS, error))

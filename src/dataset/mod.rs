@@ -29,9 +29,10 @@ pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 pub use folds::Folds;
 #[cfg(feature = "train")]
 pub use prepare::{
-    FeatureSource, Filters, Given, Interactions, ItemSource, ItemTable, Moment, PAPER_SHAPES,
-    RowFilter, Shape, Source, SplitKind, SplitSettings, Synthesized, SyntheticLog,
-    SyntheticSettings, UserTable, assemble, digest, read, read_given, synthesize, synthetic,
+    FeatureSource, Filters, Frames, Given, Interactions, ItemSource, ItemTable, Moment,
+    PAPER_SHAPES, RowFilter, Shape, Source, SplitKind, SplitSettings, Synthesized, SyntheticLog,
+    SyntheticSettings, UserTable, assemble, digest, read, read_frames, read_given, synthesize,
+    synthetic,
 };
 #[cfg(feature = "train")]
 pub(crate) use statistics::percent;

@@ -209,7 +209,7 @@ fn open(path: &Path) -> Result<ParquetReader<std::fs::File>> {
 }
 
 /// True for types that this build of polars can hold; it panics on others.
-fn is_readable(dtype: &ArrowDataType) -> bool {
+pub(super) fn is_readable(dtype: &ArrowDataType) -> bool {
     use ArrowDataType as A;
     matches!(
         dtype,

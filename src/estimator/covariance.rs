@@ -19,6 +19,7 @@ use super::{BatchRows, Estimator, Gradient};
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::policy::{PlackettLuce, RejectionSampler, Sampling, SlatePolicy as _};
+use crate::retrieval::Slates;
 use crate::reward::SlateReward;
 use crate::seed::Purpose;
 
@@ -112,56 +113,72 @@ impl Covariance {
     }
 
     /// The estimate for one row; `complete` draws the missing actions of a slate.
-    fn estimate(&self, context: u32, complete: impl FnMut(&mut Vec<u32>)) -> RowEstimate {
+    fn estimate(&self, context: u32, complete: impl FnMut(&mut Vec<u32>)) -> Result<RowEstimate> {
         match self.form {
             CovarianceForm::Corrected => self.corrected(context, complete),
             CovarianceForm::AsPrinted => self.as_printed(context, complete),
         }
     }
 
-    fn corrected(&self, context: u32, mut complete: impl FnMut(&mut Vec<u32>)) -> RowEstimate {
+    fn corrected(
+        &self,
+        context: u32,
+        mut complete: impl FnMut(&mut Vec<u32>),
+    ) -> Result<RowEstimate> {
         let Sampling { num_samples, slate_size, .. } = *self.draws.sampling();
-        let mut rewards = Vec::with_capacity(num_samples);
-        let mut g = WeightedSum::new(self.draws.actions());
+        // Each sample is followed by K others, which share a prefix of 0, 1, … actions with it.
+        let mut slates = Vec::with_capacity(num_samples * (slate_size + 1) * slate_size);
         let (mut slate, mut other) = (Vec::new(), Vec::new());
         for _ in 0..num_samples {
             slate.clear();
             complete(&mut slate);
-            let reward = self.reward.reward(context, &slate);
+            slates.extend_from_slice(&slate);
             for rank in 0..slate_size {
                 other.clear();
                 other.extend_from_slice(&slate[..rank]);
                 complete(&mut other);
-                let difference = f64::from(reward) - f64::from(self.reward.reward(context, &other));
-                let weight = 0.5 * difference / num_samples as f64;
-                g.add(weight, slate[rank]);
-                g.add(-weight, other[rank]);
+                slates.extend_from_slice(&other);
             }
-            rewards.push(reward);
         }
-        RowEstimate { rewards, g: g.rounded() }
+        let slates = Slates::unscored(slate_size, slates);
+        let all = self.reward.rewards(&[context], &slates)?; // [S·(K + 1)]
+        let mut g = WeightedSum::new(self.draws.actions());
+        for (sample, rewards) in all.chunks_exact(slate_size + 1).enumerate() {
+            let first = sample * (slate_size + 1);
+            for rank in 0..slate_size {
+                let difference = f64::from(rewards[0]) - f64::from(rewards[1 + rank]);
+                let weight = 0.5 * difference / num_samples as f64;
+                g.add(weight, slates.slate(first)[rank]);
+                g.add(-weight, slates.slate(first + 1 + rank)[rank]);
+            }
+        }
+        let rewards = all.into_iter().step_by(slate_size + 1).collect();
+        Ok(RowEstimate { rewards, g: g.rounded() })
     }
 
-    fn as_printed(&self, context: u32, mut complete: impl FnMut(&mut Vec<u32>)) -> RowEstimate {
+    fn as_printed(
+        &self,
+        context: u32,
+        mut complete: impl FnMut(&mut Vec<u32>),
+    ) -> Result<RowEstimate> {
         let samples = self.draws.sampling().num_samples;
-        let slates: Vec<Vec<u32>> = std::iter::repeat_with(|| {
-            let mut slate = Vec::new();
+        let (mut slates, mut slate) = (Vec::new(), Vec::new());
+        for _ in 0..samples {
+            slate.clear();
             complete(&mut slate);
-            slate
-        })
-        .take(samples)
-        .collect();
-        let rewards: Vec<f32> =
-            slates.iter().map(|slate| self.reward.reward(context, slate)).collect();
+            slates.extend_from_slice(&slate);
+        }
+        let slates = Slates::unscored(self.draws.sampling().slate_size, slates);
+        let rewards = self.reward.rewards(&[context], &slates)?; // [S]
         let mean = rewards.iter().copied().map(f64::from).sum::<f64>() / samples as f64;
         let mut g = WeightedSum::new(self.draws.actions());
-        for (slate, reward) in slates.iter().zip(&rewards) {
+        for (at, reward) in rewards.iter().enumerate() {
             let weight = (f64::from(*reward) - mean) / (samples - 1) as f64;
-            for action in slate {
+            for action in slates.slate(at) {
                 g.add(weight, *action);
             }
         }
-        RowEstimate { rewards, g: g.rounded() }
+        Ok(RowEstimate { rewards, g: g.rounded() })
     }
 }
 
@@ -174,17 +191,17 @@ impl Estimator for Covariance {
             Draws::Dense(policy) => {
                 policy.visit(policy.actions().beta(), rows, |row, distribution| {
                     let mut stream = stream(row);
-                    Ok(self.estimate(rows.contexts[row], |slate| {
+                    self.estimate(rows.contexts[row], |slate| {
                         distribution.complete(slate, slate_size, &mut stream);
-                    }))
+                    })
                 })?
             }
             Draws::Rejection(sampler) => {
                 let visited = sampler.visit(rows, |row, envelope| {
                     let mut stream = stream(row);
-                    Ok(self.estimate(rows.contexts[row], |slate| {
+                    self.estimate(rows.contexts[row], |slate| {
                         envelope.complete(slate, slate_size, &mut stream);
-                    }))
+                    })
                 })?;
                 visited.0
             }

@@ -79,7 +79,7 @@ impl Fopo {
         Ok(Self { actions, heads, uniform_share, reward, sampling })
     }
 
-    fn estimate(&self, rows: BatchRows<'_>, row: usize, heads: &Slates) -> RowEstimate {
+    fn estimate(&self, rows: BatchRows<'_>, row: usize, heads: &Slates) -> Result<RowEstimate> {
         let (context, samples) = (rows.contexts[row], self.sampling.num_samples);
         let query = Query {
             fopo: self,
@@ -94,10 +94,9 @@ impl Fopo {
         let largest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = logs.iter().map(|log| (log - largest).exp()).collect();
         let total: f64 = weights.iter().sum();
-        let rewards: Vec<f64> = actions
-            .iter()
-            .map(|action| f64::from(self.reward.reward(context, &[*action])))
-            .collect();
+        let slates = Slates::unscored(1, actions.clone());
+        let rewards = self.reward.rewards(&[context], &slates)?; // [S]
+        let rewards: Vec<f64> = rewards.into_iter().map(f64::from).collect();
         let mean = weights.iter().zip(&rewards).map(|(w, r)| w * r).sum::<f64>() / total;
         // The centred rewards sum to zero under the weights, so β needs no centring.
         let mut g = WeightedSum::new(&self.actions);
@@ -105,7 +104,7 @@ impl Fopo {
             g.add(weight / total * (reward - mean), *action);
         }
         #[allow(clippy::cast_possible_truncation, reason = "rewards are f32")]
-        RowEstimate { rewards: vec![mean as f32; samples], g: g.rounded() }
+        Ok(RowEstimate { rewards: vec![mean as f32; samples], g: g.rounded() })
     }
 }
 
@@ -116,9 +115,9 @@ impl Estimator for Fopo {
     fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let _span = trace_span!("sampling").entered();
         let heads = self.heads.search(rows.contexts, rows.h)?; // [rows, M]
-        let estimates =
-            (0..heads.len()).into_par_iter().map(|row| self.estimate(rows, row, &heads)).collect();
-        RowEstimate::gather(estimates, self.actions.latent_dim())
+        let all = (0..heads.len()).into_par_iter();
+        let estimates: Result<_> = all.map(|row| self.estimate(rows, row, &heads)).collect();
+        RowEstimate::gather(estimates?, self.actions.latent_dim())
     }
 }
 

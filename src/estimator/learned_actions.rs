@@ -14,6 +14,7 @@ use super::{ActionsGradient, BatchRows, ControlVariate, PlRank};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::policy::{PlackettLuce, ScoreGradient, SlatePolicy};
+use crate::retrieval::Slates;
 use crate::reward::SlateReward;
 
 /// The gradient of a Plackett–Luce policy in β.
@@ -61,11 +62,10 @@ impl LearnedActions {
             let (gradients, rewards) = match self {
                 Self::ScoreFunction { reward, .. } => {
                     let slates = policy.draw(distribution, rows, row); // [S·K]
-                    let of_slate = |slate: &[u32]| {
-                        let score = ScoreGradient::log_prob(distribution, slate);
-                        (score, reward.reward(context, slate))
-                    };
-                    slates.chunks_exact(policy.sampling().slate_size).map(of_slate).unzip()
+                    let slates = Slates::unscored(policy.sampling().slate_size, slates);
+                    let score = |at| ScoreGradient::log_prob(distribution, slates.slate(at));
+                    let scores = (0..slates.len()).map(score).collect();
+                    (scores, reward.rewards(&[context], &slates)?)
                 }
                 Self::PlRank(estimator) => {
                     let (gradient, rewards) = estimator.of_row(rows, row, distribution);

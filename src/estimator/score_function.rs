@@ -70,11 +70,7 @@ impl Estimator for ScoreFunction {
         let s = self.policy.sampling().num_samples;
         let Drawn { slates, scores } = self.policy.sample(rows)?;
         let span = trace_span!("reward").entered();
-        let rewards: Vec<f32> = (0..slates.len())
-            .into_par_iter()
-            .with_min_len(64)
-            .map(|at| self.reward.reward(rows.contexts[at / s], slates.slate(at)))
-            .collect(); // [B·S]
+        let rewards = self.reward.rewards(rows.contexts, &slates)?; // [B·S]
         drop(span);
         let _span = trace_span!("estimator").entered();
         let weights = self.baseline.centred(&rewards, s); // [B·S]

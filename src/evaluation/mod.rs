@@ -3,8 +3,6 @@
 
 mod metrics;
 
-use rayon::prelude::*;
-
 use crate::error::Result;
 use crate::estimate::Estimate;
 use crate::model::Model;
@@ -56,7 +54,7 @@ impl Evaluation {
     /// block, best first. All else is about the first K of them.
     ///
     /// # Errors
-    /// Fails if `decide` fails.
+    /// Fails if `decide` or the reward fails.
     pub fn with_metrics(
         task: &Task,
         contexts: &[u32],
@@ -68,12 +66,11 @@ impl Evaluation {
         let (mut tallies, mut at_k) = (vec![tally(); metrics.len()], tally());
         for block in contexts.chunks(BLOCK) {
             let slates = decide(block)?; // [block, longest]
-            let slate = |at: usize| &slates.slate(at)[..task.slate_size()];
-            let reward = |at: usize| task.reward.reward(block[at], slate(at));
-            rewards.par_extend((0..block.len()).into_par_iter().map(reward));
+            let judged = slates.first(task.slate_size());
+            rewards.extend(task.reward.rewards(block, &judged)?);
             for (at, &context) in block.iter().enumerate() {
                 let hidden = task.sessions.hidden.of(context);
-                at_k.add(hidden, slate(at));
+                at_k.add(hidden, judged.slate(at));
                 for (tally, metric) in tallies.iter_mut().zip(metrics) {
                     tally.add(hidden, &slates.slate(at)[..metric.k()]);
                 }

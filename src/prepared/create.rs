@@ -16,9 +16,9 @@ use super::{
     Prepared,
 };
 use crate::dataset::{
-    self, FeatureSource, Filters, Given, Interactions, Sessions, Source, Split, SplitSettings,
-    Statistics, SyntheticSettings, Times, UserFeatures, UserTable, assemble, read_item_ids,
-    read_user_ids, tables,
+    self, FeatureSource, Filters, Frames, Given, Interactions, Sessions, Source, Split,
+    SplitSettings, Statistics, SyntheticSettings, Times, UserFeatures, UserTable, assemble,
+    read_item_ids, read_user_ids, tables,
 };
 use crate::embedding::{Import, import, tensors};
 use crate::error::{Error, Result};
@@ -31,6 +31,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub enum Input {
     /// A file of interactions.
     File(Source, Filters),
+    /// Interactions in memory.
+    Table(Frames, Filters),
     /// Files that are split already.
     Given(Given, Filters),
     /// Synthetic interactions.
@@ -38,10 +40,11 @@ pub enum Input {
 }
 
 impl Input {
-    /// SHA-256 of the files, in hex; empty for synthetic sessions.
+    /// SHA-256 of the files or tables, in hex; empty for synthetic sessions.
     fn digest(&self) -> Result<String> {
         match self {
             Self::File(source, _) => dataset::digest(source),
+            Self::Table(frames, filters) => frames.digest(filters),
             Self::Given(given, _) => given.digests(),
             Self::Synthetic(_) => Ok(String::new()),
         }
@@ -49,10 +52,15 @@ impl Input {
 
     /// Reads the interactions; a split by time counts what is repeated from the first time on.
     fn read(&self, split: &SplitSettings) -> Result<Interactions> {
+        let timed = |source: &Source| Source {
+            first_times: source.first_times || split.kind.is_by_time(),
+            ..source.clone()
+        };
         match self {
-            Self::File(source, filters) => {
-                let first_times = source.first_times || split.kind.is_by_time();
-                dataset::read(&Source { first_times, ..source.clone() }, filters)
+            Self::File(source, filters) => dataset::read(&timed(source), filters),
+            Self::Table(Frames { tables, columns }, filters) => {
+                let frames = Frames { tables: tables.clone(), columns: timed(columns) };
+                dataset::read_frames(&frames, filters)
             }
             Self::Given(given, filters) => dataset::read_given(given, filters),
             Self::Synthetic(synthetic) => dataset::synthetic(synthetic),
@@ -248,7 +256,7 @@ fn embed(
 /// Digest of everything that decides the sessions.
 fn sessions_key(input: &Input, input_digest: &str, split: &SplitSettings) -> String {
     let input = match input {
-        Input::File(source, filters) => {
+        Input::File(source, filters) | Input::Table(Frames { columns: source, .. }, filters) => {
             // The bytes decide, not where they are.
             let columns = Source { path: PathBuf::new(), ..source.clone() };
             format!("{:?}", (input_digest, columns, filters))
@@ -303,7 +311,7 @@ fn manifest(
     };
     let mut all = table(toml::Table::try_from(settings))?;
     let input = match input {
-        Input::File(source, filters) => {
+        Input::File(source, filters) | Input::Table(Frames { columns: source, .. }, filters) => {
             all.insert("filters".into(), table(toml::Table::try_from(filters))?.into());
             source.path.display().to_string()
         }

@@ -13,6 +13,7 @@ pub mod options;
 mod slots;
 mod store;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::error::{Error, Result};
@@ -61,6 +62,34 @@ impl Slates {
     pub(crate) fn new(slate_size: usize, actions: Vec<u32>, scores: Vec<f32>) -> Self {
         debug_assert_eq!(actions.len(), scores.len());
         Self { slate_size, actions, scores }
+    }
+
+    /// Slates that nobody has scored.
+    #[must_use]
+    pub fn unscored(slate_size: usize, actions: Vec<u32>) -> Self {
+        Self { slate_size, scores: vec![0.0; actions.len()], actions }
+    }
+
+    /// The first `slate_size` actions of each slate.
+    #[must_use]
+    pub(crate) fn first(&self, slate_size: usize) -> Cow<'_, Self> {
+        if slate_size == self.slate_size {
+            return Cow::Borrowed(self);
+        }
+        let first = (0..self.len()).flat_map(|at| &self.slate(at)[..slate_size]).copied();
+        Cow::Owned(Self::unscored(slate_size, first.collect()))
+    }
+
+    /// All slates, one after the other, `[N · K]`.
+    #[must_use]
+    pub fn actions(&self) -> &[u32] {
+        &self.actions
+    }
+
+    /// K.
+    #[must_use]
+    pub fn slate_size(&self) -> usize {
+        self.slate_size
     }
 
     /// Number of queries answered.

@@ -6,10 +6,13 @@ mod nonlinear;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::Sessions;
 use crate::embedding::ActionEmbeddings;
+use crate::error::Result;
+use crate::retrieval::Slates;
 
 pub use nonlinear::{AnyHit, Cascade, Diverse, ReciprocalRank};
 
@@ -18,6 +21,24 @@ pub use nonlinear::{AnyHit, Cascade, Diverse, ReciprocalRank};
 pub trait SlateReward: Send + Sync + Debug {
     /// r̂(A_K, x), for `slate` = A_K `[K]`, best first, in context x.
     fn reward(&self, context: u32, slate: &[u32]) -> f32;
+
+    /// r̂ of each of `slates` `[N]`. The same number of slates, S, is for each of `contexts` `[N / S]`,
+    /// in their order. A reward that judges many slates at once better than one by one does that
+    /// here: training asks once a step for all of its slates, and evaluations ask in blocks.
+    ///
+    /// # Errors
+    /// Never by default; a reward's own error ends the run.
+    fn rewards(&self, contexts: &[u32], slates: &Slates) -> Result<Vec<f32>> {
+        let samples = slates.len() / contexts.len().max(1);
+        let reward = |at: usize| self.reward(contexts[at / samples], slates.slate(at));
+        Ok((0..slates.len()).into_par_iter().with_min_len(64).map(reward).collect())
+    }
+
+    /// This reward on other halves of the same users, which a run draws anew for each pass over them
+    /// (`context.redraw`). None for a reward that knows the halves by itself: they then stay.
+    fn on(&self, _sessions: &Arc<Sessions>) -> Option<Arc<dyn SlateReward>> {
+        None
+    }
 
     /// The reward as rank weights times relevance, where it has this form.
     fn as_linear(&self) -> Option<&LinearReward> {
@@ -80,6 +101,10 @@ impl SlateReward for LinearReward {
         let hits = placed.filter(|(_, action)| hidden.contains(context, **action));
         // A sum of nothing would be −0.
         hits.fold(0.0, |sum, (weight, _)| sum + weight)
+    }
+
+    fn on(&self, sessions: &Arc<Sessions>) -> Option<Arc<dyn SlateReward>> {
+        Some(Arc::new(Self::new(self.rank_weights.clone(), Arc::clone(sessions))))
     }
 
     fn as_linear(&self) -> Option<&LinearReward> {
@@ -164,6 +189,29 @@ mod tests {
         let reward = LinearReward::discounted(5, sessions());
         assert_eq!(reward.reward(0, &[1, 3, 4, 9, 2]), 1.0 + 0.25 + 0.0625);
         assert_eq!(reward.reward(0, &[9, 3, 5, 6, 7]), 0.0);
+    }
+
+    #[test]
+    fn many_slates_earn_what_each_earns_also_on_other_halves() {
+        let others = Arc::new(Sessions {
+            hidden: ActionSets::from_pairs(1, [(0, 3), (0, 7)].into_iter()),
+            ..Sessions::clone(&sessions())
+        });
+        let beta = crate::matrix::Matrix::new((0..20_u8).map(f32::from).collect(), 2).unwrap();
+        let actions = Arc::new(ActionEmbeddings::new(beta).unwrap());
+        let slates = Slates::unscored(3, vec![1, 3, 4, 9, 7, 0, 3, 2, 8, 5, 6, 9]);
+        for kind in [RewardKind::Dcg, RewardKind::Cascade, RewardKind::DiverseAnyHit] {
+            let mut reward = kind.init(3, sessions(), &actions);
+            let mut totals = Vec::new();
+            for sessions in [sessions(), Arc::clone(&others)] {
+                reward = reward.on(&sessions).unwrap();
+                let found = reward.rewards(&[0, 0], &slates).unwrap();
+                let each = (0..4).map(|at| reward.reward(0, slates.slate(at)));
+                assert_eq!(found, each.collect::<Vec<f32>>());
+                totals.push(found.iter().sum::<f32>());
+            }
+            assert_ne!(totals[0], totals[1], "{kind}");
+        }
     }
 
     #[test]

@@ -28,6 +28,10 @@ impl SlateReward for AnyHit {
         let hit = slate.iter().any(|&action| self.sessions.hidden.contains(context, action));
         f32::from(u8::from(hit))
     }
+
+    fn on(&self, sessions: &Arc<Sessions>) -> Option<Arc<dyn SlateReward>> {
+        Some(Arc::new(Self::new(Arc::clone(sessions))))
+    }
 }
 
 /// `1/k` for the first `a_k ∈ Y`, 0 without one. Not linear: a hit below another adds nothing. The mean
@@ -49,6 +53,10 @@ impl SlateReward for ReciprocalRank {
     fn reward(&self, context: u32, slate: &[u32]) -> f32 {
         let first = slate.iter().position(|&action| self.sessions.hidden.contains(context, action));
         first.map_or(0.0, |above| 1.0 / (above as f32 + 1.0))
+    }
+
+    fn on(&self, sessions: &Arc<Sessions>) -> Option<Arc<dyn SlateReward>> {
+        Some(Arc::new(Self::new(Arc::clone(sessions))))
     }
 }
 
@@ -93,6 +101,10 @@ impl SlateReward for Cascade {
         }
         utility
     }
+
+    fn on(&self, sessions: &Arc<Sessions>) -> Option<Arc<dyn SlateReward>> {
+        Some(Arc::new(Self::new(Arc::clone(sessions))))
+    }
 }
 
 /// The reward of hits less λ times the mean of `max(0, cos(β_a, β_b))` over the pairs of the slate, a
@@ -136,6 +148,10 @@ impl SlateReward for Diverse {
             }
         }
         self.hits.reward(context, slate) - Self::PENALTY * sum / pairs.max(1.0)
+    }
+
+    fn on(&self, sessions: &Arc<Sessions>) -> Option<Arc<dyn SlateReward>> {
+        Some(Arc::new(Self::new(self.hits.on(sessions)?, Arc::clone(&self.actions))))
     }
 }
 

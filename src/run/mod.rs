@@ -43,6 +43,9 @@ pub struct RunOrigin {
     pub device: String,
     /// The version of this crate that started the run.
     pub version: String,
+    /// The name of the reward that a program brought along, if it did: `reward.kind` was not used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reward: Option<String>,
     /// The run whose model this one began with, if it did not begin anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<WarmStart>,
@@ -68,6 +71,7 @@ impl RunOrigin {
             data_digest: prepared.digest().to_owned(),
             device: device.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            reward: None,
             init: None,
         }
     }
@@ -218,6 +222,15 @@ impl RunFolder {
         }
         if began.device != origin.device {
             differences.push(format!("device: {} → {}", began.device, origin.device));
+        }
+        if began.reward != origin.reward {
+            let name = |origin: &RunOrigin| {
+                let own = origin.reward.as_ref();
+                own.map_or("one of the settings".to_owned(), |name| {
+                    format!("`{name}` of a program")
+                })
+            };
+            differences.push(format!("reward: {} → {}", name(&began), name(origin)));
         }
         if differences.is_empty() {
             return Ok(());

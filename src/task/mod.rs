@@ -28,7 +28,7 @@ use crate::retrieval::{
     Exact, Hnsw, HnswOptions, Queries, Retriever, Search, Slates, check_slate_size, excluded_lists,
     most_excluded,
 };
-use crate::reward::{RewardKind, SlateReward};
+use crate::reward::SlateReward;
 use crate::seed::Seed;
 use crate::settings::Settings;
 
@@ -68,8 +68,6 @@ pub struct Task {
     graph: Arc<Graph>,
     /// r̂.
     pub reward: Arc<dyn SlateReward>,
-    /// The kind of the reward; none for one of the caller's own.
-    reward_kind: Option<RewardKind>,
     cross: Option<Arc<CrossFit>>,
     /// The times by which a split hid the latest items, if that is how it was done.
     order: Option<Arc<Times>>,
@@ -142,7 +140,6 @@ impl Task {
             exact: Arc::new(Exact::new(Arc::clone(&actions))),
             graph: Arc::new(Graph::new(prepared, settings.retrieval.hnsw)),
             reward: settings.reward.kind.init(slate_size, Arc::clone(&sessions), &actions),
-            reward_kind: Some(settings.reward.kind),
             cross: None,
             order: None,
             noise: None,
@@ -224,7 +221,7 @@ impl Task {
     /// Replaces the reward.
     #[must_use]
     pub fn with_reward(self, reward: Arc<dyn SlateReward>) -> Self {
-        Self { reward, reward_kind: None, ..self }
+        Self { reward, ..self }
     }
 
     /// Replaces the latent noise that a method's settings name.

@@ -16,11 +16,12 @@ type Part = Vec<(u32, i64)>;
 impl Task {
     /// This task with the items of every training user observed and hidden anew: as many of each as
     /// before, or, where a split by time hid the latest, those before and after a random moment.
-    /// `epoch` addresses the draws. None for a reward of the caller's own, which knows the halves by
-    /// itself.
+    /// `epoch` addresses the draws. None for a reward that knows the halves by itself
+    /// ([`SlateReward::on`](crate::reward::SlateReward::on)).
     #[must_use]
     pub fn redrawn(&self, seed: Seed, epoch: u64) -> Option<Self> {
-        let kind = self.reward_kind?;
+        // A reward that stays on its halves is asked first: drawing others takes a while.
+        self.reward.on(&self.sessions)?;
         let contexts = self.sessions.observed.contexts().into_par_iter();
         let parts: Vec<[Part; 2]> = contexts.map(|of| self.halves(of, seed, epoch)).collect();
         let sets = |half: usize| {
@@ -43,7 +44,7 @@ impl Task {
         let times = has_times.then(|| Times { observed: times(0), hidden: times(1) });
         let profiles = Profiles { times, ..Profiles::clone(&self.profiles) };
         let mut task = Self {
-            reward: kind.init(self.slate_size, Arc::clone(&sessions), &self.actions),
+            reward: self.reward.on(&sessions)?,
             sessions,
             profiles: Arc::new(profiles),
             ..self.clone()

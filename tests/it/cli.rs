@@ -190,9 +190,9 @@ fn baselines_have_a_row_each() {
     }
 
     let error = refused(&mut against("esea", &[]));
-    assert_says(&error, &["--against esea", "popularity, uniform, svd, als, ease, item-knn"]);
+    assert_says(&error, &["`against`: esea", "popularity, uniform, svd, als, ease, item-knn"]);
     // A path is no name.
-    assert_says(&refused(&mut against("./ease", &[])), &["--against ./ease", "neither"]);
+    assert_says(&refused(&mut against("./ease", &[])), &["`against`: ./ease", "neither"]);
 }
 
 #[test]

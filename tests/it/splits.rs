@@ -146,7 +146,7 @@ fn metrics_that_cannot_be_are_named() {
     };
     // 40 items, of which a test user has seen 13 of 16.
     let error = refused(&mut evaluate("recall@27,ndcg@28"));
-    assert_says(&error, &["--metrics ndcg@28: only 27 items can be shown to every user"]);
+    assert_says(&error, &["`metrics`: ndcg@28: only 27 items can be shown to every user"]);
     for wrong in ["recall", "map@5", "recall@0"] {
         let output = evaluate(wrong).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();

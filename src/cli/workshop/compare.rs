@@ -47,7 +47,7 @@ struct CompareReport {
     results: Results,
 }
 
-pub(super) fn run(args: &CompareArgs) -> Result<Report> {
+pub(super) fn run(args: &CompareArgs, program: &Path) -> Result<Report> {
     let grid = Grid::read(&args.grid, &args.scale)?;
     let _lock = RunFolder::new(&args.out).lock()?;
     let chosen = args.device.choose(None)?;
@@ -70,7 +70,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<Report> {
         grid: &grid,
         data: &data,
         folder: &args.out,
-        program: &env::current_exe()?,
+        program,
         machine: Machine::here(chosen.name),
         stop: stop_on_interrupt()?,
     };

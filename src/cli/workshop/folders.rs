@@ -69,6 +69,9 @@ fn describe_run(run: &RunFolder) -> Result<Report> {
     if let Some(init) = &origin.init {
         text += &format!("began with the model of {} at step {}\n", init.run.display(), init.step);
     }
+    if let Some(name) = &origin.reward {
+        text += &format!("trained for the reward `{name}` of a program\n");
+    }
     match &last {
         None => text += "no checkpoint yet\n",
         Some(state) => {

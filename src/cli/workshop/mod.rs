@@ -16,6 +16,8 @@ mod train;
 mod tune;
 mod variance;
 
+use std::path::Path;
+
 use anyhow::Result;
 use clap::Subcommand;
 
@@ -52,7 +54,8 @@ pub(crate) enum WorkshopVerb {
     Demo(demo::DemoArgs),
 }
 
-pub(super) fn run(verb: &WorkshopVerb) -> Result<Report> {
+/// Runs a verb; `program` is the file of this command line.
+pub(super) fn run(verb: &WorkshopVerb, program: &Path) -> Result<Report> {
     match verb {
         WorkshopVerb::Prepare(args) => prepare::run(args),
         WorkshopVerb::Datasets => datasets::run(),
@@ -63,7 +66,7 @@ pub(super) fn run(verb: &WorkshopVerb) -> Result<Report> {
         WorkshopVerb::Export(args) => export::run(args),
         WorkshopVerb::Bench(verb) => bench::run(verb),
         WorkshopVerb::Variance(args) => variance::run(args),
-        WorkshopVerb::Compare(args) => compare::run(args),
+        WorkshopVerb::Compare(args) => compare::run(args, program),
         WorkshopVerb::Plot(args) => plot::run(args),
         WorkshopVerb::Demo(args) => demo::run(args),
     }

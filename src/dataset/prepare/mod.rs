@@ -4,13 +4,14 @@
 //! A log is one file or many ([`source`]). Its bytes, unpacked on the way ([`bytes`]), come in
 //! blocks of whole records ([`records`]). polars parses each block ([`text`]; [`parquet`] for
 //! Parquet), and only the different pairs of a user's and an item's number are kept ([`ids`],
-//! [`pairs`]). So memory grows with the number of different pairs and ids, not with the length of
+//! [`pairs`]). Tables in memory go the same way ([`frames`]). So memory grows with the number of different pairs and ids, not with the length of
 //! the log. polars' own streaming engine would bound memory too, but its errors name no row, a bad
 //! row ends it, and it does not read archives.
 
 mod bytes;
 mod features;
 mod filter;
+mod frames;
 mod given;
 mod ids;
 mod interactions;
@@ -30,6 +31,7 @@ mod text;
 
 pub use features::{FeatureSource, UserTable};
 pub use filter::{Filters, RowFilter};
+pub use frames::{Frames, read_frames};
 pub use given::{Given, read_given};
 pub use interactions::Interactions;
 pub use labels::{ItemSource, ItemTable};

@@ -41,24 +41,35 @@ pub(super) fn for_each_batch(
                 None => Ok(table.column(name).map_err(wrap)?.as_materialized_series().rechunk()),
             }
         });
-        let mut cells = cells.collect::<Result<Vec<_>>>()?;
-        for (cell, name) in cells.iter().zip(columns.names()) {
-            let is_time = columns.time.as_deref() == Some(name);
-            if cell.dtype().is_nested() || (cell.dtype().is_temporal() && !is_time) {
-                let found = cell.dtype();
-                let problem =
-                    format!("column `{name}`: expected numbers, text or booleans, found {found}");
-                return Err(Error::file(path, problem));
-            }
-        }
-        for id in &mut cells[..2] {
-            *id = as_ids(path, id)?;
-        }
-        let num_rows = table.height() as u64;
-        each(&columns, &Batch { first_row, numbers: Vec::new(), columns: cells })?;
-        first_row += num_rows;
+        each(&columns, &batch(path, &columns, cells.collect::<Result<_>>()?, first_row)?)?;
+        first_row += table.height() as u64;
     }
     Ok(columns)
+}
+
+/// The rows from `first_row` on, whose typed `cells` are those of `columns`.
+///
+/// # Errors
+/// [`Error::File`] for a column of another type.
+pub(super) fn batch(
+    path: &Path,
+    columns: &Columns,
+    mut cells: Vec<Series>,
+    first_row: u64,
+) -> Result<Batch> {
+    for (cell, name) in cells.iter().zip(columns.names()) {
+        let is_time = columns.time.as_deref() == Some(name);
+        if cell.dtype().is_nested() || (cell.dtype().is_temporal() && !is_time) {
+            let found = cell.dtype();
+            let problem =
+                format!("column `{name}`: expected numbers, text or booleans, found {found}");
+            return Err(Error::file(path, problem));
+        }
+    }
+    for id in &mut cells[..2] {
+        *id = as_ids(path, id)?;
+    }
+    Ok(Batch { first_row, numbers: Vec::new(), columns: cells })
 }
 
 /// Converts a column of ids: integers to `i64`, or to text if one is too large; text stays.

@@ -1,25 +1,26 @@
 //! What was judged in, the tables for people out.
 
-use super::{Estimate, Evaluated, How, Metrics, Outcome, Row, Scores};
+use super::Evaluated;
+use crate::estimate::Estimate;
+use crate::evaluation::Metrics;
+use crate::facade::{How, Judged, Outcome, Row, Scores};
 
 /// The widest name of a row, in characters.
 const WIDEST: usize = 19;
 
 impl Evaluated {
     pub(super) fn text(&self) -> String {
+        let Judged { contexts, split, slate_size, step, note, start, .. } = &self.judged;
         let mut text = format!(
-            "{}, {} {} users, K = {}, {} retrieval\n",
+            "{}, {contexts} {split} users, K = {slate_size}, {} retrieval\n",
             self.run.display(),
-            self.contexts,
-            self.split,
-            self.slate_size,
-            if self.through_index { "index" } else { "exact" },
+            if self.judged.through_index { "index" } else { "exact" },
         );
         let mut rows = vec![
-            (format!("policy, step {}", self.step), self.scores.text()),
-            ("its step 0".into(), format!("{}  {}", self.start.text(), self.gain)),
+            (format!("policy, step {step}"), self.judged.scores.text()),
+            ("its step 0".into(), format!("{}  {}", start.text(), self.judged.gain)),
         ];
-        rows.extend(self.against.iter().map(|row| (row.label(), row.outcome.text())));
+        rows.extend(self.judged.against.iter().map(|row| (row.label(), row.outcome.text())));
         let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         text += &format!(
             "{:width$}  {:>15}  {:>6}  {:>6}  {:>6}  {:>9}  policy − row, 95 % interval\n",
@@ -31,9 +32,9 @@ impl Evaluated {
         }
         let names: Vec<&String> = rows.iter().map(|(name, _)| name).collect();
         text += &self.metrics_at(&names, width);
-        let own = self.note.map(|note| format!("policy: {note}"));
+        let own = note.map(|note| format!("policy: {note}"));
         let notes: Vec<String> =
-            own.into_iter().chain(self.against.iter().filter_map(Row::notes)).collect();
+            own.into_iter().chain(self.judged.against.iter().filter_map(Row::notes)).collect();
         if !notes.is_empty() {
             text += &format!("\n{}", notes.join("\n"));
         }
@@ -47,8 +48,9 @@ impl Evaluated {
         }
         let mut text = format!("\n{:width$}", "");
         self.asked.iter().for_each(|asked| text += &format!("  {asked:>9}"));
-        let rows = self.against.iter().map(|row| row.outcome.scores());
-        let rows = [Some(&self.scores), Some(&self.start)].into_iter().chain(rows);
+        let Judged { scores, start, against, .. } = &self.judged;
+        let rows = against.iter().map(|row| row.outcome.scores());
+        let rows = [Some(scores), Some(start)].into_iter().chain(rows);
         for (name, scores) in names.iter().zip(rows) {
             text += &format!("\n{name:width$}");
             for asked in &self.asked {

@@ -14,13 +14,11 @@ use super::bench::recall;
 use super::prologue::watched;
 use crate::cli::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
-use crate::device;
-use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::experiment::{Candidate, League, Settled, Standing, league};
-use crate::prepared::{AuditedSearch, Manifest, Phase, Phases, Prepared, prepare};
+use crate::prepared::{Manifest, Phase, Phases, prepare};
 use crate::settings::Preset;
-use crate::task::{Audit, Audits, EfSearch, Task};
+use crate::task::{Audit, EfSearch};
 pub(crate) use args::PrepareArgs;
 
 /// The report of a preparation.
@@ -64,7 +62,7 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let wanted = args.recall.is_some() || prepared.preset(args.preset).needs_index();
     let is_indexed = wanted && !args.no_index;
     let (recall, tuning) = if is_indexed {
-        index(&mut prepared, args.preset, args.recall).with_context(|| {
+        prepared.build_index(args.preset, args.recall).with_context(|| {
             format!(
                 "{} is prepared, but has no index, which training builds when it needs one",
                 args.out.display()
@@ -183,39 +181,4 @@ fn describe(table: &FeatureTable) -> String {
         text += &format!("; zeros for {users_without_row} users without a row");
     }
     text
-}
-
-/// Builds the index that a run with the preset's settings needs. With a target, or a preset that has
-/// one, finds the least width with that recall and records it for such runs. Audits the index on the
-/// queries of a run's first step.
-fn index(
-    prepared: &mut Prepared,
-    preset: Preset,
-    target: Option<f64>,
-) -> Result<(Option<Audit>, Option<EfSearch>)> {
-    let mut settings = prepared.preset(preset);
-    let mut task = match Task::to_decide(prepared, &settings) {
-        // A catalogue smaller than the preset's slate can be trained on with a smaller one.
-        Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
-        task => task?,
-    };
-    let chosen = device::choose(None)?;
-    let model = task.initial_model(&settings, &chosen.device)?;
-    let mut tuning = None;
-    if let Some(recall) = target.or(preset.recall()) {
-        let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
-        let found = audits.least_ef_search(prepared, settings.retrieval.hnsw, &model, recall)?;
-        if let Some(ef_search) = found.ef_search {
-            prepared.keep_search(AuditedSearch { preset, recall, ef_search })?;
-            settings = prepared.preset(preset);
-            task = Task::to_decide(prepared, &settings)?;
-        }
-        tuning = Some(found);
-    }
-    let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
-    let audit = audits.recall(&model)?;
-    if let Some(warning) = audit.and_then(|audit| audit.warning(&settings.retrieval)) {
-        tracing::warn!("{warning}");
-    }
-    Ok((audit, tuning))
 }

@@ -17,6 +17,8 @@
 //! # }
 //! ```
 
+mod judge;
+
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -28,10 +30,12 @@ use crate::error::{Error, Result};
 use crate::method::LatentMethod;
 use crate::model::Model;
 use crate::policy::NoiseKind;
+use crate::prepared::AuditedSearch;
 use crate::run::{RunFolder, RunOrigin};
-use crate::task::Task;
+use crate::task::{Audit, Audits, EfSearch, Task};
 
 pub use crate::bundle::{Answer, Recommendation, Recommender};
+pub use judge::{How, Judged, Judging, Outcome, Row, Scores};
 
 pub use crate::prepared::Prepared;
 pub use crate::prepared::{Input, PrepareSettings};
@@ -75,6 +79,44 @@ impl Prepared {
 }
 
 impl Prepared {
+    /// Builds the index that a run with the preset's settings needs. With a target, or a preset that
+    /// has one, finds the least width with that recall and records it for such runs. Audits the index
+    /// on the queries of a run's first step.
+    ///
+    /// # Errors
+    /// Fails if the index cannot be built or recorded.
+    pub fn build_index(
+        &mut self,
+        preset: Preset,
+        target: Option<f64>,
+    ) -> Result<(Option<Audit>, Option<EfSearch>)> {
+        let mut settings = self.preset(preset);
+        let mut task = match Task::to_decide(self, &settings) {
+            // A catalogue smaller than the preset's slate can be trained on with a smaller one.
+            Err(Error::SlateTooLarge { .. }) => return Ok((None, None)),
+            task => task?,
+        };
+        let chosen = device::choose(None)?;
+        let model = task.initial_model(&settings, &chosen.device)?;
+        let mut tuning = None;
+        if let Some(recall) = target.or(preset.recall()) {
+            let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
+            let found = audits.least_ef_search(self, settings.retrieval.hnsw, &model, recall)?;
+            if let Some(ef_search) = found.ef_search {
+                self.keep_search(AuditedSearch { preset, recall, ef_search })?;
+                settings = self.preset(preset);
+                task = Task::to_decide(self, &settings)?;
+            }
+            tuning = Some(found);
+        }
+        let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
+        let audit = audits.recall(&model)?;
+        if let Some(warning) = audit.and_then(|audit| audit.warning(&settings.retrieval)) {
+            tracing::warn!("{warning}");
+        }
+        Ok((audit, tuning))
+    }
+
     /// Trains a policy with `settings` on the best device here, records the run in the folder `out`
     /// and returns the policy of the best checkpoint. Draws its progress on stderr. If `out` holds a
     /// run with the same settings, that run is continued; a finished run is only opened.
@@ -171,6 +213,7 @@ impl Policy {
             step: self.step,
             slate_size: settings.slate_size,
             reward: settings.reward.kind,
+            own_reward: origin.reward.clone(),
             settings: toml::Table::try_from(settings)
                 .map_err(|error| Error::library("settings", error))?,
         };

@@ -1,0 +1,112 @@
+"""What the command line does with folders, for notebooks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import rewards
+from ._command import program
+from .policy import PREPARE, SlatePolicy, _prepare
+
+
+def prepare(
+    interactions: Any,
+    out: str | os.PathLike[str],
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    time: str | None = None,
+    weight: str | None = None,
+    embeddings: str = "auto",
+    item_embeddings: Any = None,
+    user_features: Any = None,
+    reward: str = "discounted",
+    slate_size: int = 5,
+    preset: str = "default",
+    seed: int = 0,
+    settings: dict[str, Any] | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Prepares interactions into the folder ``out``, which ``fit``, ``train`` and the command read.
+
+    The arguments are those of :meth:`SlatePolicy.fit` and :class:`SlatePolicy`; of ``settings`` the
+    keys that begin with ``prepare.`` count. Returns what ``prepare.toml`` says.
+    """
+    columns = {"user": user, "item": item, "time": time, "weight": weight}
+    more = {key.removeprefix(PREPARE): value for key, value in (settings or {}).items()}
+    return _prepare(
+        interactions,
+        columns,
+        Path(out),
+        more,
+        item_embeddings,
+        user_features,
+        preset=preset,
+        seed=seed,
+        slate_size=slate_size,
+        reward=reward,
+        embeddings=embeddings,
+        replace=overwrite,
+    )
+
+
+def train(
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    reward: str | rewards.Reward = "discounted",
+    resume: bool = False,
+    **parameters: Any,
+) -> SlatePolicy:
+    """Trains on a prepared folder into the run folder ``out``: ``SlatePolicy(…).fit(data, …)``."""
+    policy = SlatePolicy(reward=reward, **parameters)
+    return policy.fit(data, run_dir=out, resume=resume)
+
+
+def tune(
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    within: int = 600,
+    over: Sequence[str] = (),
+    trials: int | None = None,
+    settings: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Searches settings with a high validation reward: ``slate tune``, whose report it returns.
+
+    ``over`` is a list such as ``["optimizer.learning_rate=1e-4..1e-2", "method.samples=10|30"]``.
+    """
+    words = ["tune", "--data", str(data), "--out", str(out), "--within", str(within)]
+    words += [word for one in over for word in ("--over", one)]
+    words += [] if trials is None else ["--trials", str(trials)]
+    for key, value in (settings or {}).items():
+        words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+    return _slate(words)
+
+
+def compare(
+    grid: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    scale: str | None = None,
+    files: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Trains a grid of methods and writes the report: ``slate compare``, whose results it returns."""
+    words = ["compare", str(grid), "--out", str(out)]
+    words += [] if scale is None else ["--scale", scale]
+    words += [] if files is None else ["--files", str(files)]
+    return _slate(words)
+
+
+def _slate(words: list[str]) -> dict[str, Any]:
+    """Runs the command in a process of its own: it prints its progress on stderr."""
+    done = subprocess.run([program(), *words, "--json"], stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        command = " ".join(["slate", *words])
+        raise RuntimeError(f"`{command}` ended with {done.returncode}; its message is on stderr")
+    return dict(json.loads(done.stdout))

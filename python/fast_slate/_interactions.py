@@ -1,0 +1,121 @@
+"""Whatever holds interactions → what the library reads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import _native
+
+MANIFEST = "prepare.toml"
+
+
+def is_prepared(of: Any) -> bool:
+    """True for the path of a folder that `slate prepare` or `fast_slate.prepare` made."""
+    return isinstance(of, str | os.PathLike) and (Path(of) / MANIFEST).exists()
+
+
+def read(of: Any, names: dict[str, str | None]) -> tuple[Any, dict[str, str | None]]:
+    """What `_native.prepare` takes, and the columns by argument."""
+    if isinstance(of, str | os.PathLike):
+        path = Path(of)
+        # A pattern such as 'log/*.csv' is no file, and the library says what is wrong with it.
+        if not path.exists() and not any(sign in str(of) for sign in "*?["):
+            raise FileNotFoundError(f"interactions: {path} is not there")
+        return str(of), names
+    if hasattr(of, "__arrow_c_stream__"):
+        given = {argument: name for argument, name in names.items() if name is not None}
+        # Without the names of users and items the library looks for those of known data sets.
+        wanted = list(given.values()) if {"user", "item"} <= given.keys() else []
+        table = _native.Interactions.of_stream(of, wanted)
+        for argument, name in given.items():
+            if name not in table.column_names:
+                there = getattr(of, "columns", None) or getattr(of, "column_names", [])
+                columns = ", ".join(map(str, list(there)))
+                raise KeyError(f"{argument}: no column `{name}`; the columns are {columns}")
+        return table, names
+    if hasattr(of, "tocsr"):
+        return _pairs(of, names)
+    raise ValueError(
+        "interactions: expected a table with __arrow_c_stream__ (Polars, pandas 2.2 or later with "
+        f"pyarrow, pyarrow, DuckDB), a scipy sparse matrix or a path, found {type(of).__name__}"
+    )
+
+
+def _pairs(matrix: Any, names: dict[str, str | None]) -> tuple[Any, dict[str, str | None]]:
+    """The stored numbers of a matrix of users and items, whose ids are the rows and columns."""
+    for argument, name in names.items():
+        if name is not None:
+            raise ValueError(f"{argument}: a sparse matrix has no columns with names")
+    matrix = matrix.tocsr()
+    if not np.all(matrix.data):
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    counts = np.diff(matrix.indptr)
+    users = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), counts)
+    items = np.ascontiguousarray(matrix.indices, dtype=np.int64)
+    weights = np.ascontiguousarray(matrix.data, dtype=np.float64)
+    columns = {"user": "user", "item": "item", "time": None, "weight": "weight"}
+    return _native.Interactions.of_pairs(users, items, weights), columns
+
+
+def ids(of: Any, argument: str) -> list[str]:
+    """Ids, integers or text, as the library has them."""
+    if isinstance(of, str | int) and not isinstance(of, bool):
+        of = [of]
+    if hasattr(of, "tolist"):
+        of = of.tolist()
+    elif hasattr(of, "to_list"):
+        of = of.to_list()
+    elif hasattr(of, "to_pylist"):
+        of = of.to_pylist()
+    found = []
+    for one in of:
+        if isinstance(one, bool) or not isinstance(one, str | int | np.integer):
+            raise ValueError(f"{argument}: expected integers or texts, found {one!r}")
+        found.append(str(one))
+    return found
+
+
+def item_embeddings(of: Any, folder: Path) -> tuple[str, str | None]:
+    """The files of embeddings in memory: the numbers, and the ids where they are apart."""
+    if isinstance(of, str | os.PathLike):
+        return str(of), None
+    if hasattr(of, "__arrow_c_stream__"):
+        path = folder / "item_embeddings.parquet"
+        _native.write_table(of, str(path), "item_embeddings")
+        return str(path), None
+    try:
+        names, numbers = of
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "item_embeddings: expected a pair (ids, array [P, L]), a table with a column of ids, or "
+            f"a path, found {type(of).__name__}"
+        ) from error
+    names = ids(names, "item_embeddings")
+    numbers = np.asarray(numbers, dtype=np.float32)
+    if numbers.ndim != 2 or len(names) != len(numbers):
+        raise ValueError(
+            f"item_embeddings: expected an array [{len(names)}, L], a row for each id, found the "
+            f"shape {numbers.shape}"
+        )
+    np.save(folder / "item_embeddings.npy", numbers)
+    (folder / "item_embeddings.txt").write_text("\n".join(names), encoding="utf-8")
+    return str(folder / "item_embeddings.npy"), str(folder / "item_embeddings.txt")
+
+
+def user_features(of: Any, folder: Path) -> str:
+    """The file of a table of users in memory."""
+    if isinstance(of, str | os.PathLike):
+        return str(of)
+    if not hasattr(of, "__arrow_c_stream__"):
+        raise ValueError(
+            f"user_features: expected a table with __arrow_c_stream__ or a path, found "
+            f"{type(of).__name__}"
+        )
+    path = folder / "user_features.parquet"
+    _native.write_table(of, str(path), "user_features")
+    return str(path)

@@ -1,0 +1,397 @@
+"""Interactions → a policy, in scikit-learn's manners."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from . import _native, rewards
+from ._interactions import is_prepared, item_embeddings, read, user_features
+from ._progress import Watcher
+from .recommender import Answering, opened, packed, unpacked
+from .results import Picture, Table
+
+PREPARE = "prepare."
+
+
+class SlatePolicy(Answering):
+    """A policy that shows the K items of largest inner product with a query, trained for a reward.
+
+    Parameters
+    ----------
+    slate_size
+        K, the number of items on a slate.
+    reward
+        What a slate is worth: ``"discounted"``, ``"dcg"``, ``"hits"``, ``"any-hit"``,
+        ``"reciprocal-rank"``, ``"cascade"``, ``"diverse"``, ``"diverse-any-hit"``, or a function
+        ``f(batch, slates)`` that returns a number for each slate (see :class:`Batch`). A function is
+        called once a step with all slates.
+    embeddings
+        The source of the item vectors: ``"auto"`` (what earns most on users that it was not fitted
+        on; it looks for ``prepare.within`` seconds at most), ``"svd"``, ``"als"``, or a file.
+    preset
+        The defaults to begin with: ``"default"`` or ``"paper"``.
+    steps, seconds
+        How long to train; by default as long as the preset does.
+    seed
+        Seed of everything random: the split, the vectors, the run.
+    device
+        ``"ndarray"``, ``"flex"`` or ``"wgpu"``; by default a GPU if there is one, else the CPU.
+    settings
+        Any other settings by their dotted keys, as in ``{"method.sigma": "relative(0.5)"}``, and
+        those of the preparation, as in ``{"prepare.min_user_interactions": 5}``. ``set_params``
+        reaches them with ``method__sigma=…``.
+    """
+
+    def __init__(
+        self,
+        *,
+        slate_size: int = 5,
+        reward: str | rewards.Reward = "discounted",
+        embeddings: str = "auto",
+        preset: str = "default",
+        steps: int | None = None,
+        seconds: int | None = None,
+        seed: int = 0,
+        device: str | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.slate_size = slate_size
+        self.reward = reward
+        self.embeddings = embeddings
+        self.preset = preset
+        self.steps = steps
+        self.seconds = seconds
+        self.seed = seed
+        self.device = device
+        self.settings = settings
+
+    # What scikit-learn asks of an estimator.
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters; if ``deep``, each setting too, as ``method__sigma``."""
+        params = {name: getattr(self, name) for name in self._names()}
+        if deep:
+            own = self.settings or {}
+            params |= {key.replace(".", "__"): value for key, value in own.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Changes parameters, or settings: ``set_params(steps=100, method__sigma=0.5)``."""
+        names = self._names()
+        for name, value in params.items():
+            if name in names:
+                setattr(self, name, value)
+            elif "__" in name:
+                self.settings = {**(self.settings or {}), name.replace("__", "."): value}
+            else:
+                raise ValueError(f"no parameter `{name}`; there are {', '.join(names)}")
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if value != defaults[name].default
+        }
+        return f"SlatePolicy({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_recommender")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.get_params(deep=False)
+        if hasattr(self, "_recommender"):
+            state["_files"], state["history_"] = packed(self._recommender), self.history_
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        files = state.pop("_files", None)
+        self.__dict__.update(state)
+        if files is not None:
+            self._recommender = unpacked(files, self.device)
+
+    # Training.
+
+    def fit(
+        self,
+        interactions: Any = None,
+        y: None = None,
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        time: str | None = None,
+        weight: str | None = None,
+        item_embeddings: Any = None,
+        user_features: Any = None,
+        callback: Callable[[dict[str, Any]], object] | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Prepares the interactions and trains.
+
+        Parameters
+        ----------
+        interactions
+            Anything with ``__arrow_c_stream__`` (a Polars or pandas frame, a pyarrow table, a DuckDB
+            relation), a scipy sparse matrix of users and items, the path of a file, or of a prepared
+            folder. With ``resume`` it is not read.
+        y
+            Ignored; scikit-learn's pipelines pass it.
+        user, item, time, weight
+            Names of columns. A time is needed by a split by time and by ``context.recency``; numbers
+            are seconds since 1970 (or milli-, micro- or nanoseconds, told by their size). The model
+            knows interactions, not weights: a weight counts by ``settings={"prepare.min_rating": …}``
+            alone, below which a row is no interaction.
+        item_embeddings
+            Vectors of your own: a pair of ids and an array ``[P, L]``, a table with ``item_id``, or a
+            file.
+        user_features
+            A table of users: ``user`` names its column of ids, the others are features. They count
+            with ``settings={"context.encoders": ["weighted-mean", "features"]}``.
+        callback
+            Called with a dictionary a few times a second (``kind`` "step") and at every evaluation
+            (``kind`` "evaluation": ``step``, ``split``, ``reward``, …). What it raises ends the run.
+        run_dir
+            The folder of the run, as ``slate train`` writes it, with the prepared folder ``data``
+            inside. Without one the run is in a temporary folder, which goes with the policy, and
+            which stays, and is named, when the training is interrupted or fails.
+        resume
+            Go on with the run in ``run_dir``, on its own data; it ends as one that was never stopped.
+        """
+        keys, more = self._keys()
+        _native.resolve(self.preset, keys)
+        if resume and run_dir is None:
+            raise ValueError("run_dir: resume=True goes on with a run, so name its folder")
+        if interactions is None and not resume:
+            raise ValueError("interactions: expected a table, a sparse matrix or a path")
+        if not resume and run_dir is not None and (Path(run_dir) / "run.toml").exists():
+            raise ValueError(
+                f"run_dir: {run_dir} holds a run already; go on with resume=True, or give another"
+            )
+        own = None if isinstance(self.reward, str) else rewards.adapted(self.reward)
+        folder = Path(run_dir or tempfile.mkdtemp(prefix="fast-slate-"))
+        try:
+            data = None
+            if resume:
+                pass  # the run knows its data
+            elif is_prepared(interactions):
+                data = str(interactions)
+            else:
+                data = str(folder / "data")
+                columns = {"user": user, "item": item, "time": time, "weight": weight}
+                _prepare(
+                    interactions,
+                    columns,
+                    Path(data),
+                    more,
+                    item_embeddings,
+                    user_features,
+                    preset=self.preset,
+                    seed=self.seed,
+                    slate_size=self.slate_size,
+                    reward=self.reward if own is None else "discounted",
+                    embeddings=self.embeddings,
+                    replace=True,
+                )
+            watcher = Watcher(callback)
+            try:
+                run = _native.train(
+                    data,
+                    str(folder),
+                    self.preset,
+                    keys,
+                    device=self.device,
+                    resume=resume,
+                    reward=own,
+                    watcher=watcher,
+                )
+            finally:
+                watcher.close()
+            self._adopt(run, str(folder))
+        except BaseException as error:
+            self._keep_or_remove(folder, run_dir is None, error)
+            raise
+        if run_dir is None:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return self
+
+    @staticmethod
+    def _keep_or_remove(folder: Path, is_temporary: bool, error: BaseException) -> None:
+        if (folder / "run.toml").exists():
+            error.add_note(
+                f"the run is in {folder}; go on with fit(…, run_dir={str(folder)!r}, resume=True)"
+            )
+        elif is_temporary:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _adopt(self, run: _native.Run, folder: str) -> None:
+        self._run, self.run_dir_ = run, folder
+        self._recommender = run.recommender()
+        self.history_ = _history(run)
+
+    def _keys(self) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+        """Settings of the run, in the order in which they overlay each other, and of the data."""
+        more: dict[str, Any] = {}
+        keys: list[tuple[str, Any]] = []
+        for key, value in (self.settings or {}).items():
+            if key.startswith(PREPARE):
+                more[key.removeprefix(PREPARE)] = value
+            else:
+                keys.append((key, value))
+        if self.steps is not None and self.seconds is not None:
+            raise ValueError("steps: give steps or seconds, not both")
+        for unit, amount in (("steps", self.steps), ("seconds", self.seconds)):
+            if amount is not None:
+                keys += [("budget.unit", unit), ("budget.amount", amount)]
+        if isinstance(self.reward, str):
+            keys.append(("reward.kind", self.reward))
+        elif not callable(self.reward):
+            names = ", ".join(rewards.BUILT_IN)
+            raise ValueError(f"reward: expected a function or one of {names}, found {self.reward!r}")
+        return [*keys, ("slate_size", self.slate_size), ("seed", self.seed)], more
+
+    # After training.
+
+    def _asked(self) -> _native.Recommender:
+        if not hasattr(self, "_recommender"):
+            raise ValueError("this SlatePolicy is not fitted yet; call fit, or load one")
+        return self._recommender
+
+    def _trained(self) -> _native.Run:
+        self._asked()
+        if not hasattr(self, "_run"):
+            raise ValueError(
+                "this policy came from a bundle or a pickle, which holds no held-out users; load the "
+                "run's folder"
+            )
+        return self._run
+
+    def evaluate(
+        self,
+        *,
+        against: Sequence[str] = (),
+        split: str | None = None,
+        metrics: Sequence[str] = (),
+        tune: int = 0,
+        index: bool = False,
+    ) -> Table:
+        """The reward on held-out users, beside other recommenders on the same users.
+
+        Parameters
+        ----------
+        against
+            Of ``"popularity"``, ``"uniform"``, ``"svd"``, ``"als"``, ``"ease"``, ``"item-knn"``, or
+            folders of runs on the same data.
+        split
+            ``"train"``, ``"validation"`` or ``"test"``; by default the test, if it has users.
+        metrics
+            Such as ``"recall@20"``, ``"ndcg@100"``, ``"hits@10"``, on exact slates of that length.
+        tune
+            Seconds in which each baseline is tuned on the validation users.
+        index
+            Retrieve through the index instead of exactly.
+
+        Returns
+        -------
+        Table
+            A row for the policy, for its own step 0 and for each of ``against``: ``name``, ``reward``,
+            ``reward_se``, ``ndcg``, ``recall``, ``hit_rate``, ``catalogue_coverage``, the metrics, the
+            policy's reward minus the row's (``difference``, with its paired 95 % interval ``low`` and
+            ``high``), and a ``note``.
+        """
+        listed = [[of] if isinstance(of, str) else list(of) for of in (against, metrics)]
+        found = json.loads(self._trained().judge(listed[0], split, listed[1], tune, index))
+        zero = dict.fromkeys(("mean", "low", "high"))
+        rows = [
+            {**found, "name": "policy", "difference": zero},
+            {**found["start"], "name": "its step 0", "difference": found["gain"]},
+            *found["against"],
+        ]
+        names = ["reward", "reward_se", "ndcg", "recall", "hit_rate", "catalogue_coverage"]
+        columns: dict[str, list[Any]] = {"name": [row["name"] for row in rows]}
+        for name in [*names, *listed[1]]:
+            columns[name] = [row.get(name) for row in rows]
+        for name, key in (("difference", "mean"), ("low", "low"), ("high", "high")):
+            columns[name] = [(row.get("difference") or zero)[key] for row in rows]
+        columns["note"] = [row.get("note") or row.get("refused") for row in rows]
+        return Table(columns)
+
+    def plot(self) -> Picture:
+        """The learning curves on training and validation users, as SVG."""
+        return Picture(self._trained().plot())
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        device: str | None = None,
+        reward: rewards.Reward | None = None,
+        checkpoint: str = "best",
+    ) -> Self:
+        """Opens a bundle, or a run at a checkpoint: ``"best"``, ``"last"`` or a step.
+
+        ``reward`` is the function that the run was trained for, if it was one.
+        """
+        if not Path(folder).exists():
+            raise FileNotFoundError(f"folder: {folder} is not there")
+        policy = cls(device=device)
+        if _native.Recommender.is_bundle(str(folder)):
+            policy._recommender = opened(str(folder), device)
+            policy.slate_size = policy._recommender.slate_size
+            return policy
+        own = None if reward is None else rewards.adapted(reward)
+        run = _native.Run.open(str(folder), device, checkpoint, own)
+        settings, _origin, _step = json.loads(run.describe())
+        policy.set_params(slate_size=settings["slate_size"], seed=settings["seed"])
+        policy.reward = reward or settings["reward"]["kind"]
+        policy._adopt(run, str(folder))
+        return policy
+
+
+def _history(run: _native.Run) -> Table:
+    """The evaluations of a run."""
+    rows = [row for row in json.loads(run.history()) if row["kind"] == "evaluation"]
+    columns = {
+        name: [row[name] for row in rows]
+        for name in ("step", "seconds", "split", "reward", "reward_se", "learning_rate")
+    }
+    for name, key in (("gain", "mean"), ("gain_low", "low"), ("gain_high", "high")):
+        columns[name] = [row["gain"][key] for row in rows]
+    return Table(columns)
+
+
+def _prepare(
+    interactions: Any,
+    columns: dict[str, str | None],
+    out: Path,
+    more: dict[str, Any],
+    vectors: Any,
+    features: Any,
+    **wanted: Any,
+) -> dict[str, Any]:
+    """Prepares into ``out``; tables that the library reads from files are written beside it."""
+    source, columns = read(interactions, columns)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if vectors is not None:
+        wanted["embeddings"], wanted["embedding_ids"] = item_embeddings(vectors, out.parent)
+    if features is not None:
+        wanted["user_features"] = user_features(features, out.parent)
+        wanted["feature_id"] = columns["user"]
+    described = _native.prepare(
+        source, json.dumps({**columns, **wanted, "out": str(out), "more": more})
+    )
+    return dict(json.loads(described))

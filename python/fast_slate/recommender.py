@@ -1,0 +1,309 @@
+"""Requests → slates."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _native
+from ._interactions import ids
+from .results import Sample, Table
+
+Ids = Any
+"""A list, array, series or column of integers or texts, or one of them."""
+
+
+class Answering:
+    """What a trained policy can be asked for."""
+
+    def _asked(self) -> _native.Recommender:
+        raise NotImplementedError
+
+    def recommend(
+        self,
+        users: Ids | None = None,
+        *,
+        items: Iterable[Any] | None = None,
+        contexts: npt.ArrayLike | None = None,
+        k: int | None = None,
+        exclude_seen: bool = True,
+        exclude: Ids | None = None,
+        candidates: Ids | None = None,
+        max_per_group: int | None = None,
+        exact: bool = False,
+    ) -> Table:
+        """The slates, best item first.
+
+        Parameters
+        ----------
+        users
+            Ids of users in the training data.
+        items
+            In the place of users: for each person a list of the ids of their items, the latest last.
+            A flat list is one person.
+        contexts
+            In the place of users: contexts M(X) of your own, ``[n, D]``.
+        k
+            The number of items on a slate; by default that of the training.
+        exclude_seen
+            Show nobody what they have interacted with.
+        exclude, candidates
+            Ids of items that stay off all slates, or of the only ones that may be shown.
+        max_per_group
+            The most items of one group on a slate.
+        exact
+            Search exactly, although the policy has an index.
+
+        Returns
+        -------
+        Table
+            ``user`` (the id, or the place of the request), ``rank`` from 1, ``item_id``, ``score``
+            (hᵀβ) and, where items have titles, ``title``. A slate is shorter where too little is left.
+        """
+        answered = self._answer(
+            users,
+            items,
+            contexts,
+            k=k,
+            exclude_seen=exclude_seen,
+            exclude=exclude,
+            candidates=candidates,
+            max_per_group=max_per_group,
+            exact=exact,
+            seed=None,
+            queries=False,
+        )
+        return Table(answered[0])
+
+    def query(
+        self,
+        users: Ids | None = None,
+        *,
+        items: Iterable[Any] | None = None,
+        contexts: npt.ArrayLike | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """The queries h, ``[n, L]``, for an index of your own over ``embeddings_``."""
+        _, queries, _ = self._answer(
+            users,
+            items,
+            contexts,
+            k=1,
+            exclude_seen=False,
+            exclude=None,
+            candidates=None,
+            max_per_group=None,
+            exact=False,
+            seed=None,
+            queries=True,
+        )
+        if queries is None:
+            return np.empty((0, np.asarray(self._asked().embeddings()).shape[1]), np.float32)
+        return np.asarray(queries[0])
+
+    def sample(
+        self,
+        users: Ids | None = None,
+        *,
+        items: Iterable[Any] | None = None,
+        draws: int = 1,
+        seed: int = 0,
+        k: int | None = None,
+        exclude_seen: bool = True,
+        exclude: Ids | None = None,
+        candidates: Ids | None = None,
+    ) -> Sample:
+        """Slates of the policy itself, h + σε with ε Gaussian, with all that a log needs.
+
+        ``draws`` slates for each user; the same ``seed`` and requests give the same slates.
+        """
+        if draws < 1:
+            raise ValueError(f"draws: expected 1 or more, found {draws}")
+        if users is not None:
+            users = [user for user in ids(users, "users") for _ in range(draws)]
+        if items is not None:
+            items = [own for own in _people(items) for _ in range(draws)]
+        native, queries, _ = self._answer(
+            users,
+            items,
+            None,
+            k=k,
+            exclude_seen=exclude_seen,
+            exclude=exclude,
+            candidates=candidates,
+            max_per_group=None,
+            exact=False,
+            seed=seed,
+            queries=True,
+        )
+        columns = Table(native).to_dict()
+        starts = np.cumsum(np.asarray(columns["rank"]) == 1) - 1
+        columns = {"user": columns.pop("user"), "draw": (starts % draws).tolist(), **columns}
+        if items is not None:
+            columns["user"] = (starts // draws).tolist()
+        empty = np.empty((0, 0), np.float32)
+        h, z, sigma = map(np.asarray, queries) if queries else (empty, empty, empty[0:0, 0:0].ravel())
+        return Sample(Table(columns), h, z, sigma)
+
+    def _answer(
+        self,
+        users: Ids | None,
+        items: Iterable[Any] | None,
+        contexts: npt.ArrayLike | None,
+        *,
+        exclude: Ids | None,
+        candidates: Ids | None,
+        **options: Any,
+    ) -> tuple[_native.Table, tuple[_native.Array, _native.Array, _native.Array] | None, list[str]]:
+        given = [one for one in (users, items, contexts) if one is not None]
+        if len(given) != 1:
+            raise ValueError("users: give one of users=, items= and contexts=")
+        native = self._asked()
+        if contexts is not None:
+            contexts = np.atleast_2d(np.ascontiguousarray(contexts, dtype=np.float32))
+            if contexts.shape[1] != native.context_dim:
+                raise ValueError(
+                    f"contexts: expected [n, {native.context_dim}], found {list(contexts.shape)}"
+                )
+        answered = native.answer(
+            None if users is None else ids(users, "users"),
+            None if items is None else _people(items),
+            contexts,
+            exclude=[] if exclude is None else ids(exclude, "exclude"),
+            candidates=None if candidates is None else ids(candidates, "candidates"),
+            **options,
+        )
+        if ignored := answered[2]:
+            more = f" and {len(ignored) - 1} others" if len(ignored) > 1 else ""
+            warnings.warn(f"ignored `{ignored[0]}`{more}: not in the catalogue", stacklevel=3)
+        return answered
+
+    @property
+    def embeddings_(self) -> npt.NDArray[np.float32]:
+        """β ``[P, L]``, read-only; row i belongs to ``item_ids_[i]``."""
+        return np.asarray(self._asked().embeddings())
+
+    @property
+    def item_ids_(self) -> npt.NDArray[Any]:
+        """The item of each number, ``[P]``: integers where all ids of the log are, else texts."""
+        return np.asarray(self._asked().items().cells("item_id"))
+
+    @property
+    def user_ids_(self) -> npt.NDArray[Any]:
+        """The users who are known by id, ``[U]``."""
+        users = self._asked().users()
+        return np.asarray([] if users is None else users.cells("user_id"))
+
+    def items(self) -> Table:
+        """``item_id`` and, where there are any, ``title`` and ``group``; row i is item i."""
+        return Table(self._asked().items())
+
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Writes a bundle: what ``slate serve``, ``slate recommend`` and ``load`` read."""
+        self._asked().write(str(folder), overwrite)
+
+
+class Recommender(Answering):
+    """A bundle that answers, without anything of training.
+
+    It is pickled as its path, so that every worker of Ray, Spark or joblib opens the folder by
+    itself. Called with a batch (a table, a record batch or a dictionary of columns) that has a
+    column ``user_id``, or ``items`` with lists of ids, it returns the slates of its rows.
+
+    Parameters
+    ----------
+    bundle
+        The folder of a bundle, or of a run.
+    device
+        ``"ndarray"``, ``"flex"``, ``"wgpu"``; by default the best one here.
+    k
+        The number of items on a slate when called.
+    """
+
+    def __init__(
+        self,
+        bundle: str | os.PathLike[str],
+        *,
+        device: str | None = None,
+        k: int | None = None,
+    ) -> None:
+        self.bundle = str(bundle)
+        self.device = device
+        self.k = k
+        self._native = opened(self.bundle, device)
+
+    def __call__(self, batch: Any) -> Table:
+        columns = _columns(batch)
+        if "items" in columns:
+            return self.recommend(items=columns["items"], k=self.k)
+        if "user_id" not in columns:
+            raise KeyError(f"batch: expected a column user_id or items, found {', '.join(columns)}")
+        return self.recommend(users=columns["user_id"], k=self.k)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.bundle, self.device, self.k)
+
+    def __repr__(self) -> str:
+        return f"Recommender({self.bundle!r})"
+
+    def _asked(self) -> _native.Recommender:
+        return self._native
+
+
+def opened(folder: str, device: str | None) -> _native.Recommender:
+    """The recommender of a bundle or of a run."""
+    if not Path(folder).exists():
+        raise FileNotFoundError(f"bundle: {folder} is not there")
+    if _native.Recommender.is_bundle(folder):
+        return _native.Recommender.open(folder, device)
+    return _native.Run.open(folder, device, "best").recommender()
+
+
+def packed(native: _native.Recommender) -> dict[str, bytes]:
+    """The bytes of a bundle's files."""
+    with tempfile.TemporaryDirectory(prefix="fast-slate-") as folder:
+        bundle = Path(folder) / "bundle"
+        native.write(str(bundle), False)
+        return {file.name: file.read_bytes() for file in sorted(bundle.iterdir())}
+
+
+def unpacked(files: dict[str, bytes], device: str | None) -> _native.Recommender:
+    """The recommender of a bundle's files. Opening reads all of them, so none has to stay."""
+    with tempfile.TemporaryDirectory(prefix="fast-slate-") as folder:
+        for name, content in files.items():
+            if Path(name).name != name:
+                raise ValueError(f"expected names of files, found {name!r}")
+            (Path(folder) / name).write_bytes(content)
+        return _native.Recommender.open(folder, device)
+
+
+def _reopened(bundle: str, device: str | None, k: int | None) -> Recommender:
+    return Recommender(bundle, device=device, k=k)
+
+
+def _people(items: Iterable[Any]) -> list[list[str]]:
+    people = list(items)
+    if people and all(isinstance(one, str | int | np.integer) for one in people):
+        people = [people]
+    return [ids([] if own is None else own, "items") for own in people]
+
+
+def _columns(batch: Any) -> dict[str, Any]:
+    if isinstance(batch, dict):
+        return batch
+    if isinstance(batch, Table):
+        return batch.to_dict()
+    if hasattr(batch, "to_pydict"):
+        return dict(batch.to_pydict())
+    if hasattr(batch, "to_dict"):
+        try:
+            return dict(batch.to_dict(as_series=False))
+        except TypeError:
+            return dict(batch.to_dict("list"))
+    raise ValueError(f"batch: expected a table or a dictionary, found {type(batch).__name__}")

@@ -1,0 +1,68 @@
+//! The library's errors → Python's exceptions, in one line that names arguments instead of flags.
+
+use std::path::Path;
+
+use fast_slate::Error;
+use pyo3::exceptions::{PyFileNotFoundError, PyKeyError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+/// What the command line calls an argument, and its name here.
+const NAMES: [(&str, &str); 18] = [
+    ("--user-column", "user="),
+    ("--item-column", "item="),
+    ("--rating-column", "weight="),
+    ("--time-column", "time="),
+    ("--min-rating", "settings={'prepare.min_rating': …}"),
+    ("--min-user-interactions", "settings={'prepare.min_user_interactions': …}"),
+    ("--min-item-interactions", "settings={'prepare.min_item_interactions': …}"),
+    ("--skip-bad-rows", "settings={'prepare.skip_bad_rows': …}"),
+    ("--rows", "settings={'prepare.rows': …}"),
+    (
+        "go on with --resume, or give another --out",
+        "go on with resume=True, or give another run_dir",
+    ),
+    ("--slate-size", "slate_size="),
+    ("--embedding-ids", "the ids of item_embeddings="),
+    ("--missing-embeddings zero", "settings={'prepare.missing_embeddings': 'zero'}"),
+    ("--latent-dim", "settings={'prepare.latent_dim': …}"),
+    ("--validation-share", "settings={'prepare.validation_share': …}"),
+    ("--test-share", "settings={'prepare.test_share': …}"),
+    (
+        "; give another --out, or replace a bundle with --force",
+        "; give another folder, or overwrite=True",
+    ),
+    (
+        "; give another --out, or replace it with --force",
+        "; give another folder, or overwrite=True",
+    ),
+];
+
+/// The name of a table of interactions in messages.
+pub(crate) const INTERACTIONS: &str = "interactions";
+
+/// The exception for an error of the library.
+pub(crate) fn exception(error: Error) -> PyErr {
+    let message = said(&error);
+    match error {
+        Error::Io(error) => error.into(),
+        // Tables in memory have a name in the place of a path.
+        Error::File { path, .. } if !path.exists() && path != Path::new(INTERACTIONS) => {
+            PyFileNotFoundError::new_err(message)
+        }
+        Error::MissingColumn { .. } | Error::UnknownId { .. } => PyKeyError::new_err(message),
+        Error::Device { .. } | Error::Library { .. } | Error::Busy { .. } => {
+            PyRuntimeError::new_err(message)
+        }
+        _ => PyValueError::new_err(message),
+    }
+}
+
+fn said(error: &Error) -> String {
+    let message = error.to_string();
+    NAMES.iter().fold(message, |message, (flag, name)| message.replace(flag, name))
+}
+
+/// A [`PyValueError`] that names the argument.
+pub(crate) fn wrong(argument: &str, problem: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(format!("{argument}: {problem}"))
+}

@@ -1,0 +1,263 @@
+//! Interactions and settings → a prepared folder.
+
+use std::path::PathBuf;
+
+use fast_slate::dataset::{
+    FeatureSource, Filters, Frames, ITEM_ID, Moment, Source, SplitKind, SplitSettings,
+};
+use fast_slate::embedding::{AlsOptions, Import, Missing, SessionPart, SvdOptions};
+use fast_slate::facade::Preset;
+use fast_slate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings, Prepared};
+use fast_slate::reward::RewardKind;
+use fast_slate::seed::Seed;
+use polars::prelude::*;
+use pyo3::prelude::*;
+use serde::Deserialize;
+
+use crate::array::numbers;
+use crate::arrow;
+use crate::error::{INTERACTIONS, wrong};
+use crate::work::{require_own_process, work};
+
+/// Interactions in memory.
+#[pyclass(frozen, module = "fast_slate._native")]
+pub struct Interactions(Vec<DataFrame>);
+
+#[pymethods]
+impl Interactions {
+    /// The `columns` of an object with `__arrow_c_stream__`, or all if none is named.
+    #[staticmethod]
+    fn of_stream(object: &Bound<'_, PyAny>, columns: Vec<String>) -> PyResult<Self> {
+        require_own_process()?;
+        Ok(Self(arrow::frames(object, &columns, INTERACTIONS)?))
+    }
+
+    /// Pairs of numbers: `user` and `item`, i64, and perhaps `weight`, f64.
+    #[staticmethod]
+    #[pyo3(signature = (user, item, weight = None))]
+    fn of_pairs(
+        user: &Bound<'_, PyAny>,
+        item: &Bound<'_, PyAny>,
+        weight: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let ids = |name: &str, of| Ok::<_, PyErr>(Column::new(name.into(), numbers::<i64>(of)?.0));
+        let mut columns = vec![ids("user", user)?, ids("item", item)?];
+        if let Some(weight) = weight {
+            columns.push(Column::new("weight".into(), numbers::<f64>(weight)?.0));
+        }
+        let table = DataFrame::new_infer_height(columns);
+        Ok(Self(vec![table.map_err(|error| wrong(INTERACTIONS, error))?]))
+    }
+
+    #[getter]
+    fn column_names(&self) -> Vec<String> {
+        self.0[0].get_column_names().into_iter().map(ToString::to_string).collect()
+    }
+}
+
+/// Writes a table of any library to a Parquet file.
+#[pyfunction]
+pub fn write_table(object: &Bound<'_, PyAny>, path: PathBuf, argument: &str) -> PyResult<()> {
+    require_own_process()?;
+    let tables = arrow::frames(object, &[], argument)?;
+    let failed = |error: PolarsError| wrong(argument, error);
+    let mut file = fs_err::File::create(&path)?;
+    let schema = tables[0].schema().clone();
+    let mut writer = ParquetWriter::new(&mut file).batched(&schema).map_err(failed)?;
+    for table in &tables {
+        writer.write_batch(table).map_err(failed)?;
+    }
+    writer.finish().map(drop).map_err(failed)
+}
+
+/// Everything that decides a preparation but the interactions; the names of `slate prepare`'s flags.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    out: PathBuf,
+    replace: bool,
+    preset: Preset,
+    seed: u64,
+    user: Option<String>,
+    item: Option<String>,
+    time: Option<String>,
+    weight: Option<String>,
+    reward: RewardKind,
+    slate_size: usize,
+    embeddings: String,
+    embedding_ids: Option<PathBuf>,
+    user_features: Option<PathBuf>,
+    feature_id: Option<String>,
+    more: More,
+}
+
+/// The keys of the dictionary of settings that begin with `prepare.`.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct More {
+    split: Option<String>,
+    test_after: Option<Moment>,
+    validation_after: Option<Moment>,
+    observed_share: Option<f64>,
+    validation_share: Option<f64>,
+    test_share: Option<f64>,
+    rows: Option<String>,
+    skip_bad_rows: u64,
+    min_rating: Option<f64>,
+    min_user_interactions: Option<u32>,
+    min_item_interactions: Option<u32>,
+    within: Option<u64>,
+    latent_dim: Option<usize>,
+    normalization: Option<f32>,
+    confidence: Option<f64>,
+    regularization: Option<f64>,
+    iterations: Option<usize>,
+    observed_only: bool,
+    missing_embeddings: Option<Missing>,
+    id_column: Option<String>,
+    feature_columns: Vec<String>,
+}
+
+impl Wanted {
+    fn columns(&self, path: PathBuf) -> Source {
+        Source {
+            path,
+            user_column: self.user.clone(),
+            item_column: self.item.clone(),
+            rating_column: self.weight.clone(),
+            time_column: self.time.clone(),
+            first_times: false,
+        }
+    }
+
+    fn filters(&self) -> PyResult<Filters> {
+        let More { rows, min_rating, skip_bad_rows, .. } = &self.more;
+        let default = Filters::default();
+        let rows = rows.as_deref().map(str::parse).transpose();
+        Ok(Filters {
+            rows: rows.map_err(|problem| setting("rows", problem))?.unwrap_or_default(),
+            min_rating: *min_rating,
+            skip_bad_rows: *skip_bad_rows,
+            min_user_interactions: self
+                .more
+                .min_user_interactions
+                .unwrap_or(default.min_user_interactions),
+            min_item_interactions: self
+                .more
+                .min_item_interactions
+                .unwrap_or(default.min_item_interactions),
+        })
+    }
+
+    fn split(&self) -> PyResult<SplitSettings> {
+        let More { split, test_after, validation_after, .. } = &self.more;
+        let kind = match (split.as_deref(), test_after) {
+            (None | Some("temporal"), Some(test_after)) => {
+                SplitKind::Dates { test_after: *test_after, validation_after: *validation_after }
+            }
+            (Some("temporal"), None) => SplitKind::Temporal,
+            (None | Some("random"), None) => SplitKind::Random,
+            (Some(found), _) => {
+                let problem = format!(
+                    "expected \"random\", or \"temporal\" with or without prepare.test_after, found \
+                     \"{found}\""
+                );
+                return Err(setting("split", problem));
+            }
+        };
+        if kind.is_by_time() && self.time.is_none() {
+            return Err(wrong("time", "a split by time needs the column that holds the times"));
+        }
+        let default = SplitSettings::default();
+        let test_share = match (self.preset, kind) {
+            (Preset::Paper, _) => 0.0,
+            (Preset::Default, SplitKind::Temporal) => 0.2,
+            (Preset::Default, _) => default.test_share,
+        };
+        Ok(SplitSettings {
+            kind,
+            observed_share: self.more.observed_share.unwrap_or(default.observed_share),
+            validation_share: self.more.validation_share.unwrap_or(default.validation_share),
+            test_share: self.more.test_share.unwrap_or(test_share),
+            seed: Seed(self.seed),
+        })
+    }
+
+    fn embedding(&self) -> EmbeddingSource {
+        let more = &self.more;
+        let interactions =
+            if more.observed_only { SessionPart::Observed } else { SessionPart::All };
+        let is_paper = self.preset == Preset::Paper;
+        match self.embeddings.as_str() {
+            "auto" if !is_paper => EmbeddingSource::Auto(Judge {
+                reward: self.reward,
+                slate_size: self.slate_size,
+                within: more.within.unwrap_or(Judge::default().within),
+                ..Judge::default()
+            }),
+            "auto" | "svd" => {
+                let default = SvdOptions::default();
+                let usual = if is_paper { 0.0 } else { default.normalization };
+                let normalization = more.normalization.unwrap_or(usual);
+                let latent_dim = more.latent_dim.unwrap_or(default.latent_dim);
+                let options = SvdOptions { latent_dim, normalization, ..default };
+                EmbeddingSource::Svd { interactions, options }
+            }
+            "als" => {
+                let default = AlsOptions::default();
+                let options = AlsOptions {
+                    latent_dim: more.latent_dim.unwrap_or(default.latent_dim),
+                    iterations: more.iterations.unwrap_or(default.iterations),
+                    regularization: more.regularization.unwrap_or(default.regularization),
+                    confidence: more.confidence.unwrap_or(default.confidence),
+                };
+                EmbeddingSource::Als { interactions, options }
+            }
+            path => EmbeddingSource::Import(Import {
+                path: path.into(),
+                id_column: more.id_column.clone().unwrap_or_else(|| ITEM_ID.to_owned()),
+                ids: self.embedding_ids.clone(),
+                missing: more.missing_embeddings.unwrap_or_default(),
+            }),
+        }
+    }
+
+    fn features(&self) -> PyResult<Option<FeatureSource>> {
+        let Some(path) = self.user_features.clone() else { return Ok(None) };
+        let Some(id_column) = self.feature_id.clone() else {
+            return Err(wrong("user_features", "say with user= which column holds the users"));
+        };
+        Ok(Some(FeatureSource { path, id_column, columns: self.more.feature_columns.clone() }))
+    }
+}
+
+fn setting(key: &str, problem: impl std::fmt::Display) -> PyErr {
+    wrong(&format!("settings['prepare.{key}']"), problem)
+}
+
+/// Prepares interactions, a path or [`Interactions`], and returns a description as JSON.
+#[pyfunction]
+pub fn prepare(py: Python<'_>, interactions: &Bound<'_, PyAny>, wanted: &str) -> PyResult<String> {
+    let wanted: Wanted =
+        serde_json::from_str(wanted).map_err(|error| wrong("settings['prepare.…']", error))?;
+    let filters = wanted.filters()?;
+    let input = if let Ok(table) = interactions.cast::<Interactions>() {
+        let tables = table.get().0.clone();
+        Input::Table(Frames { tables, columns: wanted.columns(INTERACTIONS.into()) }, filters)
+    } else {
+        Input::File(wanted.columns(interactions.extract()?), filters)
+    };
+    let settings = PrepareSettings {
+        split: wanted.split()?,
+        embedding: wanted.embedding(),
+        features: wanted.features()?,
+    };
+    let prepared = work(py, || {
+        let mut prepared = Prepared::create(&input, &settings, &wanted.out, wanted.replace)?;
+        if prepared.preset(wanted.preset).needs_index() {
+            prepared.build_index(wanted.preset, None)?;
+        }
+        Ok(prepared)
+    })?;
+    serde_json::to_string(&prepared.manifest).map_err(|error| wrong("settings", error))
+}

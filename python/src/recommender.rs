@@ -1,0 +1,159 @@
+//! Requests → slates, as a bundle or a run answers them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fast_slate::bundle::{Answers, Filter, MANIFEST, Options, Request, VectorScalar, Who};
+use fast_slate::device;
+use fast_slate::retrieval::Search;
+use fast_slate::seed::Seed;
+use polars::prelude::*;
+use pyo3::prelude::*;
+
+use crate::array::{Array, numbers};
+use crate::arrow::Table;
+use crate::error::wrong;
+use crate::work::work;
+
+/// A policy and everything that it needs to answer, in memory.
+#[pyclass(frozen, module = "fast_slate._native")]
+pub struct Recommender(Arc<fast_slate::bundle::Recommender>);
+
+impl Recommender {
+    pub(crate) fn new(recommender: fast_slate::bundle::Recommender) -> Self {
+        Self(Arc::new(recommender))
+    }
+
+    /// The names of those who ask: integers where the log's users are, else text; without names, the
+    /// places of the requests.
+    fn names(&self, users: Option<&[String]>, requests: usize) -> PyResult<Column> {
+        let Some(users) = users else {
+            let places: Vec<i64> = (0..requests.try_into().unwrap_or(i64::MAX)).collect();
+            return Ok(Column::new("user".into(), places));
+        };
+        let column = Column::new("user".into(), users);
+        let known = self.0.bundle().users.as_ref();
+        if known.is_some_and(|known| known.ids.column().dtype() == &DataType::Int64) {
+            return column.cast(&DataType::Int64).map_err(|error| wrong("users", error));
+        }
+        Ok(column)
+    }
+}
+
+/// Slates, and the queries h `[n, L]`, z `[n, L]` and σ `[n]` if they were asked for, and the ids that
+/// the catalogue does not have.
+type Answered = (Table, Option<(Array, Array, Array)>, Vec<String>);
+
+#[pymethods]
+impl Recommender {
+    /// Opens a bundle.
+    #[staticmethod]
+    fn open(py: Python<'_>, folder: PathBuf, device: Option<String>) -> PyResult<Self> {
+        let opened = work(py, || {
+            let device = device::choose(device.as_deref())?.device;
+            fast_slate::bundle::Recommender::open(&folder, &device)
+        })?;
+        Ok(Self::new(opened))
+    }
+
+    /// True for a folder that [`open`](Self::open) opens.
+    #[staticmethod]
+    fn is_bundle(folder: PathBuf) -> bool {
+        folder.join(MANIFEST).exists()
+    }
+
+    /// Answers users by id, or people by the items that they have, or contexts `[n, D]`.
+    #[pyo3(signature = (users, items, contexts, *, k, exclude_seen, exclude, candidates, exact, max_per_group, seed, queries))]
+    #[allow(clippy::too_many_arguments, reason = "called once, by name")]
+    fn answer(
+        &self,
+        py: Python<'_>,
+        users: Option<Vec<String>>,
+        items: Option<Vec<Vec<String>>>,
+        contexts: Option<&Bound<'_, PyAny>>,
+        k: Option<usize>,
+        exclude_seen: bool,
+        exclude: Vec<String>,
+        candidates: Option<Vec<String>>,
+        exact: bool,
+        max_per_group: Option<usize>,
+        seed: Option<u64>,
+        queries: bool,
+    ) -> PyResult<Answered> {
+        let who: Vec<Who> = if let Some(users) = &users {
+            users.iter().map(|id| Who::User { id: id.clone(), newer: Vec::new() }).collect()
+        } else if let Some(items) = items {
+            items.into_iter().map(Who::Items).collect()
+        } else if let Some(contexts) = contexts {
+            let (numbers, shape) = numbers::<f32>(contexts)?;
+            let dim = shape.last().copied().unwrap_or(0).max(1);
+            numbers.chunks(dim).map(|context| Who::Context(context.to_vec())).collect()
+        } else {
+            return Err(wrong("users", "give users=, items= or contexts="));
+        };
+        let names = self.names(users.as_deref(), who.len())?;
+        let requests: Vec<Request> = who.into_iter().map(Request::from).collect();
+        let Answers { slates, queries, ignored } = work(py, || {
+            let filter = Filter::new(self.0.bundle(), candidates.as_deref(), &exclude)?;
+            let unknown = filter.ignored.clone();
+            let options = Options {
+                slate_size: k,
+                exclude_seen,
+                search: exact.then_some(Search::Exact),
+                filter,
+                max_per_group,
+                explore: seed.map(Seed),
+                queries,
+            };
+            let mut answers = self.0.table(&names, &requests, &options)?;
+            answers.ignored.extend(unknown);
+            Ok(answers)
+        })?;
+        let dim = self.0.bundle().actions.latent_dim();
+        let all = (!queries.is_empty()).then(|| {
+            let (mut h, mut z, mut sigma) = (Vec::new(), Vec::new(), Vec::new());
+            for query in queries {
+                h.extend(query.h);
+                z.extend(query.z);
+                sigma.push(query.sigma);
+            }
+            (Array::floats(h, dim), Array::floats(z, dim), Array::line(sigma))
+        });
+        Ok((Table::new(slates), all, ignored))
+    }
+
+    /// `item_id` and, where there are any, `title` and `group`; row i is item i.
+    fn items(&self) -> PyResult<Table> {
+        let table = self.0.bundle().items.table();
+        table.map(Table::new).map_err(crate::error::exception)
+    }
+
+    /// The ids of the users, if they are part of it.
+    fn users(&self) -> PyResult<Option<Table>> {
+        let Some(users) = &self.0.bundle().users else { return Ok(None) };
+        let table = DataFrame::new_infer_height(vec![users.ids.column().clone()]);
+        table.map(|table| Some(Table::new(table))).map_err(|error| wrong("users", error))
+    }
+
+    /// β `[P, L]`, without a copy.
+    fn embeddings(&self) -> Array {
+        Array::actions(Arc::clone(&self.0.bundle().actions))
+    }
+
+    /// K, unless a request asks for another.
+    #[getter]
+    fn slate_size(&self) -> usize {
+        self.0.bundle().trained.slate_size
+    }
+
+    /// D.
+    #[getter]
+    fn context_dim(&self) -> usize {
+        self.0.context_dim()
+    }
+
+    /// Writes a bundle.
+    fn write(&self, py: Python<'_>, folder: PathBuf, replace: bool) -> PyResult<()> {
+        work(py, || self.0.bundle().write(&folder, VectorScalar::F32, replace).map(drop))
+    }
+}

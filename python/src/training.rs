@@ -1,0 +1,313 @@
+//! A prepared folder and settings → a run, trained or opened again.
+
+use std::path::PathBuf;
+use std::str::FromStr as _;
+use std::time::{Duration, Instant};
+
+use fast_slate::chart::{Axis, Chart, Line, Point};
+use fast_slate::dataset::Split;
+use fast_slate::device;
+use fast_slate::evaluation::MetricAt;
+use fast_slate::facade::{Judging, Policy, Prepared, Preset, Settings, Which};
+use fast_slate::run::{RunFolder, RunOrigin};
+use fast_slate::settings::SettingsBuilder;
+use fast_slate::task::Task;
+use fast_slate::training::{MetricsRow, Observer, Progress, Trainer, read_metrics};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyList, PyTuple};
+use toml::Value;
+
+use crate::error::{exception, wrong};
+use crate::recommender::Recommender;
+use crate::reward::{PythonReward, Word};
+use crate::work::work;
+
+/// Dotted keys and their values, in their order.
+type Keys<'py> = Vec<(String, Bound<'py, PyAny>)>;
+
+/// A function and its name.
+type Named = (Py<PyAny>, String);
+
+fn preset(name: &str) -> PyResult<Preset> {
+    match name {
+        "default" => Ok(Preset::Default),
+        "paper" => Ok(Preset::Paper),
+        _ => Err(wrong("preset", format!("expected \"default\" or \"paper\", found \"{name}\""))),
+    }
+}
+
+fn value(key: &str, of: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let unfit = || {
+        let found = of.get_type();
+        wrong(key, format!("expected a number, a text, a truth or a list of them, found {found}"))
+    };
+    if of.is_instance_of::<PyBool>() {
+        return Ok(Value::Boolean(of.extract()?));
+    }
+    if of.is_instance_of::<PyList>() || of.is_instance_of::<PyTuple>() {
+        let items = of.try_iter()?.map(|item| value(key, &item?));
+        return Ok(Value::Array(items.collect::<PyResult<_>>()?));
+    }
+    // Numbers of numpy are integers to Python if they say so, and floats otherwise.
+    if of.hasattr("__index__")? {
+        return Ok(Value::Integer(of.extract()?));
+    }
+    if let Ok(text) = of.extract::<String>() {
+        return Ok(Value::String(text));
+    }
+    of.extract().map(Value::Float).map_err(|_| unfit())
+}
+
+fn values(keys: &Keys<'_>) -> PyResult<Vec<(String, Value)>> {
+    keys.iter().map(|(key, of)| Ok((key.clone(), value(key, of)?))).collect()
+}
+
+/// The method comes first: it decides which keys there are.
+fn overlaid(base: &Settings, keys: Vec<(String, Value)>) -> fast_slate::Result<Settings> {
+    let (first, others): (Vec<_>, Vec<_>) =
+        keys.into_iter().partition(|(key, _)| key == "method.kind");
+    let mut builder = SettingsBuilder::new(base)?;
+    for (key, value) in first.into_iter().chain(others) {
+        builder = builder.set(&key, value)?;
+    }
+    builder.build()
+}
+
+/// Checks settings before any data is read; returns the whole as TOML.
+#[pyfunction]
+pub fn resolve(name: &str, keys: Keys<'_>) -> PyResult<String> {
+    let settings = overlaid(&preset(name)?.settings(), values(&keys)?).map_err(exception)?;
+    toml::to_string(&settings).map_err(|error| wrong("settings", error))
+}
+
+/// Tells Python of a run, and the run of Python's signals.
+struct Watcher {
+    /// Takes the kind of the message and its content.
+    call: Option<Py<PyAny>>,
+    word: Word,
+    heard: Instant,
+}
+
+/// The interval between two looks at signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Watcher {
+    fn tell(&mut self, tell: impl FnOnce(Python<'_>, &Py<PyAny>) -> PyResult<()>) {
+        self.heard = Instant::now();
+        let told = Python::attach(|py| {
+            py.check_signals()?;
+            self.call.as_ref().map_or(Ok(()), |call| tell(py, call))
+        });
+        if let Err(exception) = told {
+            self.word.say(exception);
+        }
+    }
+}
+
+impl Observer for Watcher {
+    fn stepped(&mut self, progress: Progress) {
+        if self.heard.elapsed() >= LOOK {
+            let Progress { step, spent, seconds, sampled_reward, .. } = progress;
+            let content = (step, spent, seconds, sampled_reward);
+            self.tell(|py, call| call.call1(py, ("step", content)).map(drop));
+        }
+    }
+
+    fn recorded(&mut self, rows: &[MetricsRow]) {
+        if let Ok(rows) = serde_json::to_string(rows) {
+            self.tell(|py, call| call.call1(py, ("recorded", rows)).map(drop));
+        }
+    }
+
+    fn warned(&mut self, message: &str) {
+        tracing::warn!("{message}");
+    }
+}
+
+/// Trains, or goes on with, the run in the folder `run`. The reward is one of the settings, or a
+/// function and its name.
+#[pyfunction]
+#[pyo3(signature = (data, run, name, keys, *, device = None, resume = false, reward = None, watcher = None))]
+#[allow(clippy::too_many_arguments, reason = "called once, by name")]
+pub fn train(
+    py: Python<'_>,
+    data: Option<PathBuf>,
+    run: PathBuf,
+    name: &str,
+    keys: Keys<'_>,
+    device: Option<String>,
+    resume: bool,
+    reward: Option<Named>,
+    watcher: Option<Py<PyAny>>,
+) -> PyResult<Run> {
+    let (preset, keys, word) = (preset(name)?, values(&keys)?, Word::default());
+    let own = reward.as_ref().map(|(call, name)| (call.clone_ref(py), name.clone()));
+    let mut watcher = Watcher { call: watcher, word: word.clone(), heard: Instant::now() };
+    let folder = RunFolder::new(&run);
+    let trained = work(py, || {
+        let recorded = if resume { Some(folder.read_settings()?) } else { None };
+        let (data, device) = match &recorded {
+            Some((_, origin)) => (
+                data.unwrap_or_else(|| origin.data.clone()),
+                device.or_else(|| Some(origin.device.clone())),
+            ),
+            None => (data.unwrap_or_default(), device),
+        };
+        let chosen = device::choose(device.as_deref())?;
+        let prepared = Prepared::open(&data)?;
+        let base = recorded.map_or_else(|| prepared.preset(preset), |(settings, _)| settings);
+        let settings = overlaid(&base, keys)?;
+        let mut task = Task::load(&prepared, &settings)?;
+        let mut origin = RunOrigin::new(&prepared, chosen.name);
+        if let Some(own) = own {
+            origin.reward = Some(own.1.clone());
+            let own = PythonReward::new(own, &task.sessions, &word);
+            task = task.with_reward(std::sync::Arc::new(own));
+        }
+        task.check(&settings, &chosen.device)?;
+        let _lock = folder.lock()?;
+        if resume {
+            folder.resume(&settings, origin)?;
+        } else {
+            folder.begin(&settings, &origin)?;
+        }
+        let stop = &word.stop;
+        let device = &chosen.device;
+        let trainer = Trainer { task: &task, settings: &settings, run: &folder, device, stop };
+        trainer.train(&mut watcher)?;
+        Ok(chosen.name)
+    });
+    let device = word.heard(trained)?;
+    Run::open(py, run, Some(device.to_owned()), "best", reward)
+}
+
+/// A trained run, opened at a checkpoint.
+#[pyclass(frozen, module = "fast_slate._native")]
+pub struct Run {
+    folder: RunFolder,
+    policy: Policy,
+    checkpoint: Which,
+    device: Option<String>,
+    /// What the policy's own reward raised.
+    word: Word,
+    can_judge: bool,
+}
+
+#[pymethods]
+impl Run {
+    /// Opens the run in `folder`.
+    #[staticmethod]
+    #[pyo3(signature = (folder, device, checkpoint, reward = None))]
+    fn open(
+        py: Python<'_>,
+        folder: PathBuf,
+        device: Option<String>,
+        checkpoint: &str,
+        reward: Option<Named>,
+    ) -> PyResult<Self> {
+        let checkpoint = Which::from_str(checkpoint).map_err(|error| wrong("checkpoint", error))?;
+        let mut policy = work(py, || Policy::open(&folder, checkpoint, device.as_deref()))?;
+        let (recorded, word) = (policy.origin.reward.clone(), Word::default());
+        let given = reward.as_ref().map(|(_, name)| name.clone());
+        if given.is_some() && given != recorded {
+            let name =
+                |of: Option<String>| of.map_or("a built-in one".into(), |of| format!("`{of}`"));
+            let problem =
+                format!("the run was trained for {}, found {}", name(recorded), name(given));
+            return Err(wrong("reward", problem));
+        }
+        let can_judge = given == recorded;
+        if let Some(reward) = reward {
+            let reward = PythonReward::new(reward, &policy.task.sessions, &word);
+            policy.task = policy.task.with_reward(std::sync::Arc::new(reward));
+        }
+        let folder = RunFolder::new(folder);
+        Ok(Self { folder, policy, checkpoint, device, word, can_judge })
+    }
+
+    /// Everything that serving needs, in memory.
+    fn recommender(&self, py: Python<'_>) -> PyResult<Recommender> {
+        work(py, || {
+            let bundle = self.policy.bundle(true, false)?;
+            Ok(Recommender::new(fast_slate::bundle::Recommender::new(bundle)?))
+        })
+    }
+
+    /// The policy beside others, as JSON.
+    #[pyo3(signature = (against, split, metrics, tune, index))]
+    fn judge(
+        &self,
+        py: Python<'_>,
+        against: Vec<PathBuf>,
+        split: Option<&str>,
+        metrics: Vec<String>,
+        tune: u64,
+        index: bool,
+    ) -> PyResult<String> {
+        if !self.can_judge {
+            let name = self.policy.origin.reward.as_deref().unwrap_or_default();
+            let problem = format!("the run was trained for `{name}`: load it with that function");
+            return Err(wrong("reward", problem));
+        }
+        let split = match split {
+            None => None,
+            Some("train") => Some(Split::Train),
+            Some("validation") => Some(Split::Validation),
+            Some("test") => Some(Split::Test),
+            Some(found) => {
+                let problem =
+                    format!("expected \"train\", \"validation\" or \"test\", found \"{found}\"");
+                return Err(wrong("split", problem));
+            }
+        };
+        let metrics = metrics.iter().map(|metric| metric.parse::<MetricAt>());
+        let metrics = metrics.collect::<Result<_, _>>().map_err(|error| wrong("metrics", error))?;
+        let (device, checkpoint) = (self.device.clone(), self.checkpoint);
+        let tune = Duration::from_secs(tune);
+        let asked = Judging { split, against, tune, metrics, index, checkpoint, device };
+        let judged = self.word.heard(work(py, || self.policy.judge(&asked)))?;
+        serde_json::to_string(&judged).map_err(|error| wrong("against", error))
+    }
+
+    /// The rows of `metrics.jsonl`, as JSON.
+    fn history(&self) -> PyResult<String> {
+        let rows = read_metrics(&self.folder.metrics_path()).map_err(exception)?;
+        serde_json::to_string(&rows).map_err(|error| wrong("run_dir", error))
+    }
+
+    /// The learning curves, as SVG.
+    fn plot(&self) -> PyResult<String> {
+        let rows = read_metrics(&self.folder.metrics_path()).map_err(exception)?;
+        let points = |wanted: Split| {
+            let point = |row: &MetricsRow| match *row {
+                MetricsRow::Evaluation { step, split, reward, reward_se, .. }
+                    if split == wanted =>
+                {
+                    Some(Point { x: step as f64, y: reward, error: reward_se })
+                }
+                _ => None,
+            };
+            rows.iter().filter_map(point).collect()
+        };
+        let lines = [Split::Validation, Split::Train].into_iter().enumerate();
+        let lines = lines.map(|(colour, split)| Line {
+            name: format!("{split} users"),
+            colour,
+            points: points(split),
+        });
+        let axis = |name: &str| Axis { name: name.to_owned(), logarithmic: false };
+        let chart = Chart {
+            title: "Reward".to_owned(),
+            x: axis("steps"),
+            y: axis("mean over users ± standard error"),
+            lines: lines.collect(),
+        };
+        chart.svg().map_err(exception)
+    }
+
+    /// Settings, origin and step, as JSON.
+    fn describe(&self) -> PyResult<String> {
+        let Policy { settings, origin, step, .. } = &self.policy;
+        serde_json::to_string(&(settings, origin, step)).map_err(|error| wrong("run_dir", error))
+    }
+}

@@ -1,0 +1,95 @@
+//! A long task → its result. The GIL is released meanwhile, the library's messages go to Python's
+//! `logging`, and nothing of that outlives the task.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::error::exception;
+
+/// The process that imported the module.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) fn remember_process() {
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
+}
+
+/// Fails in a child that was forked after the import: the threads that would do the work are the
+/// parent's, and waiting for them would never end.
+pub(crate) fn require_own_process() -> PyResult<()> {
+    if PROCESS.load(Ordering::Relaxed) == std::process::id() {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(
+        "fast_slate was imported before this process was forked, and its threads are in the parent; \
+         start processes with multiprocessing.set_start_method(\"spawn\"), or joblib's loky",
+    ))
+}
+
+/// Does `task` without the GIL.
+pub(crate) fn work<T: Send>(
+    py: Python<'_>,
+    task: impl FnOnce() -> fast_slate::Result<T> + Send,
+) -> PyResult<T> {
+    require_own_process()?;
+    py.detach(|| tracing::subscriber::with_default(Logger, task)).map_err(exception)
+}
+
+/// Hands the library's messages to the logger `fast_slate` of Python's `logging`.
+struct Logger;
+
+impl Subscriber for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event()
+            && metadata.target().starts_with("fast_slate")
+            && *metadata.level() <= Level::INFO
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::INFO)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        let level = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            _ => "info",
+        };
+        // Nobody can be told that logging failed.
+        let _ = Python::attach(|py| {
+            let logger = py.import("logging")?.call_method1("getLogger", ("fast_slate",))?;
+            logger.call_method1(level, ("%s", message.0)).map(drop)
+        });
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The text of an event.
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            let _ = write!(self.0, "{value:?}");
+        }
+    }
+}

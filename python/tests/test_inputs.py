@@ -1,0 +1,228 @@
+"""Every form of the same interactions gives the same policy, and bad input one clear exception."""
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from conftest import NAMES, model, policy, slate
+
+from fast_slate import SlatePolicy, prepare
+
+FILES = ("contexts.parquet", "sessions.parquet", "actions.parquet", "embeddings.safetensors")
+
+
+def content(run: Path) -> dict[str, bytes]:
+    """The files of a prepared folder that say what is in it, not what it was made from."""
+    data = run / "data"
+    names = sorted(file.name for file in data.iterdir() if file.is_file())
+    return {name: (data / name).read_bytes() for name in names if name != "prepare.toml"}
+
+
+def test_every_form_gives_the_same_policy_as_the_command(
+    log: Path, frame: pl.DataFrame, tmp_path: Path
+) -> None:
+    size = frame.max().row(0)
+    users, items = (frame[name].to_numpy() for name in ("user_id", "item_id"))
+    shape = (size[0] + 1, size[1] + 1)
+    forms = {
+        "polars": frame,
+        "pandas": frame.to_pandas(),
+        "pyarrow": pa.table({name: frame[name].to_arrow() for name in frame.columns}),
+        "csr": sp.csr_matrix((np.ones(len(users)), (users, items)), shape=shape),
+        "csv": log,
+    }
+    models = {}
+    for name, form in forms.items():
+        names = {} if name == "csr" else NAMES
+        run = tmp_path / name
+        policy().fit(form, run_dir=run, **names)
+        models[name] = model(run)
+        assert content(run) == content(tmp_path / "polars"), name
+    flags = ["--user-column", "user_id", "--item-column", "item_id", "--embeddings", "svd"]
+    flags += ["--latent-dim", 16, "--min-user-interactions", 5]
+    data, run = tmp_path / "shell" / "data", tmp_path / "shell"
+    run.mkdir()
+    made = slate("prepare", log, "--out", data, *flags)
+    assert made.returncode == 0, made.stderr
+    sets = ["method.samples=8", "evaluation.count=2", "context.folds=2"]
+    sets = [word for one in sets for word in ("--set", one)]
+    made = slate("train", "--data", data, "--out", run, "--steps", 20, *sets)
+    assert made.returncode == 0, made.stderr
+    assert content(run) == content(tmp_path / "polars")
+    models["shell"] = model(run)
+    assert len(set(models.values())) == 1 and len(models["shell"]) > 0
+
+
+def test_text_ids_times_and_chunks(frame: pl.DataFrame, tmp_path: Path) -> None:
+    texts = frame.with_columns(
+        pl.format("u{}", "user_id").alias("user_id"),
+        pl.format("i-{}", "item_id").alias("item_id"),
+        when=pl.lit(1_700_000_000) + pl.int_range(pl.len()),
+    )
+    csv = tmp_path / "log.csv"
+    texts.write_csv(csv)
+    stamped = texts.with_columns(pl.from_epoch("when"))
+    zoned = stamped.to_pandas()
+    zoned["when"] = zoned["when"].dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")
+    chunks = pl.concat([texts[:1000], texts[1000:]], rechunk=False)
+    settings = {"prepare.split": "temporal", "prepare.min_user_interactions": 5}
+    made = {}
+    for name, form in {"csv": csv, "chunks": chunks, "dates": stamped, "zones": zoned}.items():
+        out = tmp_path / name
+        prepare(form, out, time="when", embeddings="svd", settings=settings, **NAMES)
+        made[name] = {
+            file.name: file.read_bytes() for file in out.iterdir() if file.name.endswith("parquet")
+        }
+    assert made["csv"] == made["chunks"] == made["dates"] == made["zones"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings", "arguments"),
+    [
+        ("--embeddings als --latent-dim 8 --iterations 2 --confidence 3 --regularization 2",
+         {"latent_dim": 8, "iterations": 2, "confidence": 3.0, "regularization": 2.0},
+         {"embeddings": "als"}),
+        ("--embeddings svd --latent-dim 8 --normalization 0.5 --observed-only --seed 3",
+         {"latent_dim": 8, "normalization": 0.5, "observed_only": True},
+         {"embeddings": "svd", "seed": 3}),
+        ("--latent-dim 8 --split temporal --time-column when", {"latent_dim": 8, "split": "temporal"},
+         {"embeddings": "svd", "time": "when"}),
+        ("--latent-dim 8 --time-column when --test-after 2023-11-15 --observed-share 0.6",
+         {"latent_dim": 8, "test_after": "2023-11-15", "observed_share": 0.6},
+         {"embeddings": "svd", "time": "when"}),
+        ("--latent-dim 8 --rating-column rating --min-rating 3 --min-item-interactions 4 "
+         "--validation-share 0.2 --test-share 0.3 --rows all",
+         {"latent_dim": 8, "min_rating": 3.0, "min_item_interactions": 4, "rows": "all",
+          "validation_share": 0.2, "test_share": 0.3},
+         {"embeddings": "svd", "weight": "rating"}),
+        ("--preset paper --latent-dim 8", {"latent_dim": 8}, {"preset": "paper"}),
+    ],
+)  # fmt: skip
+def test_a_preparation_is_that_of_the_command(
+    frame: pl.DataFrame,
+    tmp_path: Path,
+    flags: str,
+    settings: dict[str, object],
+    arguments: dict[str, object],
+) -> None:
+    when = 1_700_000_000 + (pl.int_range(pl.len()) * 37) % 200_000
+    table = frame.with_columns(rating=pl.col("item_id") % 5 + 1, when=when)
+    log = tmp_path / "log.csv"
+    table.write_csv(log)
+    least = ["--min-user-interactions", "5", "--user-column", "user_id", "--item-column", "item_id"]
+    made = slate("prepare", log, "--out", tmp_path / "a", *least, *flags.split())
+    assert made.returncode == 0, made.stderr
+    own = {f"prepare.{key}": value for key, value in settings.items()}
+    own["prepare.min_user_interactions"] = 5
+    about = prepare(table, tmp_path / "b", settings=own, **arguments, **NAMES)
+    theirs = tomllib.loads((tmp_path / "a" / "prepare.toml").read_text())
+    assert about["files"] == theirs["files"]
+    assert about.get("search") == theirs.get("search")
+
+
+def test_weights_count_by_a_threshold(frame: pl.DataFrame, tmp_path: Path) -> None:
+    rated = frame.with_columns(rating=(pl.col("item_id") % 5 + 1).cast(pl.Float32))
+    settings = {"prepare.min_rating": 3.0, "prepare.min_user_interactions": 2}
+    settings["prepare.latent_dim"] = 8
+    made = prepare(rated, tmp_path / "a", weight="rating", embeddings="svd", settings=settings, **NAMES)
+    pairs = rated.filter(pl.col("rating") >= 3).select("user_id", "item_id").unique()
+    kept = pairs.filter(pl.len().over("user_id") >= 2)
+    assert made["input"] == "interactions"
+    assert pl.read_parquet(tmp_path / "a" / "actions.parquet").height == kept["item_id"].n_unique()
+
+
+def test_vectors_and_features_of_ones_own(frame: pl.DataFrame, tmp_path: Path) -> None:
+    items = frame["item_id"].unique().to_list()
+    vectors = np.random.default_rng(0).normal(size=(len(items), 8)).astype(np.float32)
+    users = frame.select("user_id").unique().with_columns(age=pl.col("user_id") % 60)
+    encoders = {"context.encoders": ["weighted-mean", "features"], "context.folds": 0}
+    own = policy(settings=encoders)
+    own.fit(frame, item_embeddings=(items, vectors), user_features=users, **NAMES)
+    assert own.embeddings_.shape == (len(items), 8)
+    place = items.index(own.item_ids_[3])
+    np.testing.assert_allclose(own.embeddings_[3], vectors[place])
+    table = pl.DataFrame({"item_id": items, "vector": vectors.tolist()})
+    other = policy(settings=encoders)
+    other.fit(frame, item_embeddings=table, user_features=users, **NAMES)
+    np.testing.assert_array_equal(own.embeddings_, other.embeddings_)
+
+
+def test_bad_input_names_the_argument(frame: pl.DataFrame, tmp_path: Path) -> None:
+    items = frame["item_id"].unique().to_list()
+    nulls = frame.with_columns(pl.when(pl.col("user_id") > 3).then("user_id").alias("user_id"))
+    cases = [
+        (dict(interactions=frame, user="uesr", item="item_id"), KeyError, "user: no column `uesr`"),
+        (dict(interactions=nulls, **NAMES), ValueError, "column `user_id`: expected an id"),
+        (dict(interactions=frame.clear(), **NAMES), ValueError, "interactions: holds no rows"),
+        (
+            dict(interactions=frame.with_columns(pl.col("user_id") * 0.5), **NAMES),
+            ValueError,
+            "column `user_id`: expected integers or text, found f64",
+        ),
+        (
+            dict(
+                interactions=frame.cast({"item_id": pl.String}).cast({"item_id": pl.Categorical}),
+                **NAMES,
+            ),
+            ValueError,
+            "column `item_id`: expected numbers, text",
+        ),
+        (dict(interactions=frame), ValueError, "user="),
+        (
+            dict(interactions=frame, item_embeddings=(items, np.ones((3, 4))), **NAMES),
+            ValueError,
+            "item_embeddings: expected an array",
+        ),
+        (
+            dict(
+                interactions=frame,
+                item_embeddings=(items[1:], np.ones((len(items) - 1, 4))),
+                **NAMES,
+            ),
+            ValueError,
+            "item_embeddings",
+        ),
+        (dict(interactions=frame, user_features=[1, 2], **NAMES), ValueError, "user_features: "),
+        (dict(interactions="nowhere.csv", **NAMES), FileNotFoundError, "nowhere.csv"),
+        (dict(interactions=[1, 2], **NAMES), ValueError, "interactions: expected a table"),
+        (dict(), ValueError, "interactions: expected"),
+        (dict(resume=True), ValueError, "run_dir: "),
+    ]
+    for arguments, kind, said in cases:
+        with pytest.raises(kind) as raised:
+            policy().fit(**arguments)
+        assert said in str(raised.value), (said, raised.value)
+        assert "--" not in str(raised.value)
+
+
+def test_bad_settings_are_refused_before_anything_is_read() -> None:
+    cases = [
+        ({"settings": {"method.sample": 3}}, ["no setting `method.sample`", "method.samples"]),
+        ({"settings": {"method.samples": "many"}}, ["`method.samples`"]),
+        ({"settings": {"method.sigma": object()}}, ["method.sigma: expected a number"]),
+        ({"reward": "clicks"}, ["`reward.kind`", "discounted"]),
+        ({"reward": 3}, ["reward: expected a function"]),
+        ({"preset": "best"}, ["preset: expected"]),
+        ({"steps": 0}, ["`budget.amount`"]),
+        ({"steps": 1, "seconds": 1}, ["steps: give steps or seconds"]),
+    ]
+    for parameters, said in cases:
+        with pytest.raises(ValueError) as raised:
+            SlatePolicy(**parameters).fit("nowhere.csv")
+        assert all(part in str(raised.value) for part in said), raised.value
+
+
+def test_an_unknown_key_of_the_preparation_names_the_others(frame: pl.DataFrame) -> None:
+    with pytest.raises(ValueError, match="unknown field `min_users`.*min_user_interactions"):
+        SlatePolicy(settings={"prepare.min_users": 3}).fit(frame, **NAMES)
+
+
+def test_a_pandas_frame_of_objects_is_text(frame: pl.DataFrame, tmp_path: Path) -> None:
+    texts = pd.DataFrame({name: [f"x{v}" for v in frame[name]] for name in frame.columns})
+    fitted = policy().fit(texts, **NAMES)
+    assert str(fitted.item_ids_[0]).startswith("x")

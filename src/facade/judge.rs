@@ -1,0 +1,299 @@
+//! A policy in, the reward of its decision on held-out users out, beside the rewards of other
+//! recommenders on the same users.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Policy;
+use crate::baseline::{Asked, Baseline};
+use crate::dataset::Split;
+use crate::error::{Error, Result};
+use crate::estimate::{Estimate, Interval};
+use crate::evaluation::{CHOSEN_HERE, Evaluation, MetricAt, Metrics};
+use crate::experiment::{BaselineTrial, TunedBaseline};
+use crate::model::Model;
+use crate::retrieval::Search;
+use crate::run::Which;
+use crate::seed::Seed;
+use crate::task::Task;
+
+/// The users that a policy is judged on, the recommenders beside it, and the metrics.
+#[derive(Clone, Debug, Default)]
+pub struct Judging {
+    /// The users; none for those of the test, or of the validation if the test has none.
+    pub split: Option<Split>,
+    /// Names of baselines, or folders of runs on the same sessions.
+    pub against: Vec<PathBuf>,
+    /// The time in which each baseline is tuned on the validation users; zero for its defaults.
+    pub tune: Duration,
+    /// Metrics beside those of the slates. They are computed on exact slates of their own length.
+    pub metrics: Vec<MetricAt>,
+    /// Retrieves through the index instead of exactly.
+    pub index: bool,
+    /// The checkpoint that the policy was opened at, and that other runs are opened at.
+    pub checkpoint: Which,
+    /// The device of other runs.
+    pub device: Option<String>,
+}
+
+/// What was judged.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged {
+    /// Steps behind the model.
+    pub step: u64,
+    /// The users.
+    pub split: Split,
+    /// How many there are.
+    pub contexts: usize,
+    /// K.
+    pub slate_size: usize,
+    /// True if the slates were retrieved through the index.
+    pub through_index: bool,
+    /// Says so if these users chose the checkpoint.
+    pub note: Option<&'static str>,
+    /// The policy's own.
+    #[serde(flatten)]
+    pub scores: Scores,
+    /// Gain over the run's own step 0, paired.
+    pub gain: Interval,
+    /// Those of step 0.
+    pub start: Scores,
+    /// The others, in the order in which they were asked for.
+    pub against: Vec<Row>,
+}
+
+/// The reward and the metrics of a recommender.
+#[derive(Clone, Debug, Serialize)]
+pub struct Scores {
+    /// Mean reward.
+    pub reward: f64,
+    /// Its standard error.
+    pub reward_se: f64,
+    /// The metrics of the slates.
+    #[serde(flatten)]
+    pub metrics: Metrics,
+    /// The metrics asked for, by name.
+    #[serde(flatten)]
+    pub metrics_at: BTreeMap<String, f64>,
+}
+
+/// A recommender that the policy is compared with.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The baseline's name, or the run's folder.
+    pub name: String,
+    /// Its scores, or why there are none.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// What it is.
+    #[serde(flatten)]
+    pub how: How,
+    /// Says so if these users chose its checkpoint or its settings.
+    pub note: Option<&'static str>,
+}
+
+/// The scores of a recommender, or why there are none.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Outcome {
+    /// The recommender was judged.
+    Judged {
+        /// Its scores.
+        #[serde(flatten)]
+        scores: Scores,
+        /// The policy's reward minus this one's, paired.
+        difference: Interval,
+    },
+    /// The recommender cannot be fitted here.
+    Refused {
+        /// The reason.
+        refused: String,
+    },
+}
+
+/// The recommender behind a row.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum How {
+    /// Another run.
+    Run {
+        /// Steps behind its model.
+        step: u64,
+    },
+    /// A baseline.
+    Baseline {
+        /// The algorithm and its hyperparameters.
+        settings: Baseline,
+        /// What was tried.
+        tried: Vec<BaselineTrial>,
+        /// Time of all fits and evaluations.
+        seconds: f64,
+    },
+}
+
+/// What is said of a baseline that is judged on the users it was tuned on.
+const TUNED_HERE: &str = "these settings were chosen on these users";
+
+/// The policy and the users it is judged on.
+struct Judge<'a> {
+    asked: &'a Judging,
+    split: Split,
+    policy: &'a Policy,
+    contexts: &'a [u32],
+    now: &'a Evaluation,
+}
+
+impl Policy {
+    /// Judges the policy by the reward of its task.
+    ///
+    /// # Errors
+    /// [`Error::File`] if nobody is in the split or to tune on, or a run has other sessions;
+    /// [`Error::Setting`] for a metric of more items than can be shown, or a name that neither a
+    /// baseline nor a folder has; fails if the device or a search fails.
+    pub fn judge(&self, asked: &Judging) -> Result<Judged> {
+        let task = &self.task;
+        let test_users = !task.sessions.contexts(Split::Test).is_empty();
+        let split = asked.split.unwrap_or(if test_users { Split::Test } else { Split::Validation });
+        let contexts = task.sessions.contexts(split);
+        let nobody = |problem: String| Err(Error::file(&self.origin.data, problem));
+        if contexts.is_empty() {
+            return nobody(format!("no user is in the {split} split"));
+        }
+        if !asked.tune.is_zero() && task.sessions.contexts(Split::Validation).is_empty() {
+            return nobody(
+                "no user is in the validation split, on which baselines are tuned".into(),
+            );
+        }
+        asked.check_metrics(task, &contexts)?;
+        let now = asked.decisions(task, task, &self.model, &contexts)?;
+        let start = asked.decisions(task, task, &self.initial, &contexts)?;
+        let judge = Judge { asked, split, policy: self, contexts: &contexts, now: &now };
+        Ok(Judged {
+            step: self.step,
+            split,
+            contexts: contexts.len(),
+            slate_size: task.slate_size(),
+            through_index: asked.index,
+            note: judge.chosen_here(),
+            scores: asked.scores(&now),
+            gain: now.gain_over(&start),
+            start: asked.scores(&start),
+            against: asked.against.iter().map(|name| judge.row(name)).collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl Judging {
+    /// Fails on a metric of more actions than there are for one of `contexts`.
+    fn check_metrics(&self, task: &Task, contexts: &[u32]) -> Result<()> {
+        let observed = &task.sessions.observed;
+        let excluded = contexts.iter().map(|context| observed.of(*context).len()).max();
+        let excluded = excluded.filter(|_| task.excluded().is_some()).unwrap_or(0);
+        let most = task.sessions.num_actions - excluded;
+        match self.metrics.iter().find(|metric| metric.k() > most) {
+            None => Ok(()),
+            Some(metric) => {
+                let problem = format!("{metric}: only {most} items can be shown to every user");
+                Err(Error::setting("metrics", problem))
+            }
+        }
+    }
+
+    /// Judges the decisions of `model`, made for the contexts of `theirs`, by the reward of `task`.
+    /// The metrics asked for are always those of exact slates.
+    fn decisions(
+        &self,
+        task: &Task,
+        theirs: &Task,
+        model: &Model,
+        contexts: &[u32],
+    ) -> Result<Evaluation> {
+        let judged = |search: Search, metrics: &[MetricAt]| {
+            let theirs = theirs.clone().with_slate_size(Evaluation::longest(task, metrics));
+            let retriever = theirs.retriever(model, search)?;
+            let slates = |block: &[u32]| theirs.decide(model, block, retriever.as_ref());
+            Evaluation::with_metrics(task, contexts, metrics, slates)
+        };
+        if self.index && !self.metrics.is_empty() {
+            let exact = judged(Search::Exact, &self.metrics)?;
+            return Ok(judged(Search::Hnsw, &[])?.with_metrics_of(exact));
+        }
+        judged(if self.index { Search::Hnsw } else { Search::Exact }, &self.metrics)
+    }
+
+    fn scores(&self, evaluation: &Evaluation) -> Scores {
+        let Estimate { mean: reward, standard_error: reward_se } = evaluation.reward();
+        let metrics_at = self.metrics.iter().map(MetricAt::to_string);
+        let metrics_at = metrics_at.zip(evaluation.metrics_at().iter().copied()).collect();
+        Scores { reward, reward_se, metrics: evaluation.metrics(), metrics_at }
+    }
+}
+
+impl Judge<'_> {
+    /// What to say of a checkpoint if its rewards on these users chose it.
+    fn chosen_here(&self) -> Option<&'static str> {
+        let chosen = self.split == Split::Validation && self.asked.checkpoint == Which::Best;
+        chosen.then_some(CHOSEN_HERE)
+    }
+
+    fn row(&self, name: &Path) -> Result<Row> {
+        match name.to_str().and_then(Baseline::named) {
+            Some(baseline) => self.baseline(baseline),
+            None => self.run(name),
+        }
+    }
+
+    fn judged(&self, evaluation: &Evaluation) -> Outcome {
+        let difference = self.now.gain_over(evaluation);
+        Outcome::Judged { scores: self.asked.scores(evaluation), difference }
+    }
+
+    fn baseline(&self, baseline: Baseline) -> Result<Row> {
+        let task = &self.policy.task;
+        let name = baseline.name().to_owned();
+        tracing::info!("fitting {name}");
+        // A baseline that cannot be fitted here says so in its row; the other rows stay.
+        let tuned = match TunedBaseline::new(task, baseline, self.asked.tune, Seed::default()) {
+            Ok(tuned) => tuned,
+            Err(error) => {
+                let outcome = Outcome::Refused { refused: error.to_string() };
+                let how = How::Baseline { settings: baseline, tried: Vec::new(), seconds: 0.0 };
+                return Ok(Row { name, outcome, how, note: None });
+            }
+        };
+        let metrics = &self.asked.metrics;
+        let slate_size = Evaluation::longest(task, metrics);
+        let slates =
+            |block: &[u32]| tuned.fitted.slates(Asked { slate_size, ..Asked::of(task, block) });
+        let evaluation = Evaluation::with_metrics(task, self.contexts, metrics, slates)?;
+        let seconds = tuned.elapsed.as_secs_f64();
+        let chosen = self.split == Split::Validation && !tuned.tried.is_empty();
+        let how = How::Baseline { settings: tuned.baseline, tried: tuned.tried, seconds };
+        let note = chosen.then_some(TUNED_HERE);
+        Ok(Row { name, outcome: self.judged(&evaluation), how, note })
+    }
+
+    /// Judges another run at this run's slate size and by its reward.
+    fn run(&self, run: &Path) -> Result<Row> {
+        if !run.exists() {
+            let names = Baseline::all().map(Baseline::name).join(", ");
+            let problem = format!("{}: neither a run's folder nor one of {names}", run.display());
+            return Err(Error::setting("against", problem));
+        }
+        let other = Policy::open(run, self.asked.checkpoint, self.asked.device.as_deref())?;
+        let task = &self.policy.task;
+        if other.task.sessions != task.sessions {
+            let (ours, theirs) = (self.policy.origin.data.display(), other.origin.data.display());
+            let problem =
+                format!("was trained on {theirs}, whose sessions are not those of {ours}");
+            return Err(Error::file(run, problem));
+        }
+        let evaluation = self.asked.decisions(task, &other.task, &other.model, self.contexts)?;
+        let outcome = self.judged(&evaluation);
+        let (name, how) = (run.display().to_string(), How::Run { step: other.step });
+        Ok(Row { name, outcome, how, note: self.chosen_here() })
+    }
+}
