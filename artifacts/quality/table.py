@@ -52,7 +52,10 @@ def against():
                 print(f"{name} {seed}: {row['name']} refused: {row['refused']}", file=sys.stderr)
                 continue
             rewards[key].append((row["reward"], row["reward_se"]))
-            differences[key].append((row["difference"]["mean"], standard_error(row["difference"])))
+            # A row of another run of the same rivals on the same users is not paired.
+            unpaired = found["reward"] - row["reward"], math.nan
+            paired = row.get("difference")
+            differences[key].append((paired["mean"], standard_error(paired)) if paired else unpaired)
             times[key].append((row["seconds"], 0))
     if not ours:
         return
@@ -67,9 +70,10 @@ def against():
             if other == name:
                 (reward, of_reward), (gap, of_gap) = pooled(rewards[other, baseline]), pooled(values)
                 took = " ".join(f"{time:.0f}" for time, _ in times[other, baseline])
+                paired = (f" ± {of_gap:.4f}", f"{gap / of_gap:+.1f}") if math.isfinite(of_gap) else ("", "not paired")
                 print(
                     f"| | {baseline} | {len(values)} | {reward:.4f} ± {of_reward:.4f} "
-                    f"| {gap:+.4f} ± {of_gap:.4f} ({gap / reward:+.1%}) | {gap / of_gap:+.1f} | {took} |"
+                    f"| {gap:+.4f}{paired[0]} ({gap / reward:+.1%}) | {paired[1]} | {took} |"
                 )
 
 

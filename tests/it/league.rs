@@ -53,7 +53,7 @@ fn users_of_all_folds_judge_the_winners_weights() {
     let folder = tempfile::tempdir().unwrap();
     // More training users in a fold than judge at first.
     let synthetic =
-        SyntheticSettings { users: 7000, actions: 150, topics: 6, ..SyntheticSettings::default() };
+        SyntheticSettings { users: 7000, actions: 300, topics: 6, ..SyntheticSettings::default() };
     let options = SvdOptions { latent_dim: 20, ..SvdOptions::default() };
     let embedding = EmbeddingSource::Svd { interactions: SessionPart::All, options };
     let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
