@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use fast_slate::bundle::{Answer, Options, Recommender, VectorScalar, Who};
 use fast_slate::dataset::{ItemSource, ItemTable};
 use fast_slate::device;
+use fast_slate::facade::{Policy, Which};
 use fast_slate::log::Log;
 use fast_slate::settings::{Preset, SettingsBuilder};
 use serde_json::{Value, json};
@@ -38,13 +39,19 @@ impl Place {
         let digests = [1, 2].map(|seed| {
             let mut builder = SettingsBuilder::new(&prepared.preset(Preset::Default)).unwrap();
             let seed_set = format!("seed={seed}");
-            for set in
-                ["budget.amount=8", "evaluation.count=1", "tower.kind=sigmoid-mlp", &seed_set]
-            {
+            for set in [
+                "budget.amount=8",
+                "evaluation.count=1",
+                "optimizer.learning_rate=0.05",
+                "tower.kind=sigmoid-mlp",
+                &seed_set,
+            ] {
                 builder = builder.assignment(set).unwrap();
             }
             let run = folder.path().join(format!("run-{seed}"));
-            let policy = prepared.train(&builder.build().unwrap(), &run).unwrap();
+            prepared.train(&builder.build().unwrap(), &run).unwrap();
+            // The best may be the start, which is the same for both.
+            let policy = Policy::open(&run, Which::Last, Some("flex")).unwrap();
             let out = folder.path().join(format!("bundle-{seed}"));
             let mut bundle = policy.bundle(true, seed == 1).unwrap();
             if seed == 1 {
