@@ -35,7 +35,7 @@ const EXCLUDED: usize = 1 << 24;
 /// The most actions that one search returns, 128 MB of them with their scores.
 const FOUND: usize = 1 << 24;
 
-/// Of a slate that may hold few items of a group, so many times K are searched at first.
+/// So many times K are searched at first for a slate that may hold few items of a group.
 const DEPTH: usize = 4;
 
 /// What is known of somebody who asks.

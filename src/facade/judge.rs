@@ -59,7 +59,7 @@ pub struct Judged {
     pub scores: Scores,
     /// Gain over the run's own step 0, paired.
     pub gain: Interval,
-    /// Those of step 0.
+    /// The measures of step 0.
     pub start: Scores,
     /// The others, in the order in which they were asked for.
     pub against: Vec<Row>,

@@ -56,7 +56,7 @@ struct Shown {
     feedback: bool,
 }
 
-/// Of an id 128 bits are kept, so that a long log fits into memory.
+/// 128 bits of an id: a long log fits into memory.
 fn key(id: &str) -> [u8; 16] {
     let mut key = [0; 16];
     key.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..16]);

@@ -42,7 +42,7 @@ struct Timed {
     search: Search,
     /// What it finds of the exact slates.
     recall: f64,
-    /// Of one slate asked for alone, the median and the 99th percentile.
+    /// The median and the 99th percentile of one slate asked for alone.
     milliseconds: [f64; 2],
     /// Slates a second where all are asked for at once.
     slates_per_second: f64,
