@@ -14,7 +14,7 @@ use crate::files::{Mapped, blake3_bytes, blake3_pass, read_text};
 use crate::policy::Sigma;
 use crate::retrieval::HnswOptions;
 use crate::reward::RewardKind;
-use crate::tower::TowerForm;
+use crate::tower::{Radius, TowerForm};
 
 /// The name of the file that makes a folder a bundle.
 pub const MANIFEST: &str = "bundle.toml";
@@ -43,6 +43,9 @@ pub struct Manifest {
     /// How the layers make h of M; none where h is M.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tower: Option<TowerForm>,
+    /// How far each correction of h may go, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub corrections: Vec<Radius>,
     /// Options of the graph, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<HnswOptions>,
@@ -107,6 +110,9 @@ pub struct Trained {
     pub version: String,
     /// Digest of the prepared folder.
     pub data: String,
+    /// Digest of β as it was trained with, before any rounding: policies over the same vectors can learn
+    /// from each other's logs.
+    pub vectors: String,
     /// Optimiser steps behind the model.
     pub step: u64,
     /// K, unless a request asks for another.

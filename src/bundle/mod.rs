@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `bundle.toml` | format version, what trained it, shapes, form of the tower, settings of the encoders and the index, BLAKE3 of every file and of itself |
 //! | `vectors.safetensors` | `beta` `[P, L]`, which is searched; where they are others: `inputs` `[P, L]`, of which contexts are made, and `fold_in` `[P, L]`; perhaps `weights` `[P, 1]` of the weighted mean |
-//! | `model.safetensors` | `layer.0` `[D, H]`, `layer.1` …; missing where β was learned: then h is the context |
+//! | `model.safetensors` | `layer.0` `[D, H]`, `layer.1` …, and perhaps `correction.0` `[D, L]` …; missing where β was learned: then h is the context |
 //! | `tower.onnx` | perhaps the same tower as an ONNX model, for other programs: nothing here reads it |
 //! | `items.parquet` | `item_id: i64 \| str`, perhaps `title: str`, `group: str`; row i is action i |
 //! | `index.usearch` | perhaps a graph over β |

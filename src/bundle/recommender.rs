@@ -15,7 +15,7 @@ use super::{Answer, Bundle, Options, Query, Recommendation, Request, Unchecked, 
 use crate::encoder::{ContextEncoder, Known};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::policy::{Radial, Scale};
+use crate::policy::{Radial, Scale, Sigma};
 use crate::retrieval::{Exact, Queries, Retriever, Search, check_slate_size};
 use crate::seed::{Purpose, Seed};
 
@@ -96,6 +96,35 @@ impl Recommender {
     #[must_use]
     pub fn context_dim(&self) -> usize {
         self.encoder.dim()
+    }
+
+    /// The rule for σ of the policy `h + σε`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a policy that draws otherwise.
+    pub fn sigma_rule(&self) -> Result<Sigma> {
+        self.bundle.sigma.ok_or_else(draws_otherwise)
+    }
+
+    /// True for a query `[L]` at which a relative σ has stopped shrinking.
+    #[must_use]
+    pub fn is_floored(&self, h: &[f32]) -> bool {
+        self.scale.is_some_and(|scale| scale.is_floored(h))
+    }
+
+    /// M(X) `[D]` of who asks, and the actions that are known of them, ascending.
+    ///
+    /// # Errors
+    /// As [`recommend`](Self::recommend) for the same request.
+    pub fn context(&self, request: &Request) -> Result<(Vec<f32>, Vec<u32>)> {
+        let options = Options::default();
+        let asking = self.asking(request, 0, &options)?;
+        if let Some(context) = asking.context {
+            return Ok((context.to_vec(), Vec::new()));
+        }
+        let mut context = vec![0.0; self.context_dim()];
+        self.encoder.encode(asking.known(), &mut context);
+        Ok((context, asking.known.to_vec()))
     }
 
     /// The answers to `requests`, in their order.
@@ -323,11 +352,7 @@ impl Recommender {
 
     /// z = h + σε of each row, and σ; `above` rows stand before the first.
     fn perturbed(&self, h: &Matrix, above: usize, seed: Seed) -> Result<(Matrix, Vec<f32>)> {
-        let scale = self.scale.ok_or_else(|| {
-            let problem = "this policy does not draw by Gaussian noise on its query; train one with \
-                           the method lgp to explore";
-            Error::setting("explore", problem)
-        })?;
+        let scale = self.scale.ok_or_else(draws_otherwise)?;
         let (mut z, mut sigmas) = (h.clone(), Vec::with_capacity(h.rows()));
         let mut noise = vec![0.0; h.cols()];
         for row in 0..h.rows() {
@@ -355,6 +380,12 @@ impl Asking<'_> {
     fn known(&self) -> Known<'_> {
         Known { actions: &self.known, times: self.times.as_deref(), features: self.features }
     }
+}
+
+fn draws_otherwise() -> Error {
+    let problem = "this policy does not draw by Gaussian noise on its query; train one with the method \
+                   lgp to explore";
+    Error::setting("explore", problem)
 }
 
 /// The actions of `ids`, which are in order, and the last place of each; ids that are not there join

@@ -19,7 +19,7 @@ use crate::files::StagedFolder;
 use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::retrieval::{Hnsw, half_scale};
-use crate::tower::Tower;
+use crate::tower::{Correction, Tower, to_host};
 
 const VECTORS: &str = "vectors.safetensors";
 const BETA: &str = "beta";
@@ -65,10 +65,13 @@ impl Bundle {
         let at = |name: &str| staged.path().join(name);
         let scales = self.write_vectors(&at(VECTORS), scalar)?;
         if let Some(tower) = &self.model.tower {
-            let layers = tower.layers()?;
-            let names: Vec<String> = (0..layers.len()).map(|at| format!("layer.{at}")).collect();
-            let layers: Vec<_> =
-                names.iter().zip(&layers).map(|(name, layer)| named(name, layer)).collect();
+            let named_by = |kind: &'static str| (0..).map(move |at| format!("{kind}.{at}"));
+            let deltas = self.model.corrections.iter().map(|it| to_host(it.delta.val()));
+            let layers: Vec<(String, Matrix)> = named_by("layer")
+                .zip(tower.layers()?)
+                .chain(named_by("correction").zip(deltas.collect::<Result<Vec<_>>>()?))
+                .collect();
+            let layers: Vec<_> = layers.iter().map(|(name, layer)| named(name, layer)).collect();
             write(&at(MODEL), &layers)?;
         }
         if let Some(model) = onnx {
@@ -103,6 +106,7 @@ impl Bundle {
             },
             vectors: scales,
             tower: self.model.tower.as_ref().map(Tower::form),
+            corrections: self.model.corrections.iter().map(Correction::radius).collect(),
             index: self.index.as_ref().map(|(options, _)| *options),
             encoders: self.encoding.encoders.clone(),
             files,
@@ -114,6 +118,11 @@ impl Bundle {
     }
 
     fn onnx_model(&self) -> Result<Vec<u8>> {
+        if !self.model.corrections.is_empty() {
+            let problem = "this model was corrected by what it learned from a log, which no ONNX file \
+                           here holds; export without --onnx";
+            return Err(Error::setting("onnx", problem));
+        }
         let tower = self.model.tower.as_ref().ok_or_else(|| {
             let problem = "this model learned its action vectors and has no tower: the query is the \
                            context; export without --onnx";
@@ -225,6 +234,7 @@ impl Files<'_> {
     fn bundle(mut self, manifest: Manifest, device: &Device) -> Result<Bundle> {
         let Manifest { sigma, shapes, vectors: scales, tower, index, encoders, trained, .. } =
             manifest;
+        let radii = manifest.corrections;
         let Shapes { num_actions, context_dim, latent_dim, .. } = shapes;
         let (actions, vectors, weights) = self.take(VECTORS, |path, bytes| {
             let tensors = match bytes {
@@ -250,16 +260,31 @@ impl Files<'_> {
             Ok((Arc::new(actions), vectors, tensors.matrix(WEIGHTS, 1.0)?))
         })?;
         let weights = weights.map(|weights| Arc::new(weights.into_vec()));
-        let tower = match tower {
-            None => None,
-            Some(form) => Some(self.take(MODEL, |path, bytes| {
+        let shape = [context_dim, latent_dim];
+        let model = match tower {
+            None => Model { tower: None, actions: None, corrections: Vec::new() },
+            Some(form) => self.take(MODEL, |path, bytes| {
                 let tensors = Tensors::parse(path, bytes)?;
                 let mut layers = Vec::new();
                 while let Some(layer) = tensors.matrix(&format!("layer.{}", layers.len()), 1.0)? {
                     layers.push(layer);
                 }
-                form.tower(&layers, [context_dim, latent_dim], device)
-            })?),
+                let mut model = Model::from(form.tower(&layers, shape, device)?);
+                for (at, radius) in radii.into_iter().enumerate() {
+                    let name = format!("correction.{at}");
+                    let missing = || Error::file(path, format!("has no tensor `{name}`"));
+                    let delta = tensors.matrix(&name, 1.0)?.ok_or_else(missing)?;
+                    if [delta.rows(), delta.cols()] != shape {
+                        return Err(Error::Shape {
+                            what: format!("{}: `{name}`", path.display()),
+                            expected: format!("{shape:?}"),
+                            found: format!("[{}, {}]", delta.rows(), delta.cols()),
+                        });
+                    }
+                    model.corrections.push(Correction::new(&delta, radius, device));
+                }
+                Ok(model)
+            })?,
         };
         let items = self.take(ITEMS, |path, bytes| Items::new(&parse(path, bytes)?, path))?;
         if items.ids.len() != num_actions {
@@ -294,7 +319,6 @@ impl Files<'_> {
         };
         let onnx = self.bytes.contains_key(ONNX);
         let encoding = Encoding { encoders, weights };
-        let model = Model { tower, actions: None };
         Ok(Bundle { trained, sigma, model, actions, vectors, encoding, items, users, index, onnx })
     }
 }

@@ -19,6 +19,7 @@ pub(super) fn encode(record: &Record, out: &mut Vec<u8>) {
             text(out, &row.request);
             out.extend(row.time.to_le_bytes());
             text(out, &row.bundle);
+            text(out, &row.vectors);
             text(out, &row.retrieval);
             match &row.who {
                 Who::Items(ids) => {
@@ -157,7 +158,7 @@ impl<'a> Bytes<'a> {
     fn exposure(&mut self) -> Option<Exposure> {
         let request = self.text()?;
         let time = i64::from_le_bytes(self.array()?);
-        let (bundle, retrieval) = (self.text()?, self.text()?);
+        let (bundle, vectors, retrieval) = (self.text()?, self.text()?, self.text()?);
         let who = match self.byte()? {
             ITEMS => Who::Items(self.texts()?),
             USER => Who::User { id: self.text()?, newer: self.texts()? },
@@ -170,6 +171,7 @@ impl<'a> Bytes<'a> {
             request,
             time,
             bundle,
+            vectors,
             retrieval,
             who,
             h,

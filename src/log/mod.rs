@@ -62,7 +62,10 @@ pub struct Exposure {
     pub time: i64,
     /// The digest of the bundle that answered.
     pub bundle: String,
-    /// What fixes the search: `exact`, or the index's digest and width.
+    /// The digest of the action vectors, before they were rounded for the bundle.
+    pub vectors: String,
+    /// What else fixes the search: `exact`, or the index's digest and width, and the rounding of the
+    /// vectors.
     pub retrieval: String,
     /// Whose slate was asked for.
     pub who: Who,
@@ -217,6 +220,7 @@ pub(crate) mod samples {
             request: format!("request-{at}"),
             time: 1_700_000_000_000 + i64::from(at),
             bundle: format!("bundle-{}", at % 2),
+            vectors: "vectors".into(),
             retrieval: "exact".into(),
             who: match at % 4 {
                 0 => Who::Items(Vec::new()),

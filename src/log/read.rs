@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use serde::Serialize;
 
+use super::codec::encode;
 use super::folder::{Kind, list};
 use super::segment::parse;
 use super::table::{self, Row};
@@ -60,6 +61,20 @@ impl Log {
         });
         log.repeated.feedback = once(feedback, |row| &row.event);
         Ok(log)
+    }
+
+    /// Digest of all rows.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        let (mut hasher, mut bytes) = (blake3::Hasher::new(), Vec::new());
+        let exposures = self.exposures.iter().cloned().map(Record::from);
+        let feedback = self.feedback.iter().cloned().map(Record::from);
+        for record in exposures.chain(feedback) {
+            bytes.clear();
+            encode(&record, &mut bytes);
+            hasher.update(&bytes);
+        }
+        hasher.finalize().to_hex().to_string()
     }
 
     /// Writes the folder `out`, with a table of each kind of rows.
@@ -187,10 +202,18 @@ fn sources(path: &Path, files: &mut Files) -> Result<Vec<Source>> {
     Ok(found)
 }
 
+/// What is said of logs that no `slate serve` wrote.
+const OTHERS: &str = "Expected is the log of `slate serve`. A log of another system is read if its rows \
+                      are positions that were shown (an item, a position, an outcome, and perhaps a \
+                      propensity): `slate log check` and `slate log value` take one such file";
+
 /// A single file; what a table holds is told by its columns.
 fn file(path: &Path) -> Result<Source> {
     if let Some((Kind::Segment, _)) = Kind::of(path) {
         return Ok(Source::Segment(path.to_owned(), fs::File::open(path)?));
+    }
+    if path.extension().is_some_and(|extension| extension == "csv" || extension == "tsv") {
+        return Err(Error::file(path, format!("is no log that this version reads. {OTHERS}")));
     }
     let columns = column_names(path)?;
     let missing = |expected: &[&str]| -> Vec<String> {
@@ -206,8 +229,7 @@ fn file(path: &Path) -> Result<Source> {
     }
     let problem = format!(
         "is no table of a log that this version reads. For exposures it lacks {}; for feedback it \
-         lacks {}. Expected is the log of `slate serve`; logs of other systems, with the \
-         propensity of each position or without, are not read yet",
+         lacks {}. {OTHERS}",
         exposures.join(", "),
         feedback.join(", ")
     );

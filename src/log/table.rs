@@ -83,6 +83,7 @@ impl Row for Exposure {
         "request",
         "time",
         "bundle",
+        "vectors",
         "retrieval",
         "user",
         "items",
@@ -124,6 +125,7 @@ impl Row for Exposure {
             build.values("request", |row| row.request.clone()),
             build.values("time", |row| row.time),
             build.values("bundle", |row| row.bundle.clone()),
+            build.values("vectors", |row| row.vectors.clone()),
             build.values("retrieval", |row| row.retrieval.clone()),
             build.values("user", user),
             build.texts("items", items),
@@ -152,6 +154,7 @@ impl Row for Exposure {
         let mut request = columns.text("request")?;
         let mut time = columns.number::<Int64Type>("time")?;
         let mut bundle = columns.text("bundle")?;
+        let mut vectors = columns.text("vectors")?;
         let mut retrieval = columns.text("retrieval")?;
         let mut user = columns.optional_text("user")?;
         let mut items = columns.texts("items")?;
@@ -184,6 +187,7 @@ impl Row for Exposure {
                 request: request.next()?,
                 time: time.next()?,
                 bundle: bundle.next()?,
+                vectors: vectors.next()?,
                 retrieval: retrieval.next()?,
                 who,
                 z: z.next()?.unwrap_or_else(|| h.clone()),

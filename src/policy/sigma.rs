@@ -131,6 +131,12 @@ impl Scale {
         }
     }
 
+    /// True where a relative σ has stopped shrinking with h, so that the policy depends on h's length.
+    #[must_use]
+    pub fn is_floored(&self, h: &[f32]) -> bool {
+        matches!(self.sigma, Sigma::Relative(_)) && norm(h) <= self.floor()
+    }
+
     fn floor(&self) -> f32 {
         (NORM_FLOOR * self.mean_norm).max(f32::MIN_POSITIVE.sqrt())
     }

@@ -49,6 +49,12 @@ pub enum Purpose {
     Judges = 17,
     /// The noise of slates that are shown to learn from.
     Exploration = 18,
+    /// Persons resampled for an interval.
+    Bootstrap = 19,
+    /// Who comes, in a simulation.
+    Visitors = 20,
+    /// The clicks of a simulation.
+    Clicks = 21,
 }
 
 /// A run's seed.

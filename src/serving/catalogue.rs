@@ -62,7 +62,7 @@ pub(super) async fn about(State(service): State<Arc<Service>>) -> Json<About> {
         titles: bundle.items.has_titles(),
         groups: bundle.items.has_groups(),
         users: bundle.users.as_ref().map_or(0, |users| users.ids.len()),
-        retrieval: loaded.retrieval.clone(),
+        retrieval: loaded.retrieval(false),
         explores: bundle.sigma.is_some() && service.journal.is_some(),
         logs: service.journal.is_some(),
         version: env!("CARGO_PKG_VERSION"),

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use burn::tensor::Device;
 
 use super::titles::Titles;
-use crate::bundle::{Manifest, Options, Recommender, Request, Unchecked, Who};
+use crate::bundle::{Manifest, Options, Recommender, Request, Unchecked, VectorScalar, Who};
 use crate::device::available_memory;
 use crate::error::{Error, Result};
 use crate::retrieval::Search;
@@ -21,8 +21,10 @@ pub(super) struct Loaded {
     pub(super) version: Option<Version>,
     /// The bundle's digest.
     pub(super) digest: String,
-    /// What fixes the search: `exact`, or the index's digest with its ef.
-    pub(super) retrieval: String,
+    /// The index's digest with its ef, if there is an index.
+    index: Option<String>,
+    /// The type of the vectors that are searched.
+    scalar: VectorScalar,
     /// What the index finds of the true top K; known some time after loading.
     pub(super) recall: OnceLock<f64>,
     /// The files that were mapped.
@@ -62,17 +64,23 @@ impl Loaded {
         };
         let index = manifest.files.get("index.usearch").map(|file| &file.blake3[..16]);
         let ef = manifest.index.map(|options| options.ef_search);
-        let retrieval = match (index, ef) {
-            (Some(index), Some(ef)) => format!("hnsw {index} ef {ef}"),
-            _ => "exact".to_owned(),
-        };
+        let index = index.zip(ef).map(|(index, ef)| format!("hnsw {index} ef {ef}"));
+        let scalar = manifest.vectors.scalar;
         let titles = Titles::new(&recommender.bundle().items);
         let digest = recommender.digest().unwrap_or_default().to_owned();
         let (recall, damage) = Default::default();
         let loaded =
-            Self { recommender, titles, version, digest, retrieval, recall, unchecked, damage };
+            Self { recommender, titles, version, digest, index, scalar, recall, unchecked, damage };
         loaded.recommender.recommend(&loaded.somebody(WARMING), &Options::default())?;
         Ok(loaded)
+    }
+
+    /// What fixes a search beside the trained vectors: `exact`, or the index and its ef, and the
+    /// rounding of the vectors.
+    pub(super) fn retrieval(&self, exact: bool) -> String {
+        let index = self.index.as_deref().filter(|_| !exact);
+        let rounding = if self.scalar == VectorScalar::F16 { " f16" } else { "" };
+        format!("{}{rounding}", index.unwrap_or("exact"))
     }
 
     /// Requests of up to `count` people: of known users where there are any, otherwise of somebody who

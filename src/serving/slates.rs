@@ -172,12 +172,12 @@ impl Shown<'_> {
             query.map_or_else(Default::default, |query| (query.h, query.z, query.sigma));
         let k = self.options.slate_size.unwrap_or(bundle.trained.slate_size);
         let most = self.options.max_per_group;
-        let retrieval = if self.exact { "exact" } else { &self.loaded.retrieval };
         Record::from(Exposure {
             request: request_id.to_owned(),
             time: now(),
             bundle: self.loaded.digest.clone(),
-            retrieval: retrieval.to_owned(),
+            vectors: bundle.trained.vectors.clone(),
+            retrieval: self.loaded.retrieval(self.exact),
             who: asker.who,
             h,
             z,

@@ -22,6 +22,7 @@ fn exposure(at: u64) -> Exposure {
         request: format!("request-{at}"),
         time: 1_700_000_000_000 + at.cast_signed(),
         bundle: if at < 8 { "old".into() } else { "new".into() },
+        vectors: "vectors".into(),
         retrieval: "exact".into(),
         who: Who::Items(vec![format!("item-{}", at % 5)]),
         z: if exploring { (1..5).map(number).collect() } else { h.clone() },
