@@ -28,7 +28,9 @@ class Bundle:
         self.inputs = vectors.get("inputs", self.fold_in)  # [P, L], of which contexts are made
         self.weights = vectors.get("weights", np.ones((len(self.beta), 1)))[:, 0]
         layers = load_file(folder / "model.safetensors") if "tower" in self.about else {}
-        self.layers = [layers[f"layer.{at}"] for at in range(len(layers))]
+        corrections = self.about.get("corrections", [])
+        self.layers = [layers[f"layer.{at}"] for at in range(len(layers) - len(corrections))]
+        self.corrections = [(layers[f"correction.{at}"], r) for at, r in enumerate(corrections)]
         items = pq.read_table(folder / "items.parquet")
         self.ids = [str(item) for item in items["item_id"].to_pylist()]
         self.titles = items["title"].to_pylist() if "title" in items.column_names else self.ids
@@ -52,6 +54,14 @@ class Bundle:
 
     def query(self, context):
         """h of a context M(X) [D]."""
+        h = self.uncorrected(context)
+        for weights, radius in self.corrections:
+            delta = context @ weights
+            most = radius["fixed"] if "fixed" in radius else radius["relative"] * np.linalg.norm(h)
+            h = h + delta * min(1, most / max(np.linalg.norm(delta), 1e-15))
+        return h
+
+    def uncorrected(self, context):
         tower = self.about.get("tower", {"kind": "linear"})
         if tower["kind"] == "linear":
             return context @ self.layers[0] if self.layers else context

@@ -1,11 +1,13 @@
 //! A tower h_θ takes the vector M(X) `[D]` of a context and returns the query h `[L]`, as a Burn module
 //! without bias.
 
+mod correction;
 mod layers;
 mod linear;
 mod mlp;
 mod residual;
 
+pub use correction::{Correction, Radius};
 pub use layers::TowerForm;
 pub use linear::LinearTower;
 pub use mlp::SigmoidMlp;
@@ -188,22 +190,33 @@ impl Tower {
         }
     }
 
-    /// The queries of host contexts `[B, D]`, back on the host `[B, L]`. The device gets whole
-    /// tiles of 16 rows, so that a query does not depend on the number of its neighbours.
+    /// The queries of host contexts `[B, D]`, back on the host `[B, L]`.
     ///
     /// # Errors
     /// [`Error::Library`] when the device fails.
     pub fn latent(&self, contexts: &Matrix) -> Result<Matrix> {
-        let device = self.devices().swap_remove(0);
-        let rows = contexts.rows();
-        let mut tiles = Matrix::zeros(rows.next_multiple_of(TILE), contexts.cols());
-        tiles.as_mut_slice()[..contexts.as_slice().len()].copy_from_slice(contexts.as_slice());
-        let latent = to_host(self.forward(to_device(&tiles, &device)))?;
-        let cols = latent.cols();
-        let mut latent = latent.into_vec();
-        latent.truncate(rows * cols);
-        Matrix::new(latent, cols)
+        latent(contexts, &self.devices().swap_remove(0), |contexts| self.forward(contexts))
     }
+}
+
+/// The queries that `forward` makes of host contexts `[B, D]`, back on the host `[B, L]`. The device gets
+/// whole tiles of 16 rows, so that a query does not depend on the number of its neighbours.
+///
+/// # Errors
+/// [`Error::Library`] when the device fails.
+pub(crate) fn latent(
+    contexts: &Matrix,
+    device: &Device,
+    forward: impl FnOnce(Tensor<2>) -> Tensor<2>,
+) -> Result<Matrix> {
+    let rows = contexts.rows();
+    let mut tiles = Matrix::zeros(rows.next_multiple_of(TILE), contexts.cols());
+    tiles.as_mut_slice()[..contexts.as_slice().len()].copy_from_slice(contexts.as_slice());
+    let latent = to_host(forward(to_device(&tiles, device)))?;
+    let cols = latent.cols();
+    let mut latent = latent.into_vec();
+    latent.truncate(rows * cols);
+    Matrix::new(latent, cols)
 }
 
 /// Host → device copy of `[B, D]`.

@@ -170,7 +170,10 @@ fn a_run_that_began_with_another_ones_model_stands_by_itself() {
     });
     assert_eq!(start, Some(best.reward));
     let origin = RunFolder::new(&run).read_settings().unwrap().1;
-    assert_eq!(origin.init, Some(WarmStart { run: first.clone(), step: best.step }));
+    assert_eq!(
+        origin.init,
+        Some(WarmStart { run: first.clone(), step: best.step, corrections: Vec::new() })
+    );
     assert_says(&stdout(slate().arg("info").arg(&run)), &["began with", "first"]);
 
     // Gains are over the other run's model, which is kept.
