@@ -49,6 +49,7 @@
 //! | [`policy`] | h → distributions over slates |
 //! | [`bundle`] | all that serving needs, in a folder → slates for anybody |
 //! | [`log`] | what was shown and what happened → rows that survive, and tables of them |
+//! | [`logged`] | a log and a policy → what another policy would have earned, and what it can learn |
 //! | `serving` | a bundle → answers over HTTP |
 //! | [`estimator`] | samples and rewards → g |
 //! | [`method`] | one tagged setting → policy and estimator |
@@ -62,6 +63,7 @@
 //! | `chart` | numbers → pictures |
 //! | [`experiment`] | embeddings, settings, hyperparameters, a grid of methods → what earns most, and a report |
 //! | [`facade`] | a log → a trained policy → slates and bundles, in a few lines |
+//! | [`simulation`] | settings → users who click on slates, what slates earn from them, and the closed loop |
 //! | [`cli`] | what was typed → one file per verb |
 //!
 //! # Paper → code
@@ -132,6 +134,8 @@ pub mod experiment;
 pub mod facade;
 pub mod files;
 pub mod log;
+#[cfg(feature = "train")]
+pub mod logged;
 pub mod matrix;
 #[cfg(feature = "train")]
 pub mod method;
@@ -148,6 +152,8 @@ pub mod seed;
 pub mod serving;
 #[cfg(feature = "train")]
 pub mod settings;
+#[cfg(feature = "train")]
+pub mod simulation;
 #[cfg(feature = "train")]
 pub mod task;
 pub mod tower;

@@ -1,0 +1,334 @@
+//! Exposures and feedback → rows in numbers, each with its context, its queries and its reward.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::rewards::{LoggedReward, Shown};
+use super::{Bounds, Cut, Drawn, Unused, Weighed, smoothing};
+use crate::bundle::{Recommender, Request, Who};
+use crate::dataset::{ActionSets, Split};
+use crate::error::Result;
+use crate::log::{Exposure, Log};
+use crate::matrix::Matrix;
+use crate::policy::Sigma;
+
+/// What a slate earned, out of the feedback on its positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The sum of all values.
+    #[default]
+    Sum,
+    /// 1 if some value is above 0, otherwise 0.
+    Any,
+}
+
+impl Outcome {
+    fn of(self, values: &[(u32, f64)]) -> f64 {
+        let mut values = values.iter().map(|(_, value)| *value);
+        match self {
+            Self::Sum => values.sum(),
+            Self::Any => f64::from(u8::from(values.any(|value| value > 0.0))),
+        }
+    }
+}
+
+/// The n rows of a log that latent weights are known of, for policies over the same vectors.
+#[derive(Clone, Debug)]
+pub struct Logged {
+    /// M(X), `[n, D]`.
+    pub contexts: Matrix,
+    /// h₀, `[n, L]`.
+    pub h: Matrix,
+    /// z, `[n, L]`.
+    pub z: Matrix,
+    /// σ, `[n]`.
+    pub sigmas: Vec<f32>,
+    /// r, `[n]`.
+    pub rewards: Vec<f64>,
+    /// The person of each row, `[n]`, numbered in the order of their first rows.
+    pub people: Vec<u32>,
+    /// The part of each row's person.
+    pub parts: Vec<Split>,
+    /// The rule for σ.
+    pub rule: Sigma,
+    /// The least and the most that a reward can be.
+    pub bounds: Bounds,
+}
+
+/// How a log is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reading {
+    /// What a slate earned.
+    pub outcome: Outcome,
+    /// The least and the most that a reward can be.
+    pub bounds: Bounds,
+    /// How the persons are divided.
+    pub cut: Cut,
+    /// The reward that is estimated from the log, to train on with the method of the run before; none to
+    /// learn by weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<LoggedReward>,
+}
+
+/// Slates of K that were shown, whether they explored or not, for rewards that are estimated from them.
+#[derive(Clone, Debug)]
+pub struct ShownSlates {
+    /// Contexts, slates and outcomes.
+    pub shown: Shown,
+    /// The actions that are known of the person of each row.
+    pub known: ActionSets,
+    /// The part of each row's person.
+    pub parts: Vec<Split>,
+}
+
+impl ShownSlates {
+    /// The rows of `log` whose slates have the size of those of `policy`, which also encodes the contexts;
+    /// and how many others there are, by reason.
+    ///
+    /// # Errors
+    /// [`crate::Error::Shape`] for no row at all.
+    pub fn of(log: &Log, policy: &Recommender, cut: Cut) -> Result<(Self, Unused)> {
+        let (mut unused, slate_size) = (Unused::default(), policy.bundle().trained.slate_size);
+        let outcomes = outcomes(log, &mut unused);
+        let items = &policy.bundle().items.ids;
+        let (mut contexts, mut slates, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut known, mut parts) = (ActionSets::none(), Vec::new());
+        for row in &log.exposures {
+            let slate: Option<Vec<u32>> = row.slate.iter().map(|id| items.find(id)).collect();
+            let slate = slate.filter(|slate| slate.len() == slate_size);
+            let request = Request { who: row.who.clone(), exclude: Vec::new() };
+            let (slate, (context, actions)) = match (slate, policy.context(&request)) {
+                (Some(slate), Ok(context)) => (slate, context),
+                (None, _) => {
+                    unused.add("a slate of another size, or of items without vectors");
+                    continue;
+                }
+                (_, Err(_)) => {
+                    unused.add(UNKNOWN);
+                    continue;
+                }
+            };
+            contexts.extend(context);
+            slates.extend(slate);
+            let mut values = vec![0.0; slate_size];
+            for (position, value) in outcomes.get(row.request.as_str()).into_iter().flatten() {
+                #[allow(clippy::cast_possible_truncation, reason = "rewards to train on are f32")]
+                let value = *value as f32;
+                values[*position as usize] += value;
+            }
+            seen.extend(values);
+            known.push_set();
+            for action in actions {
+                known.push(action);
+            }
+            parts.push(cut.part(&person(&row.who)));
+        }
+        let shown = Shown {
+            contexts: Matrix::new(contexts, policy.context_dim())?,
+            slates,
+            slate_size,
+            outcomes: seen,
+            propensities: None,
+        };
+        Ok((Self { shown, known, parts }, unused))
+    }
+}
+
+const UNKNOWN: &str = "a user or a context that is not known";
+
+/// A row that may be used, and its place in the log.
+struct Usable<'a> {
+    row: &'a Exposure,
+    context: Vec<f32>,
+}
+
+/// Who a row is about: rows with the same text belong together.
+fn person(who: &Who) -> String {
+    match who {
+        Who::User { id, .. } => format!("user {id}"),
+        Who::Items(items) => format!("items {items:?}"),
+        Who::Context(context) => format!("context {context:?}"),
+    }
+}
+
+impl Logged {
+    /// The rows of `log` that say something of policies over the vectors of `policy`, which also encodes
+    /// the contexts; and how many others there are, by reason.
+    ///
+    /// # Errors
+    /// [`crate::Error::Setting`] if the policy does not draw by Gaussian noise on its query.
+    pub fn of(log: &Log, policy: &Recommender, reading: Reading) -> Result<(Self, Unused)> {
+        let Reading { outcome, bounds, cut, .. } = reading;
+        let rule = policy.sigma_rule()?;
+        let mut unused = Unused::default();
+        let outcomes = outcomes(log, &mut unused);
+        let usable: Vec<Result<Usable<'_>, &'static str>> =
+            log.exposures.par_iter().map(|row| usable(row, policy)).collect();
+        let mut rows = Vec::new();
+        for row in usable {
+            match row {
+                Ok(row) => rows.push(row),
+                Err(reason) => unused.add(reason),
+            }
+        }
+        let mut searches: BTreeMap<&str, u64> = BTreeMap::new();
+        for Usable { row, .. } in &rows {
+            *searches.entry(&row.retrieval).or_default() += 1;
+        }
+        let most = searches.iter().max_by_key(|(_, count)| **count).map(|(search, _)| *search);
+        rows.retain(|Usable { row, .. }| {
+            let same = Some(row.retrieval.as_str()) == most;
+            if !same {
+                unused.add("another search than most rows");
+            }
+            same
+        });
+
+        let (dim, latent_dim) = (policy.context_dim(), policy.bundle().actions.latent_dim());
+        let gather = |cols: usize, of: &dyn Fn(&Usable<'_>) -> Vec<f32>| {
+            Matrix::new(rows.iter().flat_map(of).collect(), cols)
+        };
+        let mut numbers = HashMap::new();
+        let (mut people, mut parts) = (Vec::new(), Vec::new());
+        for Usable { row, .. } in &rows {
+            let person = person(&row.who);
+            parts.push(cut.part(&person));
+            #[allow(clippy::cast_possible_truncation, reason = "rows are numbered by u32")]
+            let next = numbers.len() as u32;
+            people.push(*numbers.entry(person).or_insert(next));
+        }
+        let reward = |Usable { row, .. }: &Usable<'_>| {
+            outcome.of(outcomes.get(row.request.as_str()).map_or(&[], Vec::as_slice))
+        };
+        let rewards: Vec<f64> = rows.iter().map(reward).collect();
+        bounds.check(&rewards)?;
+        let logged = Self {
+            contexts: gather(dim, &|row| row.context.clone())?,
+            h: gather(latent_dim, &|row| row.row.h.clone())?,
+            z: gather(latent_dim, &|row| row.row.z.clone())?,
+            sigmas: rows.iter().map(|row| row.row.sigma).collect(),
+            rewards,
+            people,
+            parts,
+            rule,
+            bounds,
+        };
+        Ok((logged, unused))
+    }
+
+    /// n.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rewards.len()
+    }
+
+    /// True without rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rewards.is_empty()
+    }
+
+    /// The rows of a part, or all.
+    #[must_use]
+    pub fn rows_of(&self, part: Option<Split>) -> Vec<u32> {
+        let rows = (0_u32..).zip(&self.parts);
+        rows.filter(|(_, found)| part.is_none_or(|part| part == **found))
+            .map(|(row, _)| row)
+            .collect()
+    }
+
+    /// The reward of a row on the scale of the bounds, at least 0.
+    #[must_use]
+    pub fn mapped_reward(&self, row: u32) -> f64 {
+        self.bounds.mapped(self.rewards[row as usize])
+    }
+
+    /// The mean of [`mapped_reward`](Self::mapped_reward) over the rows that are learned from.
+    #[must_use]
+    pub fn mean_reward(&self) -> f64 {
+        let rows = self.rows_of(Some(Split::Train));
+        rows.iter().map(|row| self.mapped_reward(*row)).sum::<f64>() / rows.len().max(1) as f64
+    }
+
+    /// λ of the smoothed objective, for the rows that are learned from, with weights of about 1.
+    #[must_use]
+    pub fn lambda(&self) -> f64 {
+        let rows = self.rows_of(Some(Split::Train));
+        let squares: f64 = rows.iter().map(|row| self.mapped_reward(*row).powi(2)).sum();
+        let mean = squares / rows.len().max(1) as f64;
+        smoothing(rows.len(), if mean > 0.0 { mean } else { 1.0 })
+    }
+
+    /// The query that a row was shown by.
+    #[must_use]
+    pub fn drawn(&self, row: u32) -> Drawn<'_> {
+        let row = row as usize;
+        Drawn { h: self.h.row(row), z: self.z.row(row), sigma: self.sigmas[row] }
+    }
+
+    /// `rows` with the weights of a policy whose queries of them are `latent` `[rows, L]`.
+    #[must_use]
+    pub fn weighed(&self, rows: &[u32], latent: &Matrix) -> Weighed {
+        let ratio = |(row, h): (&u32, &[f32])| self.drawn(*row).ratio(self.rule, h);
+        let ratios = rows.iter().zip(latent.iter_rows()).map(ratio);
+        let (log_weights, distances) =
+            ratios.map(|ratio| (ratio.log_weight, ratio.distance)).unzip();
+        let mut numbers = HashMap::new();
+        let number = |row: &u32| {
+            #[allow(clippy::cast_possible_truncation, reason = "rows are numbered by u32")]
+            let next = numbers.len() as u32;
+            *numbers.entry(self.people[*row as usize]).or_insert(next)
+        };
+        Weighed {
+            log_weights,
+            distances,
+            rewards: rows.iter().map(|row| self.rewards[*row as usize]).collect(),
+            people: rows.iter().map(number).collect(),
+            bounds: self.bounds,
+        }
+    }
+}
+
+/// The positions and values of each request's feedback.
+fn outcomes<'a>(log: &'a Log, unused: &mut Unused) -> HashMap<&'a str, Vec<(u32, f64)>> {
+    let shown: HashMap<&str, &Exposure> =
+        log.exposures.iter().map(|row| (row.request.as_str(), row)).collect();
+    let mut outcomes: HashMap<&str, Vec<(u32, f64)>> = HashMap::new();
+    for event in &log.feedback {
+        match shown.get(event.request.as_str()) {
+            None => unused.add("feedback on a request that is not in the log"),
+            Some(row) if event.position as usize >= row.slate.len() => {
+                unused.add("feedback beyond the slate");
+            }
+            Some(row) if event.time < row.time => unused.add("feedback before its slate"),
+            Some(_) => {
+                outcomes.entry(&event.request).or_default().push((event.position, event.value));
+            }
+        }
+    }
+    outcomes
+}
+
+/// The row with its context, or why it cannot be used.
+fn usable<'a>(row: &'a Exposure, policy: &Recommender) -> Result<Usable<'a>, &'static str> {
+    let bundle = policy.bundle();
+    let limits_groups = |filter: &String| filter.starts_with("max_per_group=");
+    let reasons = [
+        (row.sigma <= 0.0 || !row.exploring, "shown without noise"),
+        (row.vectors != bundle.trained.vectors, "other action vectors"),
+        (row.fallback || row.shards_answered < row.shards, "degraded"),
+        (!row.filters.iter().all(limits_groups), "re-ranked"),
+        (row.h.len() != bundle.actions.latent_dim(), "a query of another length"),
+        (policy.is_floored(&row.h), "too short a query: its noise is not relative to it"),
+    ];
+    if let Some((_, reason)) = reasons.iter().find(|(holds, _)| *holds) {
+        return Err(reason);
+    }
+    let request = Request { who: row.who.clone(), exclude: Vec::new() };
+    let (context, _) = policy.context(&request).map_err(|_| UNKNOWN)?;
+    Ok(Usable { row, context })
+}

@@ -1,0 +1,373 @@
+//! Weighted rewards → the value of the policy that the weights are for, with intervals, and what there
+//! is to doubt.
+//!
+//! The estimators, over n rows with weights w and rewards r:
+//!
+//! | | |
+//! |---|---|
+//! | plain | `1/n Σ w r`, unbiased |
+//! | self-normalised | `Σ w r / Σ w`, which the mean reward shifts with |
+//! | clipped | `1/n Σ min(w, √n) r`, at most the plain one in expectation for rewards of at least 0 |
+//! | smoothed | `1/(nλ) Σ log(1 + λ w r)` for rewards of at least 0 (Sakhi, Aouali, Alquier, Chopin, "Logarithmic Smoothing", NeurIPS 2024) |
+//!
+//! Rows of one person belong together: standard errors are those of sums over persons.
+
+use serde::Serialize;
+
+use super::Bounds;
+use crate::error::Result;
+use crate::estimate::{Estimate, Interval};
+use crate::seed::{Purpose, Seed};
+
+/// The chance at which bounds may fail: those of a report are of 95 %.
+pub const RISK: f64 = 0.05;
+
+/// Below so many rows' worth of information there is no interval.
+const LEAST_ROWS: f64 = 100.0;
+
+/// A mean weight so many standard errors from 1 says that the weights are not those of this log.
+const DOUBTED: f64 = 4.0;
+
+/// Resamples of the bootstrap.
+const RESAMPLES: u64 = 1000;
+
+/// Rows with their weights.
+#[derive(Clone, Debug, Default)]
+pub struct Weighed {
+    /// log w, `[n]`.
+    pub log_weights: Vec<f64>,
+    /// `‖h̃ − h₀‖² / σ²`, `[n]`.
+    pub distances: Vec<f64>,
+    /// r, `[n]`.
+    pub rewards: Vec<f64>,
+    /// The person of each row, numbered from 0, `[n]`.
+    pub people: Vec<u32>,
+    /// The least and the most that a reward can be.
+    pub bounds: Bounds,
+}
+
+/// The value of a policy, estimated from rows that another one logged.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Value {
+    /// n.
+    pub rows: usize,
+    /// The persons whose rows these are.
+    pub people: usize,
+    /// `1/n Σ w r`, by the normal approximation.
+    pub plain: Option<Interval>,
+    /// The same mean, with the interval of the bootstrap over persons.
+    pub bootstrap: Option<Interval>,
+    /// `Σ w r / Σ w`.
+    pub self_normalised: Option<Interval>,
+    /// `1/n Σ min(w, √n) r`.
+    pub clipped: Option<Interval>,
+    /// The smoothed estimate; no interval, but a bound.
+    pub smoothed: f64,
+    /// The value is above this but for one in twenty logs.
+    pub smoothed_lower: Option<f64>,
+    /// The value of the policy that logged: the mean reward.
+    pub logging: Interval,
+    /// `1/n Σ (w − 1) r`.
+    pub gain: Option<Interval>,
+    /// The mean weight, which is 1 in expectation.
+    pub mean_weight: Estimate,
+    /// Kish's effective sample size, `(Σ w)² / Σ w²`. It looks healthy when the large weights were not
+    /// drawn.
+    pub effective_rows: f64,
+    /// What it is in expectation: `n² / Σ exp(‖δ‖²/σ²)`.
+    pub expected_effective_rows: f64,
+    /// Why no interval is given, if none is.
+    pub doubt: Option<String>,
+}
+
+impl Weighed {
+    /// w, `[n]`.
+    fn weights(&self) -> Vec<f64> {
+        self.log_weights.iter().map(|log| log.exp()).collect()
+    }
+
+    /// The sums of `values` over the rows of each person.
+    fn per_person(&self, values: impl Iterator<Item = f64>) -> Vec<f64> {
+        let people = self.people.iter().max().map_or(0, |last| *last as usize + 1);
+        let mut sums = vec![0.0; people];
+        self.people.iter().zip(values).for_each(|(person, value)| sums[*person as usize] += value);
+        sums
+    }
+
+    /// The mean of `values` `[n]`; its standard error is that of independent persons.
+    fn mean(&self, values: &[f64]) -> Estimate {
+        let rows = values.len().max(1) as f64;
+        let mean = values.iter().sum::<f64>() / rows;
+        Estimate {
+            mean,
+            standard_error: self.spread(values.iter().map(|value| value - mean)) / rows,
+        }
+    }
+
+    /// The standard deviation of the sum of `values`, whose mean is 0.
+    fn spread(&self, values: impl Iterator<Item = f64>) -> f64 {
+        let sums = self.per_person(values);
+        let people = sums.len() as f64;
+        let squares: f64 = sums.iter().map(|sum| sum * sum).sum();
+        (squares * people / (people - 1.0).max(1.0)).sqrt()
+    }
+
+    /// `1/λ log(1 + λ w r)` of each row, in the unit of the rewards.
+    #[must_use]
+    pub fn smoothed_rewards(&self, lambda: f64) -> Vec<f32> {
+        let smoothed = |(weight, reward): (f64, &f64)| {
+            let value = (lambda * weight * self.bounds.mapped(*reward)).ln_1p() / lambda;
+            #[allow(clippy::cast_possible_truncation, reason = "rewards of evaluations are f32")]
+            let value = self.bounds.unmapped(value) as f32;
+            value
+        };
+        self.weights().into_iter().zip(&self.rewards).map(smoothed).collect()
+    }
+
+    /// What these rows say beforehand of the bounds of others like them.
+    #[must_use]
+    pub fn prior(&self) -> Prior {
+        let rows = self.rewards.len() as f64;
+        let mapped = || self.rewards.iter().map(|reward| self.bounds.mapped(*reward));
+        let weighted = self.weights().into_iter().zip(mapped());
+        let mean_square = weighted.map(|(weight, r)| (weight * r).powi(2)).sum::<f64>() / rows;
+        let mean = mapped().sum::<f64>() / rows;
+        let variance = mapped().map(|reward| (reward - mean).powi(2)).sum::<f64>() / rows;
+        let unknown = Prior::default();
+        let known = |found: f64, unknown: f64| if found > 0.0 { found } else { unknown };
+        Prior {
+            mean_square: known(mean_square, unknown.mean_square),
+            variance: known(variance, unknown.variance),
+        }
+    }
+
+    /// Estimates the value of the policy with these weights; `prior` comes from other rows.
+    ///
+    /// # Errors
+    /// [`crate::Error::Setting`] for a reward that is not within the bounds.
+    pub fn value(&self, prior: Prior, seed: Seed) -> Result<Value> {
+        let bounds = self.bounds;
+        bounds.check(&self.rewards)?;
+        let (weights, rows) = (self.weights(), self.rewards.len() as f64);
+        let times = |of: &dyn Fn(f64) -> f64| -> Vec<f64> {
+            weights.iter().zip(&self.rewards).map(|(weight, reward)| of(*weight) * reward).collect()
+        };
+        let weighted = times(&|weight| weight);
+        let plain = self.mean(&weighted);
+        let total: f64 = weights.iter().sum();
+        let normalised = weighted.iter().sum::<f64>() / total.max(f64::MIN_POSITIVE);
+        let off = weights.iter().zip(&self.rewards).map(|(w, r)| w * (r - normalised));
+        let normalised = Estimate {
+            mean: normalised,
+            standard_error: self.spread(off) / total.max(f64::MIN_POSITIVE),
+        };
+        let squares: f64 = weights.iter().map(|weight| weight * weight).sum();
+        let expected: f64 = self.distances.iter().map(|distance| distance.exp()).sum();
+        let mean_weight = self.mean(&weights);
+        let effective_rows = total * total / squares.max(f64::MIN_POSITIVE);
+        let expected_effective_rows = rows * rows / expected.max(f64::MIN_POSITIVE);
+        let doubt = doubt(effective_rows.min(expected_effective_rows), mean_weight);
+        let sure = |interval: Interval| doubt.is_none().then_some(interval);
+        let lambda = prior.lambda(weights.len());
+        let mapped = self.mapped(&weights);
+        let smoothed = smoothed(&mapped, lambda);
+        let lower = smoothed_lower(smoothed, lambda, mapped.len(), RISK);
+        Ok(Value {
+            rows: weights.len(),
+            people: self.per_person(std::iter::empty()).len(),
+            plain: sure(plain.interval()),
+            bootstrap: sure(self.bootstrap(&weighted, seed)),
+            self_normalised: sure(normalised.interval()),
+            clipped: sure(self.mean(&times(&|weight| weight.min(rows.sqrt()))).interval()),
+            smoothed: bounds.unmapped(smoothed),
+            smoothed_lower: doubt.is_none().then_some(bounds.unmapped(lower)),
+            logging: self.mean(&self.rewards).interval(),
+            gain: sure(self.mean(&times(&|weight| weight - 1.0)).interval()),
+            mean_weight,
+            effective_rows,
+            expected_effective_rows,
+            doubt,
+        })
+    }
+
+    /// The mean of `values`, and the middle 95 % of the means of resampled persons.
+    fn bootstrap(&self, values: &[f64], seed: Seed) -> Interval {
+        let sums = self.per_person(values.iter().copied());
+        let counts = self.per_person(values.iter().map(|_| 1.0));
+        let mean = sums.iter().sum::<f64>() / counts.iter().sum::<f64>().max(1.0);
+        let Ok(people) = u32::try_from(sums.len()) else { return Estimate::default().interval() };
+        if people == 0 {
+            return Estimate::default().interval();
+        }
+        let resampled = |at: u64| {
+            let mut stream = seed.stream(Purpose::Bootstrap, 0, at);
+            let (mut sum, mut count) = (0.0, 0.0);
+            for _ in 0..people {
+                let person = stream.below(people) as usize;
+                sum += sums[person];
+                count += counts[person];
+            }
+            sum / count.max(1.0)
+        };
+        let mut means: Vec<f64> = (0..RESAMPLES).map(resampled).collect();
+        means.sort_by(f64::total_cmp);
+        Interval { mean, low: means[24], high: means[974] }
+    }
+
+    /// w r of each row, on the scale of the bounds.
+    fn mapped(&self, weights: &[f64]) -> Vec<f64> {
+        let rows = weights.iter().zip(&self.rewards);
+        rows.map(|(weight, reward)| weight * self.bounds.mapped(*reward)).collect()
+    }
+
+    /// A bound below the gain over the policy that logged, right but for a share [`RISK`] of all logs:
+    /// the smoothed lower bound of the one value minus the empirical Bernstein bound above the other, at
+    /// half of the risk each. `prior` comes from other rows.
+    ///
+    /// Both bounds are of martingales: rows of one person may depend on each other, as long as the noise
+    /// of each is its own. The values are those at the requests of the log.
+    ///
+    /// # Errors
+    /// [`crate::Error::Setting`] for a reward that is not within the bounds, or bounds without an end.
+    pub fn gain_bound(&self, prior: Prior) -> Result<f64> {
+        let (bounds, rows) = (self.bounds, self.rewards.len());
+        bounds.check(&self.rewards)?;
+        bounds.closed()?;
+        let (weighted, lambda) = (self.mapped(&self.weights()), prior.lambda(rows));
+        let lower = smoothed_lower(smoothed(&weighted, lambda), lambda, rows, RISK / 2.0);
+        let logged: Vec<f64> = self.rewards.iter().map(|reward| bounds.mapped(*reward)).collect();
+        let upper = bernstein_upper(&logged, prior.variance, RISK / 2.0);
+        Ok((lower - upper) * bounds.range())
+    }
+}
+
+/// What is known of rewards before the rows are seen that a bound is made of: it chooses how the bound
+/// is made, and the bound holds for any choice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prior {
+    /// `E (w r)²`, on the scale of the bounds.
+    pub mean_square: f64,
+    /// The variance of r, on the scale of the bounds.
+    pub variance: f64,
+}
+
+impl Default for Prior {
+    /// The most that both can be without weights.
+    fn default() -> Self {
+        Self { mean_square: 1.0, variance: 0.25 }
+    }
+}
+
+impl Prior {
+    fn lambda(self, rows: usize) -> f64 {
+        smoothing(rows, self.mean_square)
+    }
+}
+
+/// The λ at which what smoothing takes off n numbers of this mean square, `λ E[x²] / 2`, and what chance
+/// takes off their bound, `log(1/risk) / (λn)`, are alike.
+#[must_use]
+pub fn smoothing(units: usize, mean_square: f64) -> f64 {
+    (2.0 * (2.0 / RISK).ln() / (units.max(1) as f64 * mean_square)).sqrt()
+}
+
+/// `1/(nλ) Σ log(1 + λ x)`.
+fn smoothed(values: &[f64], lambda: f64) -> f64 {
+    let logs: f64 = values.iter().map(|value| (lambda * value).ln_1p()).sum();
+    logs / (lambda * values.len().max(1) as f64)
+}
+
+/// The mean of the expectations of numbers of at least 0, each given those before, is above this but for
+/// the chance `risk`: the product of `(1 + λx) / (1 + λ E x)` has the expectation 1, Markov's inequality
+/// bounds it, and the mean of `log(1 + λ E x)` is at most the logarithm at the mean.
+fn smoothed_lower(smoothed: f64, lambda: f64, rows: usize, risk: f64) -> f64 {
+    (lambda * smoothed - (1.0 / risk).ln() / rows.max(1) as f64).exp_m1() / lambda
+}
+
+/// The mean of the expectations of numbers in `[0, 1]`, each given those before, is below this but for the
+/// chance `risk`: the empirical Bernstein bound of martingales (Howard, Ramdas, McAuliffe, Sekhon,
+/// *Annals of Statistics* 2021). It is made for numbers of this `variance`, and holds for any.
+fn bernstein_upper(values: &[f64], variance: f64, risk: f64) -> f64 {
+    let (rows, log) = (values.len().max(1) as f64, (1.0 / risk).ln());
+    let lambda = (2.0 * log / (rows * variance)).sqrt().min(0.5);
+    // The mean of those before is what a number is compared with.
+    let (mut sum, mut count, mut squares) = (0.5, 1.0, 0.0);
+    for value in values {
+        squares += (value - sum / count).powi(2);
+        (sum, count) = (sum + value, count + 1.0);
+    }
+    let mean = values.iter().sum::<f64>() / rows;
+    mean + (log + (-(-lambda).ln_1p() - lambda) * squares) / (lambda * rows)
+}
+
+fn doubt(effective: f64, mean_weight: Estimate) -> Option<String> {
+    if effective.is_nan() || effective < LEAST_ROWS {
+        return Some(format!(
+            "the weights leave {effective:.0} rows' worth of information, fewer than {LEAST_ROWS}: \
+             this policy is too far from the one that logged"
+        ));
+    }
+    let Estimate { mean, standard_error } = mean_weight;
+    let sure = (mean - 1.0).abs() <= DOUBTED * standard_error.max(1e-6);
+    (!sure).then(|| {
+        format!(
+            "the mean weight is {mean_weight}, which is {DOUBTED} standard errors from 1: these \
+             rows were not drawn as they say"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimators_by_hand() {
+        // Two persons with two rows each.
+        let rows = Weighed {
+            log_weights: [0.5_f64, 1.5, 1.0, 1.0].map(f64::ln).to_vec(),
+            distances: vec![0.0; 4],
+            rewards: vec![1.0, 1.0, 0.0, 1.0],
+            people: vec![0, 0, 1, 1],
+            bounds: Bounds::default(),
+        };
+        let mean = rows.mean(&[0.5, 1.5, 0.0, 1.0]);
+        assert_eq!(mean.mean, 0.75);
+        // Sums of deviations: 0.5 and −0.5; (0.5 · 2 / 1)^½ / 4.
+        assert!((mean.standard_error - 0.25).abs() < 1e-12);
+        let value = rows.value(Prior::default(), Seed(0)).unwrap();
+        assert!((value.effective_rows - 16.0 / 4.5).abs() < 1e-9);
+        assert!(value.doubt.unwrap().contains("4 rows' worth"));
+        assert!(value.plain.is_none());
+        let Prior { mean_square, variance } = rows.prior();
+        // w r is ½, 1½, 0, 1; r is 1, 1, 0, 1.
+        assert!((mean_square - 3.5 / 4.0).abs() < 1e-12 && (variance - 0.1875).abs() < 1e-12);
+    }
+
+    #[test]
+    fn weights_that_do_not_average_to_one_are_doubted() {
+        let rows = |weight: f64| Weighed {
+            log_weights: (0..1000).map(|at| (weight + 0.1 * f64::from(at % 3 - 1)).ln()).collect(),
+            distances: vec![0.1; 1000],
+            rewards: vec![0.5; 1000],
+            people: (0..1000).collect(),
+            bounds: Bounds::default(),
+        };
+        let doubt = |weight| rows(weight).value(Prior::default(), Seed(0)).unwrap().doubt;
+        assert!(doubt(1.2).unwrap().contains("4 standard errors from 1"));
+        assert_eq!(doubt(1.0), None);
+    }
+
+    #[test]
+    fn bounds_are_on_their_side_and_close_in() {
+        let values = |n: u32| -> Vec<f64> { (0..n).map(|at| f64::from(at % 4) / 3.0).collect() };
+        for (n, gap) in [(1000, 0.2), (100_000, 0.02)] {
+            let values = values(n);
+            let lambda = smoothing(values.len(), 0.4);
+            let lower = smoothed_lower(smoothed(&values, lambda), lambda, values.len(), 0.025);
+            let upper = bernstein_upper(&values, 0.1, 0.025);
+            assert!(lower < 0.5 && lower > 0.5 - gap, "{lower}");
+            assert!(upper > 0.5 && upper < 0.5 + gap, "{upper}");
+        }
+    }
+}
