@@ -1,4 +1,9 @@
-//! `slate log`: logs of served slates in; what they hold, or one log of all out.
+//! `slate log`: logs in; what they hold, what another policy would have earned, or one log of all out.
+
+#[cfg(feature = "train")]
+mod held;
+#[cfg(feature = "train")]
+mod value;
 
 use std::path::PathBuf;
 
@@ -18,11 +23,7 @@ pub(crate) struct LogArgs {
 #[derive(Debug, Subcommand)]
 enum LogVerb {
     /// Say what logs hold, what is missing, and what can be learned from them.
-    Check {
-        /// Folders of logs, or Parquet files of them. A server may be writing; nothing is changed.
-        #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
-        paths: Vec<PathBuf>,
-    },
+    Check(CheckArgs),
     /// Join the logs of replicas into one folder, each row once, by time.
     Join {
         /// Folders of logs. A server may be writing; nothing in them is changed.
@@ -32,16 +33,39 @@ enum LogVerb {
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         out: PathBuf,
     },
+    /// Estimate what another policy would have earned, from a log of another system whose rows are
+    /// positions.
+    #[cfg(feature = "train")]
+    Value(Box<value::ValueArgs>),
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// Folders of logs, or Parquet files of them, or one file of another system whose rows are
+    /// positions. A server may be writing; nothing is changed.
+    #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    paths: Vec<PathBuf>,
+    #[cfg(feature = "train")]
+    #[command(flatten)]
+    columns: value::ColumnArgs,
 }
 
 pub(super) fn run(args: &LogArgs) -> Result<Report> {
     match &args.verb {
-        LogVerb::Check { paths } => {
-            let summary = Summary::of(paths)?;
-            Report::new(&summary, text(&summary))
-        }
+        LogVerb::Check(args) => check(args),
         LogVerb::Join { folders, out } => join(folders, out),
+        #[cfg(feature = "train")]
+        LogVerb::Value(args) => value::run(args),
     }
+}
+
+fn check(args: &CheckArgs) -> Result<Report> {
+    #[cfg(feature = "train")]
+    if let Some(report) = held::run(&args.paths, &args.columns)? {
+        return Ok(report);
+    }
+    let summary = Summary::of(&args.paths)?;
+    Report::new(&summary, text(&summary))
 }
 
 /// What was joined.
@@ -109,9 +133,14 @@ fn text(summary: &Summary) -> String {
             text += &format!("{name:<18}{value}: {}\n", of(*count));
         }
     }
-    for (title, lines) in
-        [("what is missing", &summary.missing), ("what can be learned", &summary.learnable)]
-    {
+    text += &conclusions(&summary.missing, &summary.learnable);
+    text
+}
+
+/// What is missing, and what can be learned.
+fn conclusions(missing: &[String], learnable: &[String]) -> String {
+    let mut text = String::new();
+    for (title, lines) in [("what is missing", missing), ("what can be learned", learnable)] {
         text += &format!("\n{title}\n");
         if lines.is_empty() {
             text += "  nothing\n";

@@ -1,0 +1,68 @@
+//! `slate log check` of a log whose rows are positions.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::super::report::Report;
+use super::conclusions;
+use super::value::{ColumnArgs, line};
+use crate::logged::positions::{BadRows, Held, Known, PositionLog};
+
+/// What the only one of `paths` holds, if it is such a log.
+pub(super) fn run(paths: &[PathBuf], columns: &ColumnArgs) -> Result<Option<Report>> {
+    let [path] = paths else { return Ok(None) };
+    let columns = columns.columns();
+    if !columns.are_in(path) {
+        return Ok(None);
+    }
+    // Every bad row is counted.
+    let held = Held::of(&PositionLog::read(path, &columns, u64::MAX)?);
+    Ok(Some(Report::new(&held, text(path, &held))?))
+}
+
+fn text(path: &Path, held: &Held) -> String {
+    let mut text = format!(
+        "{}\nrows              {}, each one item at one position, not a slate\n\
+         items             {}\n\
+         outcomes above 0  {}\n",
+        path.display(),
+        held.rows,
+        held.items,
+        held.above_zero
+    );
+    text += &match held.propensities {
+        Some(Known { least, greatest }) => {
+            format!("propensities      {least:.5} … {greatest:.5}\n")
+        }
+        None => "propensities      none\n".into(),
+    };
+    if !held.other_columns.is_empty() {
+        text += &format!("not read          {}\n", held.other_columns.join(", "));
+    }
+    text += &bad(&held.bad);
+    text += &format!("\nposition      rows  items  above 0  {}\n", line("mean outcome"));
+    for at in &held.positions {
+        text += &format!(
+            "{:<8}{:>10}{:>7}{:>9}  {}\n",
+            at.position,
+            at.rows,
+            at.items,
+            at.above_zero,
+            super::value::measured(at.mean)
+        );
+    }
+    text + &conclusions(&held.missing, &held.learnable)
+}
+
+/// The rows that were skipped, by reason, and the first.
+pub(super) fn bad(bad: &BadRows) -> String {
+    let mut text = String::new();
+    for (reason, count) in &bad.reasons.0 {
+        text += &format!("skipped           {count} rows with {reason}\n");
+    }
+    if let Some(first) = &bad.first {
+        text += &format!("the first         {first}\n");
+    }
+    text
+}
