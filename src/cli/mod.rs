@@ -116,5 +116,5 @@ fn verb(cli: Cli, program: &Path) -> Result<u8> {
         Verb::Completions(args) => return completions::run(&args),
     };
     report.print(cli.json)?;
-    Ok(if report.interrupted { report::INTERRUPTED } else { 0 })
+    Ok(report.exit)
 }

@@ -8,20 +8,36 @@ use serde::Serialize;
 /// Exit code of a run that was interrupted, as shells report it (128 + SIGINT).
 pub(super) const INTERRUPTED: u8 = 130;
 
+/// Exit code of a policy that is not to be shipped.
+#[cfg(feature = "train")]
+pub(super) const NOT_SHIPPED: u8 = 1;
+
+/// Exit code of a log that cannot judge a policy.
+#[cfg(feature = "train")]
+pub(super) const DOUBTED: u8 = 3;
+
 /// A verb's result.
 #[derive(Debug)]
 pub(crate) struct Report {
     text: String,
     json: serde_json::Value,
-    /// True if the user stopped the verb before its end.
-    pub(crate) interrupted: bool,
+    /// The exit code; 0 unless the verb has another thing to say.
+    pub(crate) exit: u8,
 }
 
 impl Report {
     /// Makes a report of `value`; `text` says the same in words.
     pub(crate) fn new(value: &impl Serialize, text: impl Into<String>) -> Result<Self> {
         let json = serde_json::to_value(value).context("writing the report as JSON")?;
-        Ok(Self { text: text.into(), json, interrupted: false })
+        Ok(Self { text: text.into(), json, exit: 0 })
+    }
+
+    /// Says that the user stopped the verb before its end, if so.
+    pub(crate) fn interrupted_if(mut self, interrupted: bool) -> Self {
+        if interrupted {
+            self.exit = INTERRUPTED;
+        }
+        self
     }
 
     /// Prints to stdout. A closed pipe is not an error.

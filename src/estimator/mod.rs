@@ -5,6 +5,7 @@
 
 mod covariance;
 mod fopo;
+mod importance;
 mod learned_actions;
 mod pl_rank;
 mod row;
@@ -12,6 +13,7 @@ mod score_function;
 
 pub use covariance::{Covariance, CovarianceForm, Draws};
 pub use fopo::Fopo;
+pub use importance::{LatentImportance, Objective};
 pub use learned_actions::LearnedActions;
 pub use pl_rank::PlRank;
 pub use score_function::{ControlVariate, ScoreFunction};

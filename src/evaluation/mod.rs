@@ -28,11 +28,17 @@ pub struct Evaluation {
 const BLOCK: usize = 4096;
 
 impl Evaluation {
-    /// Judges the deterministic decision of `model` in each of `contexts`.
+    /// Judges the deterministic decision of `model` in each of `contexts`; on a log, the policy that
+    /// explores, by the smoothed reward of each row.
     ///
     /// # Errors
     /// Fails if the retriever or the device fails.
     pub fn of(task: &Task, model: &Model, contexts: &[u32], search: Search) -> Result<Self> {
+        if let Some(logged) = task.logged() {
+            let latent = model.latent(&task.contexts.select(contexts))?;
+            let rewards = logged.weighed(contexts, &latent).smoothed_rewards(logged.lambda());
+            return Ok(Self { rewards, metrics: Metrics::default(), metrics_at: Vec::new() });
+        }
         let retriever = task.retriever(model, search)?;
         Self::by(task, contexts, |block| task.decide(model, block, retriever.as_ref()))
     }

@@ -18,6 +18,7 @@
 //! ```
 
 mod judge;
+mod learn;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -27,15 +28,14 @@ use crate::dataset::Catalogue;
 use crate::device;
 use crate::embedding::Vectors;
 use crate::error::{Error, Result};
-use crate::method::LatentMethod;
 use crate::model::Model;
-use crate::policy::NoiseKind;
 use crate::prepared::AuditedSearch;
 use crate::run::{RunFolder, RunOrigin};
 use crate::task::{Audit, Audits, EfSearch, Task};
 
 pub use crate::bundle::{Answer, Recommendation, Recommender};
 pub use judge::{How, Judged, Judging, Outcome, Row, Scores};
+pub use learn::{Lesson, Verdict};
 
 pub use crate::prepared::Prepared;
 pub use crate::prepared::{Input, PrepareSettings};
@@ -179,7 +179,8 @@ impl Policy {
             return Err(Error::file(&origin.data, problem));
         }
         let task = Task::to_decide(&prepared, &settings)?;
-        let initial = folder.initial_model(task.initial_model(&settings, &chosen.device)?)?;
+        let fresh = task.initial_model(&settings, &chosen.device)?;
+        let initial = folder.initial_model(fresh, task.shape())?;
         let model = checkpoint.load_model(initial.clone())?;
         let (step, recommender) = (checkpoint.state.step, OnceLock::new());
         Ok(Self { task, settings, origin, model, initial, step, recommender })
@@ -210,6 +211,7 @@ impl Policy {
         let trained = Trained {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             data: origin.data_digest.clone(),
+            vectors: learned.as_ref().unwrap_or(&*task.actions).digest().to_owned(),
             step: self.step,
             slate_size: settings.slate_size,
             reward: settings.reward.kind,
@@ -217,14 +219,10 @@ impl Policy {
             settings: toml::Table::try_from(settings)
                 .map_err(|error| Error::library("settings", error))?,
         };
-        // Learning from what was shown weighs by the ratio of two Gaussian densities.
-        let gaussian =
-            |latent: &&LatentMethod| latent.noise.is_none_or(|noise| noise == NoiseKind::Gaussian);
-        let sigma = settings.method.latent().filter(gaussian).map(|latent| latent.sigma);
         let (inputs, fitted) = (Arc::clone(&task.inputs), Arc::clone(&task.actions));
         Ok(Bundle {
             trained,
-            sigma,
+            sigma: settings.method.gaussian_sigma(),
             model: Model { actions: None, ..self.model.clone() },
             actions: learned.map_or_else(|| Arc::clone(&fitted), Arc::new),
             vectors: Vectors { inputs, actions: fitted },

@@ -5,6 +5,7 @@
 mod covariance;
 mod fopo;
 mod latent;
+mod logged;
 mod plackett_luce;
 
 use std::fmt;
@@ -16,13 +17,15 @@ use serde::{Deserialize, Serialize};
 pub use covariance::CovarianceMethod;
 pub use fopo::FopoMethod;
 pub use latent::LatentMethod;
+pub use logged::LoggedMethod;
 pub use plackett_luce::{PlPgMethod, PlRankMethod};
 
 use crate::dataset::Sessions;
 use crate::embedding::ActionEmbeddings;
 use crate::error::Result;
 use crate::estimator::AnyEstimator;
-use crate::policy::{Noise, RejectionSampler, Sampling};
+use crate::logged::Logged;
+use crate::policy::{Noise, NoiseKind, RejectionSampler, Sampling, Sigma};
 use crate::retrieval::{Retriever, Search};
 use crate::reward::{RewardKind, SlateReward};
 use crate::seed::Seed;
@@ -44,6 +47,8 @@ pub struct Parts {
     pub seed: Seed,
     /// A latent noise that replaces the one of the settings.
     pub noise: Option<Arc<dyn Noise>>,
+    /// The log that is learned from, whose rows are the contexts.
+    pub logged: Option<Arc<Logged>>,
 }
 
 impl Parts {
@@ -205,6 +210,8 @@ methods! {
         "PL covariance as printed", CovarianceMethod::default(), CovarianceMethod::search;
     /// Self-normalised importance sampling of the softmax, for slates of one action.
     Fopo(FopoMethod) = "fopo", "FOPO", FopoMethod::default(), |fopo| Some(fopo.search);
+    /// Latent importance weights on the rows of a log.
+    Logged(LoggedMethod) = "logged", "logged", LoggedMethod::default(), |_| None;
 }
 
 impl Method {
@@ -226,6 +233,18 @@ impl Method {
             Searched::Perturbed(latent) => Some(latent),
             _ => None,
         }
+    }
+
+    /// The rule for σ of a policy `h + σε` with Gaussian ε, which is what can be explored with and
+    /// learned from; none for a policy that draws otherwise.
+    #[must_use]
+    pub fn gaussian_sigma(&self) -> Option<Sigma> {
+        if let Self::Logged(logged) = self {
+            return Some(logged.sigma);
+        }
+        let gaussian =
+            |latent: &&LatentMethod| latent.noise.is_none_or(|noise| noise == NoiseKind::Gaussian);
+        self.latent().filter(gaussian).map(|latent| latent.sigma)
     }
 
     /// Makes every sample have a search of its own.

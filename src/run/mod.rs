@@ -20,10 +20,12 @@ pub use checkpoint::{Best, Checkpoint, CheckpointState, Which};
 
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{StagedFolder, digest_file, write_atomic};
-use crate::method::LatentMethod;
+use crate::logged::Reading;
+use crate::method::{LatentMethod, Method};
 use crate::model::Model;
 use crate::prepared::Prepared;
 use crate::settings::{RUN_TABLE, Schedule, Settings};
+use crate::tower::Radius;
 
 /// The version of `run.toml`. A file without a number is of the first version.
 const FORMAT: i64 = 4;
@@ -32,7 +34,7 @@ const FORMAT: i64 = 4;
 const FORMAT_KEY: &str = "format";
 
 /// The data and the device that a run's settings were applied to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunOrigin {
     /// The prepared folder.
@@ -49,17 +51,36 @@ pub struct RunOrigin {
     /// The run whose model this one began with, if it did not begin anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<WarmStart>,
+    /// The log that it learns from, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logged: Option<LearnedFrom>,
+}
+
+/// The log that a run learns from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LearnedFrom {
+    /// Folders and files.
+    pub paths: Vec<PathBuf>,
+    /// Digest of all rows.
+    pub digest: String,
+    /// How it is read, and how its persons are divided.
+    pub reading: Reading,
 }
 
 /// A model of another run to begin with. The run keeps a copy of it, so that the other one may
 /// change or go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmStart {
     /// The other run's folder.
     pub run: PathBuf,
     /// Steps behind the model there.
     pub step: u64,
+    /// How far each correction of the query may go that logs have taught; the last is this run's own, if
+    /// it learns from one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub corrections: Vec<Radius>,
 }
 
 impl RunOrigin {
@@ -73,6 +94,7 @@ impl RunOrigin {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             reward: None,
             init: None,
+            logged: None,
         }
     }
 }
@@ -153,12 +175,19 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Starts a run with the best model of the run `from`, on the same data.
+    /// Starts a run with the best model of the run `from`, on the same data; one that learns from a log
+    /// adds a `correction` to it.
     ///
     /// # Errors
     /// [`Error::File`] when there is a run here already, none there, or one whose model another
-    /// tower, β or data made.
-    pub fn begin_from(&self, from: &Path, settings: &Settings, origin: RunOrigin) -> Result<()> {
+    /// tower, β or data made; [`Error::Setting`] for a method that would train what a log has taught.
+    pub fn begin_from(
+        &self,
+        from: &Path,
+        settings: &Settings,
+        origin: RunOrigin,
+        correction: Option<Radius>,
+    ) -> Result<()> {
         let other = Self::new(from);
         let (theirs, began) = other.read_settings()?;
         let differences = theirs.differences_in_model(settings);
@@ -171,9 +200,16 @@ impl RunFolder {
             let problem = format!("was trained on {theirs}, which holds other data than {ours}");
             return Err(Error::file(from, problem));
         }
+        let mut corrections = began.init.map_or_else(Vec::new, |init| init.corrections);
+        if correction.is_none() && !corrections.is_empty() {
+            let problem = "that run learned from a log, and only a log can teach its model more: give one \
+                           with --logged, or begin without --init";
+            return Err(Error::setting("init", problem));
+        }
+        corrections.extend(correction);
         self.require_new()?;
         let Checkpoint { path, mut state } = other.checkpoint(Which::Best)?;
-        let init = WarmStart { run: from.to_owned(), step: state.step };
+        let init = WarmStart { run: from.to_owned(), step: state.step, corrections };
         let copy = StagedFolder::new(&self.path.join(INITIAL))?;
         fs::copy(path.join(MODEL), copy.path().join(MODEL))?;
         state.digests.retain(|name, _| name == MODEL);
@@ -182,16 +218,22 @@ impl RunFolder {
         self.write_settings(settings, &RunOrigin { init: Some(init), ..origin })
     }
 
-    /// The model at step 0: `fresh`, or what the run was begun with in its place.
+    /// The model at step 0: `fresh`, or what the run was begun with in its place. `shape` is [D, L].
     ///
     /// # Errors
     /// [`Error::File`] when that is missing or damaged.
-    pub fn initial_model(&self, fresh: Model) -> Result<Model> {
-        if self.read_settings()?.1.init.is_none() {
-            return Ok(fresh);
-        }
+    pub fn initial_model(&self, fresh: Model, shape: [usize; 2]) -> Result<Model> {
+        let (settings, origin) = self.read_settings()?;
+        let Some(init) = origin.init else { return Ok(fresh) };
+        let own = matches!(settings.method, Method::Logged(_));
+        let (before, last) = match init.corrections.split_last() {
+            Some((last, before)) if own => (before, Some(*last)),
+            _ => (init.corrections.as_slice(), None),
+        };
+        let model = before.iter().fold(fresh, |model, radius| model.corrected(*radius, shape));
         let advice = "start the run anew with --init";
-        checkpoint::open(self.path.join(INITIAL), advice)?.load_model(fresh)
+        let model = checkpoint::open(self.path.join(INITIAL), advice)?.load_model(model)?;
+        Ok(last.into_iter().fold(model, |model, radius| model.corrected(radius, shape)))
     }
 
     /// Refuses to continue with settings that would have led elsewhere from the start. Two keys may
@@ -222,6 +264,11 @@ impl RunFolder {
         }
         if began.device != origin.device {
             differences.push(format!("device: {} → {}", began.device, origin.device));
+        }
+        if began.logged.as_ref().map(|log| &log.digest)
+            != origin.logged.as_ref().map(|log| &log.digest)
+        {
+            differences.push("the log holds other rows".into());
         }
         if began.reward != origin.reward {
             let name = |origin: &RunOrigin| {

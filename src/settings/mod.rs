@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::embedding::Form;
+use crate::embedding::{ActionEmbeddings, Form};
 use crate::encoder::ContextSettings;
 use crate::error::{Error, Result};
 use crate::method::{Learned, Method};
 use crate::retrieval::{HnswOptions, Search};
 use crate::reward::RewardKind;
 use crate::seed::Seed;
-use crate::tower::TowerSettings;
+use crate::tower::{Radius, TowerSettings};
 
 /// The table of `run.toml` that says what the settings were applied to; no setting itself.
 pub(crate) const RUN_TABLE: &str = "run";
@@ -226,6 +226,16 @@ impl Settings {
         };
         let differences = self.differences(other).into_iter();
         differences.filter(|(key, _)| !of_training(key)).map(|(_, change)| change).collect()
+    }
+
+    /// How far a run with these settings may take a query from that of the policy that it began with, if
+    /// it learns from a log; `actions` is β.
+    #[must_use]
+    pub fn correction(&self, actions: &ActionEmbeddings) -> Option<Radius> {
+        match &self.method {
+            Method::Logged(logged) => Some(logged.radius(actions)),
+            _ => None,
+        }
     }
 
     /// True if training or its evaluations search the index, as far as the settings decide: the

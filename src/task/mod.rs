@@ -13,12 +13,13 @@ use burn::tensor::Device;
 
 use self::contexts::Contexts;
 use self::folds::{CrossFit, CrossFitted, Fit};
-use crate::dataset::{Sessions, Split, Times};
+use crate::dataset::{ActionSets, Sessions, Split, Times};
 use crate::device;
 use crate::embedding::{ActionEmbeddings, Vectors};
 use crate::encoder::{ContextEncoder, Encoding, encode_all};
 use crate::error::{Error, Result};
 use crate::estimator::{AnyEstimator, Estimator};
+use crate::logged::Logged;
 use crate::matrix::Matrix;
 use crate::method::{Learned, Method, Parts};
 use crate::model::Model;
@@ -72,6 +73,10 @@ pub struct Task {
     /// The times by which a split hid the latest items, if that is how it was done.
     order: Option<Arc<Times>>,
     noise: Option<Arc<dyn Noise>>,
+    /// The task before, where the contexts are the rows of a log.
+    before: Option<Arc<Task>>,
+    /// The weights of these rows, if what a query earns is told by them.
+    logged: Option<Arc<Logged>>,
     slate_size: usize,
     exclude_observed: bool,
 }
@@ -143,6 +148,8 @@ impl Task {
             cross: None,
             order: None,
             noise: None,
+            before: None,
+            logged: None,
             slate_size,
             exclude_observed,
             sessions,
@@ -201,6 +208,12 @@ impl Task {
         self
     }
 
+    /// [D, L].
+    #[must_use]
+    pub fn shape(&self) -> [usize; 2] {
+        [self.contexts.cols(), self.actions.latent_dim()]
+    }
+
     /// The training contexts in groups; those of a group are searched alike.
     #[must_use]
     pub fn training_groups(&self) -> Vec<Vec<u32>> {
@@ -216,6 +229,41 @@ impl Task {
         let Settings { embedding, context, retrieval, reward, slate_size, .. } = settings;
         let learns_actions = settings.method.recipe().learned() == Learned::Actions;
         format!("{:?}", (embedding, context, retrieval, reward, slate_size, learns_actions))
+    }
+
+    /// The task of learning from a log: the contexts are its rows, and nothing is hidden. What a query
+    /// earns is told by the rows' weights.
+    #[must_use]
+    pub fn on_log(self, logged: Arc<Logged>) -> Self {
+        let known = ActionSets::filled(&vec![0; logged.len()], |_, _| {});
+        let task = self.on_rows(logged.contexts.clone(), known, logged.parts.clone());
+        Self { logged: Some(logged), ..task }
+    }
+
+    /// The task whose contexts `[n, D]` are the rows of a log: `known` are the actions that each row's
+    /// person is known by, and `parts` says what a row is for. Nothing is hidden.
+    #[must_use]
+    pub fn on_rows(self, contexts: Matrix, known: ActionSets, parts: Vec<Split>) -> Self {
+        let sessions = Sessions {
+            hidden: ActionSets::filled(&vec![0; parts.len()], |_, _| {}),
+            observed: known,
+            split: parts,
+            num_actions: self.sessions.num_actions,
+        };
+        let before = Some(Arc::new(self.clone()));
+        let sessions = Arc::new(sessions);
+        Self { sessions, contexts, cross: None, order: None, before, ..self }
+    }
+
+    /// The rows that the contexts are, if what a query earns is told by their weights.
+    #[must_use]
+    pub fn logged(&self) -> Option<&Logged> {
+        self.logged.as_deref()
+    }
+
+    /// True if the contexts are the rows of a log.
+    fn is_on_log(&self) -> bool {
+        self.before.is_some()
     }
 
     /// Replaces the reward.
@@ -268,6 +316,7 @@ impl Task {
             slate_size: self.slate_size,
             seed,
             noise: self.noise.clone(),
+            logged: self.logged.clone(),
         })
     }
 
@@ -377,6 +426,9 @@ impl Task {
     /// # Errors
     /// [`Error::Setting`] for an impossible initialisation.
     pub fn initial_model(&self, settings: &Settings, device: &Device) -> Result<Model> {
+        if let Some(before) = &self.before {
+            return before.initial_model(settings, device);
+        }
         let dim = self.actions.latent_dim();
         if settings.method.recipe().learned() == Learned::Actions {
             if self.contexts.cols() != dim {

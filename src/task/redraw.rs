@@ -17,9 +17,12 @@ impl Task {
     /// This task with the items of every training user observed and hidden anew: as many of each as
     /// before, or, where a split by time hid the latest, those before and after a random moment.
     /// `epoch` addresses the draws. None for a reward that knows the halves by itself
-    /// ([`SlateReward::on`](crate::reward::SlateReward::on)).
+    /// ([`SlateReward::on`](crate::reward::SlateReward::on)), and on a log, whose rows have no halves.
     #[must_use]
     pub fn redrawn(&self, seed: Seed, epoch: u64) -> Option<Self> {
+        if self.is_on_log() {
+            return None;
+        }
         // A reward that stays on its halves is asked first: drawing others takes a while.
         self.reward.on(&self.sessions)?;
         let contexts = self.sessions.observed.contexts().into_par_iter();

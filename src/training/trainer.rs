@@ -95,7 +95,7 @@ impl<'a> Trainer<'a> {
         let mut batches = Batches::new(groups, settings.optimizer.batch_size, settings.seed);
         let budget = Budget::new(settings, &batches);
         let initial = self.task.initial_model(settings, self.device)?;
-        let initial = self.run.initial_model(initial)?;
+        let initial = self.run.initial_model(initial, self.task.shape())?;
         let record = Record::new(self, &initial)?;
 
         let fresh = self.run.checkpoints()?.is_empty();

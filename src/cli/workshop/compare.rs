@@ -78,9 +78,8 @@ pub(super) fn run(args: &CompareArgs, program: &Path) -> Result<Report> {
     let results = comparison.results()?;
     report::write(&results, &args.out)?;
     let text = text(&results, args, finished);
-    let mut report = Report::new(&CompareReport { folder: args.out.clone(), results }, text)?;
-    report.interrupted = !finished;
-    Ok(report)
+    let report = Report::new(&CompareReport { folder: args.out.clone(), results }, text)?;
+    Ok(report.interrupted_if(!finished))
 }
 
 fn text(results: &Results, args: &CompareArgs, finished: bool) -> String {

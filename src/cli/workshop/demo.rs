@@ -72,9 +72,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     if args.serve && !interrupted {
         serve_page(args, &policy)?;
     }
-    let mut report = Report::new(&Demo { trained, user, slate }, text)?;
-    report.interrupted = interrupted;
-    Ok(report)
+    Ok(Report::new(&Demo { trained, user, slate }, text)?.interrupted_if(interrupted))
 }
 
 /// Exports the policy beside its run and serves it.

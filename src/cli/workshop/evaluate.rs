@@ -1,6 +1,7 @@
 //! `slate evaluate`: a run in, the reward of its decision on held-out users out, beside the rewards of
 //! other recommenders on the same users.
 
+mod logged;
 mod text;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
+use super::prologue::LoggedArgs;
 use crate::cli::flags::{DeviceArgs, split};
 use crate::cli::report::Report;
 use crate::dataset::Split;
@@ -45,6 +47,13 @@ pub(crate) struct EvaluateArgs {
     /// The checkpoint to judge: best (by validation reward), last, or a step.
     #[arg(long, default_value_t = Which::Best)]
     checkpoint: Which,
+    /// Judge by a log of slates that were shown instead, on persons that the run has not learned from.
+    /// Exits with 3 if the log cannot tell.
+    #[command(flatten)]
+    logged: LoggedArgs,
+    /// Exit with 0 only if the policy surely earns more than the one that logged, otherwise with 1.
+    #[arg(long, requires = "logged", requires = "reward_bounds")]
+    ship_if_above: bool,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -65,6 +74,9 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
     if let Some(name) = &policy.origin.reward {
         let run = args.run.display();
         bail!("{run}: was trained for the reward `{name}` of a program, which has to judge it too");
+    }
+    if !args.logged.logged.is_empty() {
+        return logged::run(args, &policy);
     }
     let judged = policy.judge(&Judging {
         split: args.split,

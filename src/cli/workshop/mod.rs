@@ -11,6 +11,7 @@ mod folders;
 mod plot;
 mod prepare;
 mod prologue;
+mod simulate;
 mod synth;
 mod train;
 mod tune;
@@ -48,6 +49,8 @@ pub(crate) enum WorkshopVerb {
     Variance(variance::VarianceArgs),
     /// Train a grid of methods under equal time or equal iterations, and write a report.
     Compare(compare::CompareArgs),
+    /// Serve, learn from the log, judge and ship, round after round, with users of whom the truth is known.
+    Simulate(simulate::SimulateArgs),
     /// Draw the learning curves of runs, in the terminal and as a picture.
     Plot(plot::PlotArgs),
     /// Prepare, train and recommend on built-in synthetic sessions; needs no files and no network.
@@ -67,6 +70,7 @@ pub(super) fn run(verb: &WorkshopVerb, program: &Path) -> Result<Report> {
         WorkshopVerb::Bench(verb) => bench::run(verb),
         WorkshopVerb::Variance(args) => variance::run(args),
         WorkshopVerb::Compare(args) => compare::run(args, program),
+        WorkshopVerb::Simulate(args) => simulate::run(args),
         WorkshopVerb::Plot(args) => plot::run(args),
         WorkshopVerb::Demo(args) => demo::run(args),
     }

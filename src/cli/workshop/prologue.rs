@@ -11,6 +11,8 @@ use clap::{Args, ValueHint};
 use crate::cli::flags::DeviceArgs;
 use crate::cli::progress::IndexBar;
 use crate::device::{self, Chosen};
+use crate::logged::rewards::LoggedReward;
+use crate::logged::{Bounds, Cut, Outcome, Reading};
 use crate::method::MethodKind;
 use crate::prepared::Prepared;
 use crate::settings::{Preset, Settings, SettingsBuilder};
@@ -50,6 +52,64 @@ pub(crate) struct SettingsArgs {
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) device: DeviceArgs,
+}
+
+/// A log of slates that were shown, and how it is read.
+#[derive(Debug, Default, Args)]
+pub(super) struct LoggedArgs {
+    /// Folders of logs of `slate serve`, or Parquet files of them, separated by commas.
+    #[arg(long, value_name = "LOG", value_delimiter = ',', value_hint = ValueHint::AnyPath)]
+    pub(super) logged: Vec<PathBuf>,
+    /// What a slate earned, out of its feedback: the sum of all values, or any, which is 1 if some value
+    /// is above 0.
+    #[arg(long, default_value = "sum", requires = "logged", value_parser = outcome)]
+    outcome: Outcome,
+    /// The least and the most that a slate can earn, such as 0,5 for five items that may be clicked once;
+    /// the most may be left out [default: at least 0].
+    #[arg(long, value_name = "LOW[,HIGH]", requires = "logged", value_parser = bounds,
+          allow_hyphen_values = true)]
+    reward_bounds: Option<Bounds>,
+}
+
+/// Reads the value of `--estimate`.
+pub(super) fn estimate(text: &str) -> Result<LoggedReward, String> {
+    let names = LoggedReward::ALL.map(|kind| kind.to_string());
+    let found = names.iter().position(|name| name == text);
+    found
+        .map(|at| LoggedReward::ALL[at])
+        .ok_or_else(|| format!("expected one of {}", names.join(", ")))
+}
+
+impl LoggedArgs {
+    /// How the log is read where persons are divided by `cut`.
+    pub(super) fn reading(&self, cut: Cut) -> Reading {
+        let bounds = self.reward_bounds.unwrap_or_default();
+        Reading { outcome: self.outcome, bounds, cut, estimate: None }
+    }
+}
+
+/// Reads the value of `--outcome`.
+fn outcome(text: &str) -> Result<Outcome, String> {
+    match text {
+        "sum" => Ok(Outcome::Sum),
+        "any" => Ok(Outcome::Any),
+        _ => Err("expected sum or any".into()),
+    }
+}
+
+/// Reads the value of `--reward-bounds`.
+fn bounds(text: &str) -> Result<Bounds, String> {
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    let wrong = || "expected a number, or two such as 0,1 with the least first".to_owned();
+    let (low, high) = match text.split_once(',') {
+        None => (text, None),
+        Some((low, high)) => (low, Some(number(high).ok_or_else(wrong)?)),
+    };
+    let low = number(low).ok_or_else(wrong)?;
+    if high.is_some_and(|high| high <= low) {
+        return Err(wrong());
+    }
+    Ok(Bounds { low, high })
 }
 
 /// A verb's prepared folder, device and settings.

@@ -7,13 +7,16 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::prologue::{Opened, SettingsArgs, open};
+use super::prologue::{LoggedArgs, Opened, SettingsArgs, estimate, open};
 use crate::cli::report::Report;
 use crate::dataset::Split;
 use crate::device::Chosen;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::CHOSEN_HERE;
-use crate::run::{Best, RunFolder, RunOrigin};
+use crate::facade::{Lesson, Policy};
+use crate::logged::rewards::LoggedReward;
+use crate::logged::{Cut, Reading};
+use crate::run::{Best, RunFolder, RunOrigin, Which};
 use crate::settings::Settings;
 use crate::task::Task;
 use crate::training::{Console, Ending, MetricsRow, Trainer, read_metrics};
@@ -21,7 +24,7 @@ use crate::training::{Console, Ending, MetricsRow, Trainer, read_metrics};
 #[derive(Debug, Args)]
 pub(crate) struct TrainArgs {
     /// The prepared folder [default with --resume: the folder that the run was started on].
-    #[arg(long, value_hint = ValueHint::DirPath, required_unless_present = "resume")]
+    #[arg(long, value_hint = ValueHint::DirPath, required_unless_present_any = ["resume", "from"])]
     data: Option<PathBuf>,
     /// The folder to write the run to.
     #[arg(long, value_hint = ValueHint::DirPath)]
@@ -32,6 +35,18 @@ pub(crate) struct TrainArgs {
     /// Begin with the best model of this run, which must have the same tower and the same data.
     #[arg(long, value_name = "RUN", value_hint = ValueHint::DirPath)]
     init: Option<PathBuf>,
+    /// Learn from a log: begin with the best model of this run, which has the action vectors of the
+    /// bundle that logged.
+    #[arg(long, value_name = "RUN", value_hint = ValueHint::DirPath, requires = "logged",
+          conflicts_with_all = ["data", "resume", "preset", "init"])]
+    from: Option<PathBuf>,
+    /// Estimate a reward from the log, and train on it with the method of --from, in the place of
+    /// learning by weights: direct, position-based or cascade-clicks; ips or doubly-robust for a log that
+    /// has the propensity of each position.
+    #[arg(long, value_name = "REWARD", requires = "from", value_parser = estimate)]
+    estimate: Option<LoggedReward>,
+    #[command(flatten)]
+    logged: LoggedArgs,
     #[command(flatten)]
     settings: SettingsArgs,
 }
@@ -60,16 +75,35 @@ pub(super) fn run(args: &TrainArgs) -> Result<Report> {
         let _lock = run.lock()?;
         let settings = args.settings.resolve(&recorded)?;
         let device = args.settings.device.choose(Some(&origin.device))?;
-        let prepared = open(args.data.as_deref().unwrap_or(&origin.data))?;
-        run.require_same_path(&settings, &RunOrigin::new(&prepared, device.name))?;
-        Ready::new(Opened { prepared, device, settings })?.resume(&run)?
+        if let Some(log) = origin.logged {
+            let policy = Policy::open(&args.out, Which::Last, Some(device.name))?;
+            let lesson = policy.lesson(&log.paths, log.reading)?;
+            Ready::on_log(lesson, &policy, settings, device)?.resume(&run)?
+        } else {
+            let prepared = open(args.data.as_deref().unwrap_or(&origin.data))?;
+            run.require_same_path(&settings, &RunOrigin::new(&prepared, device.name))?;
+            Ready::new(Opened { prepared, device, settings })?.resume(&run)?
+        }
+    } else if let Some(from) = &args.from {
+        let device = args.settings.device.choose(None)?;
+        let policy = Policy::open(from, Which::Best, Some(device.name))?;
+        let settings = args.settings.resolve(&policy.settings_to_learn(args.estimate)?)?;
+        let cut = policy.cut().unwrap_or(Cut(settings.seed));
+        let reading = Reading { estimate: args.estimate, ..args.logged.reading(cut) };
+        let lesson = policy.lesson(&args.logged.logged, reading)?;
+        let corrections = policy.model.corrections.len();
+        if corrections > 0 {
+            tracing::info!("{corrections} corrections by earlier logs stand before this one");
+        }
+        for (reason, count) in &lesson.unused.0 {
+            tracing::warn!("left out {count}: {reason}");
+        }
+        Ready::on_log(lesson, &policy, settings, device)?.start(&run, Some(from))?
     } else {
         let data = args.data.as_deref().context("--data is missing")?;
         Ready::new(args.settings.open(data)?)?.start(&run, args.init.as_deref())?
     };
-    let mut report = Report::new(&trained, trained.text())?;
-    report.interrupted = trained.is_interrupted();
-    Ok(report)
+    Ok(Report::new(&trained, trained.text())?.interrupted_if(trained.is_interrupted()))
 }
 
 /// A run that can begin: everything that its settings describe has been constructed once.
@@ -90,12 +124,23 @@ impl Ready {
         Ok(Self { task, settings, device, origin })
     }
 
+    /// Learns from a log what `policy` does not know yet.
+    fn on_log(lesson: Lesson, policy: &Policy, settings: Settings, device: Chosen) -> Result<Self> {
+        lesson.task.check(&settings, &device.device)?;
+        let origin = lesson.origin(policy.origin.clone());
+        let origin = RunOrigin { device: device.name.to_owned(), ..origin };
+        Ok(Self { task: lesson.task, settings, device, origin })
+    }
+
     /// Starts the run, with the model of the run `init` if there is one, and trains.
     pub(super) fn start(self, run: &RunFolder, init: Option<&Path>) -> Result<Trained> {
         let _lock = run.lock()?;
         match init {
             None => run.begin(&self.settings, &self.origin)?,
-            Some(other) => run.begin_from(other, &self.settings, self.origin.clone())?,
+            Some(other) => {
+                let correction = self.settings.correction(&self.task.actions);
+                run.begin_from(other, &self.settings, self.origin.clone(), correction)?;
+            }
         }
         self.train(run)
     }

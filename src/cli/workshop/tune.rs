@@ -81,9 +81,7 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
     let tuned = search.run(&mut Lines)?;
     let text = text(&plan, &tuned, &args.out);
     let interrupted = tuned.interrupted;
-    let mut report = Report::new(&TuneReport { plan, tuned }, text)?;
-    report.interrupted = interrupted;
-    Ok(report)
+    Ok(Report::new(&TuneReport { plan, tuned }, text)?.interrupted_if(interrupted))
 }
 
 /// Plans a search and writes the plan down.

@@ -1,0 +1,200 @@
+//! A policy and a log of what it, or another one over the same vectors, has shown → what the policy is worth,
+//! and a task to learn from.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::Policy;
+use crate::dataset::Split;
+use crate::device;
+use crate::error::{Error, Result};
+use crate::log::Log;
+use crate::logged::rewards::LoggedReward;
+use crate::logged::{Logged, Reading, ShownSlates, Unused, Value, Weighed};
+use crate::method::{LoggedMethod, Method};
+use crate::run::{LearnedFrom, RunFolder, RunOrigin, Which};
+use crate::seed::Seed;
+use crate::settings::{Settings, SettingsBuilder};
+use crate::task::Task;
+use crate::training::Trainer;
+
+/// A log to learn from, read by the policy that training begins with.
+#[derive(Clone, Debug)]
+pub struct Lesson {
+    /// The task: its contexts are the rows.
+    pub task: Task,
+    /// What the run's record says of the log.
+    pub from: LearnedFrom,
+    /// The rows that say nothing of this policy.
+    pub unused: Unused,
+}
+
+/// What a log says of a policy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Steps behind the model.
+    pub step: u64,
+    /// Rows of persons that the policy has not learned from.
+    #[serde(flatten)]
+    pub value: Value,
+    /// Rows of persons that it has learned from, or was stopped by; they do not count.
+    pub learned_from: usize,
+    /// A bound below the gain over the policy that logged, where it was asked for.
+    pub gain_bound: Option<f64>,
+    /// The rows that say nothing of this policy, by reason.
+    pub unused: Unused,
+}
+
+impl Lesson {
+    /// Learns what the policy of the run `from` does not know yet, records the run in the folder `out` and
+    /// returns the policy of its best checkpoint.
+    ///
+    /// # Errors
+    /// The errors of [`RunFolder::begin_from`]; fails if the training fails.
+    pub fn learn(&self, from: &Path, settings: &Settings, out: &Path) -> Result<Policy> {
+        let origin = RunFolder::new(from).read_settings()?.1;
+        let chosen = device::choose(Some(&origin.device))?;
+        self.task.check(settings, &chosen.device)?;
+        let run = RunFolder::new(out);
+        let _lock = run.lock()?;
+        run.begin_from(
+            from,
+            settings,
+            self.origin(origin),
+            settings.correction(&self.task.actions),
+        )?;
+        Trainer::new(&self.task, settings, &run, &chosen.device).train(&mut ())?;
+        Policy::open(out, Which::Best, Some(chosen.name))
+    }
+
+    /// The origin of a run that learns from this, where that of the run before is `before`.
+    #[must_use]
+    pub fn origin(&self, before: RunOrigin) -> RunOrigin {
+        RunOrigin {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            reward: None,
+            init: None,
+            logged: Some(self.from.clone()),
+            ..before
+        }
+    }
+}
+
+impl Policy {
+    /// The rows of `log` that say something of this policy.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a policy that does not draw by Gaussian noise, or a reward beyond its
+    /// bounds; [`Error::File`] for a log without a usable row.
+    pub fn logged(
+        &self,
+        paths: &[PathBuf],
+        log: &Log,
+        reading: Reading,
+    ) -> Result<(Logged, Unused)> {
+        let (logged, unused) = Logged::of(log, self.recommender()?, reading)?;
+        if !logged.is_empty() {
+            return Ok((logged, unused));
+        }
+        Err(nothing(paths, &unused))
+    }
+
+    /// The settings of a run that learns from a log what this policy does not know yet: by weights, or
+    /// with the method of this run where the reward is estimated.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a policy that does not draw by Gaussian noise.
+    pub fn settings_to_learn(&self, estimate: Option<LoggedReward>) -> Result<Settings> {
+        if estimate.is_some() {
+            return Ok(self.settings.clone());
+        }
+        let sigma = self.settings.method.gaussian_sigma().ok_or_else(|| {
+            let problem = "this run does not draw by Gaussian noise on its query; what it shows cannot be \
+                           weighed";
+            Error::setting("method.kind", problem)
+        })?;
+        let settings = Settings {
+            method: Method::Logged(LoggedMethod { sigma, ..LoggedMethod::default() }),
+            ..self.settings.clone()
+        };
+        // A step costs a product of matrices and searches nothing, so it can hold many rows.
+        SettingsBuilder::new(&settings)?
+            .set("optimizer.batch_size", 1024)?
+            .set("optimizer.weight_decay", 0.0)?
+            .build()
+    }
+
+    /// The task of learning from the log at `paths`: by the weights of its rows, or with a reward that is
+    /// estimated from it.
+    ///
+    /// # Errors
+    /// The errors of [`Log::read`], of [`logged`](Self::logged) and of
+    /// [`LoggedReward::init`](crate::logged::rewards::LoggedReward::init).
+    pub fn lesson(&self, paths: &[PathBuf], reading: Reading) -> Result<Lesson> {
+        let log = Log::read(paths)?;
+        let from = LearnedFrom { paths: paths.to_vec(), digest: log.digest(), reading };
+        let Some(estimate) = reading.estimate else {
+            let (logged, unused) = self.logged(paths, &log, reading)?;
+            let task = self.task.clone().on_log(Arc::new(logged));
+            return Ok(Lesson { task, from, unused });
+        };
+        let (rows, unused) = ShownSlates::of(&log, self.recommender()?, reading.cut)?;
+        let ShownSlates { shown, known, parts } = rows;
+        if parts.is_empty() {
+            return Err(nothing(paths, &unused));
+        }
+        let reward = estimate.init(&shown, &self.task.actions, reading.cut.0)?;
+        let task = self.task.clone().on_rows(shown.contexts, known, parts).with_reward(reward);
+        Ok(Lesson { task, from, unused })
+    }
+
+    /// The value of this policy by a log, on persons that it has not learned from; with `bound`, also the
+    /// bound below its gain.
+    ///
+    /// # Errors
+    /// As [`lesson`](Self::lesson); [`Error::Setting`] for a bound without the most that a reward can be.
+    pub fn by_log(&self, paths: &[PathBuf], reading: Reading, bound: bool) -> Result<Verdict> {
+        let (logged, unused) = self.logged(paths, &Log::read(paths)?, reading)?;
+        self.verdict(&logged, unused, bound)
+    }
+
+    /// [`by_log`](Self::by_log) for rows that were read already, by a policy over the same vectors.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a bound without the most that a reward can be.
+    pub fn verdict(&self, logged: &Logged, unused: Unused, bound: bool) -> Result<Verdict> {
+        let all: Vec<u32> = logged.rows_of(None);
+        let judges =
+            |row: &u32| self.origin.logged.is_none() || logged.parts[*row as usize] == Split::Test;
+        let (rows, others): (Vec<u32>, Vec<u32>) = all.into_iter().partition(judges);
+        let weighed = |rows: &[u32]| {
+            if rows.is_empty() {
+                return Ok(Weighed::default());
+            }
+            let latent = self.model.latent(&logged.contexts.select(rows))?;
+            Ok::<_, Error>(logged.weighed(rows, &latent))
+        };
+        let judging = weighed(&rows)?;
+        let prior = weighed(&others)?.prior();
+        let value = judging.value(prior, Seed::default())?;
+        let certain = bound && value.doubt.is_none();
+        let gain_bound = if certain { Some(judging.gain_bound(prior)?) } else { None };
+        Ok(Verdict { step: self.step, value, learned_from: others.len(), gain_bound, unused })
+    }
+
+    /// The division of persons that this policy has learned with, if it has.
+    #[must_use]
+    pub fn cut(&self) -> Option<crate::logged::Cut> {
+        self.origin.logged.as_ref().map(|log| log.reading.cut)
+    }
+}
+
+/// The error of a log without a row that can be used.
+fn nothing(paths: &[PathBuf], unused: &Unused) -> Error {
+    let reasons: Vec<String> =
+        unused.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let path = paths.first().map_or(Path::new("log"), PathBuf::as_path);
+    Error::file(path, format!("has no row to learn from: {}", reasons.join(", ")))
+}
