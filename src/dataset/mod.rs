@@ -35,6 +35,8 @@ pub use prepare::{
     synthetic,
 };
 #[cfg(feature = "train")]
+pub(crate) use prepare::{Model, Newcomer, Taste};
+#[cfg(feature = "train")]
 pub(crate) use statistics::percent;
 pub use statistics::{Count, Statistics};
 pub(crate) use vectors::read_vectors;

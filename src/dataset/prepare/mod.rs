@@ -39,6 +39,7 @@ pub use moment::Moment;
 pub use read::{digest, read};
 pub use source::Source;
 pub use split::{SplitKind, SplitSettings, assemble};
+pub(crate) use synthetic::{Model, Newcomer, Taste};
 pub use synthetic::{
     PAPER_SHAPES, Shape, Synthesized, SyntheticLog, SyntheticSettings, synthesize, synthetic,
 };

@@ -3,11 +3,11 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::model::{Model, Taken, session_length, spread};
+use super::model::{Model, Taken, Taste, session_length, spread};
 use crate::dataset::prepare::interactions::Interactions;
 use crate::dataset::{ActionSets, Label};
 use crate::error::{Error, Result};
-use crate::seed::{Purpose, Seed};
+use crate::seed::{Purpose, Seed, Stream};
 
 /// The size of the synthetic sessions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,25 @@ impl Default for SyntheticSettings {
     }
 }
 
+/// A user whose session is not drawn yet.
+pub(crate) struct Newcomer {
+    /// The length of the session beyond the shortest, in means of it.
+    spread: f64,
+    /// The topics that the user likes.
+    pub(crate) taste: Taste,
+    /// The draws that go on with the session.
+    stream: Stream,
+}
+
+impl Newcomer {
+    /// The user of this number in all sessions of the same model and seed.
+    pub(crate) fn new(model: Model, seed: Seed, user: u32) -> Self {
+        let mut stream = seed.stream(Purpose::Synthetic, 0, user.into());
+        let spread = spread(&mut stream);
+        Self { spread, taste: model.taste(&mut stream), stream }
+    }
+}
+
 /// Generates the interactions of users with known tastes, at least `min_interactions` for each.
 ///
 /// # Errors
@@ -62,10 +81,9 @@ pub fn synthetic(settings: &SyntheticSettings) -> Result<Interactions> {
     }
 
     let session = |taken: &mut Taken, user: u32| {
-        let mut stream = settings.seed.stream(Purpose::Synthetic, 0, user.into());
-        let beyond = f64::from(mean_interactions - min_interactions) * spread(&mut stream);
+        let Newcomer { spread, taste, mut stream } = Newcomer::new(model, settings.seed, user);
+        let beyond = f64::from(mean_interactions - min_interactions) * spread;
         let length = session_length(min_interactions, beyond, longest);
-        let taste = model.taste(&mut stream);
         let mut session = vec![0; length as usize];
         model.complete(&taste, &mut session, 0, taken, &mut stream);
         session
@@ -131,6 +149,26 @@ mod tests {
             chance += usize::from(topic(&session[3]) == topic(&other[10]));
         }
         assert!(together > 5 * chance.max(1), "{together} {chance}");
+    }
+
+    #[test]
+    fn a_newcomer_likes_what_the_session_of_the_same_number_is_about() {
+        let settings = small();
+        let made = synthetic(&settings).unwrap();
+        let ids: Vec<i64> = made.items.i64().unwrap().into_no_null_iter().collect();
+        let model = Model::new(settings.actions, settings.topics).unwrap();
+        // The share of a session that is of the topics somebody likes.
+        let share = |session: u32, user: u32| {
+            let taste = Newcomer::new(model, settings.seed, user).taste;
+            let topic = |item: &u32| u32::try_from((ids[*item as usize] - 1) % 40).unwrap();
+            let session = made.items_of.of(session);
+            let liked = session.iter().filter(|item| taste.liked().contains(&topic(item)));
+            liked.count() as f64 / session.len() as f64
+        };
+        let mean =
+            |off: u32| (0..400).map(|user| share(user, (user + off) % 400)).sum::<f64>() / 400.0;
+        assert!(mean(0) > 0.7, "{}", mean(0));
+        assert!(mean(1) < 0.3, "{}", mean(1));
     }
 
     #[test]

@@ -24,7 +24,9 @@ use crate::files::write_atomic;
 use log::{Format, Log};
 
 pub use log::{PAPER_SHAPES, Shape, SyntheticLog};
+pub(crate) use memory::Newcomer;
 pub use memory::{SyntheticSettings, synthetic};
+pub(crate) use model::{Model, Taste};
 
 /// What was generated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -12,21 +12,21 @@ const TOPICAL: f64 = 0.8;
 
 /// Actions in topics: action i has global rank i and is number `i / topics` of topic `i % topics`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Model {
-    pub(super) actions: u32,
-    pub(super) topics: u32,
+pub(crate) struct Model {
+    pub(crate) actions: u32,
+    pub(crate) topics: u32,
 }
 
 /// The topics that a user likes, all of one neighbourhood; a topic that is listed twice is liked
 /// twice as much.
 #[derive(Clone, Debug)]
-pub(super) struct Taste {
+pub(crate) struct Taste {
     liked: [u32; 3],
     num_liked: u32,
 }
 
 impl Taste {
-    pub(super) fn liked(&self) -> &[u32] {
+    pub(crate) fn liked(&self) -> &[u32] {
         &self.liked[..self.num_liked as usize]
     }
 }
@@ -34,7 +34,7 @@ impl Taste {
 impl Model {
     /// # Errors
     /// [`Error::Setting`] for no topics, or more than there are actions.
-    pub(super) fn new(actions: u32, topics: u32) -> Result<Self> {
+    pub(crate) fn new(actions: u32, topics: u32) -> Result<Self> {
         if topics == 0 || topics > actions {
             return Err(Error::setting("topics", format!("expected 1 to {actions} (`actions`)")));
         }
@@ -59,7 +59,7 @@ impl Model {
     }
 
     /// The number of actions in a topic.
-    pub(super) fn topic_size(self, topic: u32) -> u32 {
+    pub(crate) fn topic_size(self, topic: u32) -> u32 {
         (self.actions - topic).div_ceil(self.topics)
     }
 
