@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 30] = [
+const ORDER: [&str; 32] = [
     "error",
     "files",
     "seed",
@@ -20,6 +20,7 @@ const ORDER: [&str; 30] = [
     "policy",
     "bundle",
     "log",
+    "logged",
     "serving",
     "estimator",
     "method",
@@ -33,6 +34,7 @@ const ORDER: [&str; 30] = [
     "chart",
     "experiment",
     "facade",
+    "simulation",
     "cli",
 ];
 

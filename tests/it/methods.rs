@@ -50,7 +50,9 @@ const VARIANTS: [(MethodKind, &[&str]); 12] = [
 /// Every method, and the variants.
 fn methods() -> Vec<(MethodKind, &'static [&'static str])> {
     let one_action: &[&str] = &["slate_size=1"];
-    let plain = MethodKind::ALL.iter().map(|&kind| {
+    // What learns from a log needs one.
+    let alone = MethodKind::ALL.iter().filter(|kind| **kind != MethodKind::Logged);
+    let plain = alone.map(|&kind| {
         let longer = kind.method().check(4, RewardKind::Discounted).is_ok();
         (kind, if longer { &[][..] } else { one_action })
     });

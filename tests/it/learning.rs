@@ -1,0 +1,235 @@
+//! A log in, a better policy out: the verbs that learn from what was shown, in a world whose truth is
+//! known.
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use assert_cmd::Command;
+use fast_slate::bundle::{Options, Recommender, Request, VectorScalar, Who};
+use fast_slate::facade::{Policy, Which};
+use fast_slate::log::Log;
+use fast_slate::tower::to_host;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{assert_says, refused, slate, stdout};
+
+fn json(command: &mut Command) -> Value {
+    serde_json::from_str(&stdout(command.arg("--json"))).unwrap()
+}
+
+/// One round in a small world: its folder, and what was reported.
+static WORLD: LazyLock<(TempDir, Value)> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let mut simulate = slate();
+    simulate.args(["simulate", "--rounds", "1", "--users", "400", "--actions", "300"]);
+    simulate.args(["--requests", "20000", "--satiation", "0.7", "--exploration", "0.5"]);
+    simulate.args(["--steps", "60", "--seed", "1"]);
+    let report = json(simulate.arg("--out").arg(folder.path().join("world")));
+    (folder, report)
+});
+
+fn at(name: &str) -> PathBuf {
+    WORLD.0.path().join("world").join(name)
+}
+
+fn learn(out: &Path, flags: &[&str]) -> Command {
+    let mut train = slate();
+    train.args(["train", "--seed", "1", "--reward-bounds", "0,5"]).args(flags);
+    train.arg("--logged").arg(at("round-01/log")).arg("--from").arg(at("start"));
+    train.arg("--out").arg(out);
+    train
+}
+
+fn judge(run: &Path, flags: &[&str]) -> Command {
+    let mut evaluate = slate();
+    evaluate.arg("evaluate").arg(run).arg("--logged").arg(at("round-01/log")).args(flags);
+    evaluate
+}
+
+#[test]
+fn a_round_serves_learns_judges_and_knows_the_truth() {
+    let report = &WORLD.1;
+    let round = &report["rounds"][0];
+    let number = |value: &Value| value.as_f64().unwrap();
+    let (served, learned) = (number(&round["true_reward"]), number(&round["learned_true_reward"]));
+    assert_eq!(report["start"]["exploring"], round["true_reward"]);
+    let (low, high) = (number(&round["estimate"]["low"]), number(&round["estimate"]["high"]));
+    let width = high - low;
+    assert!(low - width < learned && learned < high + width, "{round}");
+    assert!(number(&round["gain_bound"]) < learned - served, "{round}");
+    assert!(number(&report["ceiling"]) > number(&report["reference"]["decision"]));
+    assert!(at("rounds.svg").exists());
+}
+
+#[test]
+fn what_was_learned_is_judged_by_other_persons_only() {
+    let run = at("round-01/run");
+    let report = json(&mut judge(&run, &["--reward-bounds", "0,5"]));
+    let (rows, kept) = (report["rows"].as_u64().unwrap(), report["learned_from"].as_u64().unwrap());
+    assert_eq!(rows + kept, 20_000);
+    // One person in five.
+    assert!((2_500..6_000).contains(&rows), "{rows}");
+    let mean = report["mean_weight"]["mean"].as_f64().unwrap();
+    assert!((mean - 1.0).abs() < 0.1, "{mean}");
+    // The policy that logged has learned from nobody, and its weights are 1.
+    let start = json(&mut judge(&at("start"), &[]));
+    assert_eq!((start["rows"].as_u64(), start["learned_from"].as_u64()), (Some(20_000), Some(0)));
+    assert!((start["mean_weight"]["mean"].as_f64().unwrap() - 1.0).abs() < 1e-3);
+    let text = stdout(&mut judge(&run, &[]));
+    assert_says(&text, &["the policy that explores", "what logged", "not judged: ", "plain"]);
+}
+
+#[test]
+fn a_gate_needs_bounds_and_says_by_its_exit_code_what_to_do() {
+    let error = judge(&at("start"), &["--ship-if-above"]).output().unwrap();
+    assert!(String::from_utf8(error.stderr).unwrap().contains("--reward-bounds"));
+    // A policy does not earn more than itself.
+    let same =
+        judge(&at("start"), &["--ship-if-above", "--reward-bounds", "0,5"]).output().unwrap();
+    assert_eq!(same.status.code(), Some(1));
+    assert_says(&String::from_utf8(same.stdout).unwrap(), &["do not ship it"]);
+    let error = refused(&mut judge(&at("start"), &["--reward-bounds", "2,5"]));
+    assert_says(&error, &["reward-bounds", "a slate earned", "expected from 2 to 5"]);
+}
+
+#[test]
+fn learning_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--set", "optimizer.schedule=constant", "--set", "evaluation.patience=0"];
+    let train = |name: &str, steps: &str| {
+        let out = folder.path().join(name);
+        stdout(learn(&out, &flags).args(["--set", "evaluation.count=1", "--steps", steps]));
+        out
+    };
+    let whole = train("whole", "20");
+    let parts = train("parts", "10");
+    stdout(slate().args(["train", "--resume", "--steps", "20", "--out"]).arg(&parts));
+    let learned = |run: &Path| {
+        let policy = Policy::open(run, Which::Last, Some("ndarray")).unwrap();
+        assert_eq!(policy.step, 20);
+        to_host(policy.model.corrections[0].delta.val()).unwrap()
+    };
+    assert!(learned(&whole) == learned(&parts));
+    let text = fs_err::read_to_string(whole.join("run.toml")).unwrap();
+    assert_says(&text, &["[run.logged", "digest = ", "kind = \"logged\"", "relative = "]);
+}
+
+#[test]
+fn a_bundle_keeps_what_was_learned_within_its_radius() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = Policy::open(&at("round-01/run"), Which::Last, Some("ndarray")).unwrap();
+    let start = Policy::open(&at("start"), Which::Best, Some("ndarray")).unwrap();
+    let out = folder.path().join("bundle");
+    policy.bundle(true, false).unwrap().write(&out, VectorScalar::F32, false).unwrap();
+    let opened =
+        Recommender::open(&out, &fast_slate::device::choose(Some("ndarray")).unwrap().device);
+    let requests: Vec<Request> =
+        (1..=50).map(|user| Who::User { id: user.to_string(), newer: Vec::new() }.into()).collect();
+    let options = Options { queries: true, ..Options::default() };
+    let ask = |recommender: &Recommender| recommender.recommend(&requests, &options).unwrap();
+    let (from_run, from_bundle) = (ask(policy.recommender().unwrap()), ask(&opened.unwrap()));
+    assert_eq!(from_run, from_bundle);
+    let mut moved = 0;
+    for (now, before) in from_run.iter().zip(ask(start.recommender().unwrap())) {
+        let (now, before) = (now.query.as_ref().unwrap(), before.query.unwrap());
+        let distance = |a: &[f32], b: &[f32]| {
+            a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f32>().sqrt()
+        };
+        let length = distance(&before.h, &[0.0; 8]);
+        // c‖h‖/√L, ρ = 1.
+        let sigma = 0.5 * length / 8_f32.sqrt();
+        let way = distance(&now.h, &before.h);
+        assert!(way <= 1.0001 * sigma, "{way} {sigma}");
+        moved += usize::from(way > 0.01 * sigma);
+    }
+    assert!(moved > 25, "{moved}");
+    let mut export = slate();
+    export.arg("export").arg(at("round-01/run")).args(["--checkpoint", "last", "--onnx", "--out"]);
+    let error = refused(export.arg(folder.path().join("onnx")));
+    assert_says(&error, &["corrected by what it learned from a log", "without --onnx"]);
+}
+
+#[test]
+fn rows_that_say_nothing_are_counted_by_their_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::read(&[at("round-01/log")]).unwrap();
+    let changed = |name: &str, change: &dyn Fn(&mut Log)| {
+        let mut log = Log { exposures: log.exposures[..600].to_vec(), ..log.clone() };
+        change(&mut log);
+        let path = folder.path().join(name);
+        log.write(&path).unwrap();
+        let mut evaluate = slate();
+        evaluate.arg("evaluate").arg(at("start")).arg("--logged").arg(path);
+        evaluate
+    };
+    let unused =
+        |name: &str, change: &dyn Fn(&mut Log)| json(&mut changed(name, change))["unused"].clone();
+    let found = unused("some", &|log| {
+        log.exposures[0].vectors = "others".into();
+        log.exposures[1].retrieval = "hnsw".into();
+        log.exposures[2].fallback = true;
+        log.exposures[3].filters = vec!["by hand".into()];
+        log.exposures[4].who = Who::User { id: "nobody".into(), newer: Vec::new() };
+        log.exposures[5].h = vec![0.0; 8];
+        (log.exposures[6].sigma, log.exposures[6].exploring) = (0.0, false);
+        log.exposures[6].z = log.exposures[6].h.clone();
+        log.feedback.truncate(3);
+        log.feedback[0].time = 0;
+        log.feedback[1].position = 7;
+        log.feedback[2].request = "elsewhere".into();
+    });
+    for reason in [
+        "other action vectors",
+        "another search than most rows",
+        "degraded",
+        "re-ranked",
+        "a user or a context that is not known",
+        "too short a query: its noise is not relative to it",
+        "shown without noise",
+        "feedback before its slate",
+        "feedback beyond the slate",
+        "feedback on a request that is not in the log",
+    ] {
+        assert_eq!(found[reason], 1, "{reason}: {found}");
+    }
+    let error = refused(&mut changed("none", &|log| {
+        log.exposures.iter_mut().for_each(|row| row.vectors = "others".into());
+    }));
+    assert_says(&error, &["no row to learn from", "600 other action vectors"]);
+}
+
+#[test]
+fn weights_that_do_not_average_to_one_leave_no_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Log::read(&[at("round-01/log")]).unwrap();
+    for row in &mut log.exposures {
+        // The noise was another than the log says.
+        row.z.iter_mut().for_each(|z| *z += 2.0 * row.sigma);
+    }
+    let path = folder.path().join("log");
+    log.write(&path).unwrap();
+    let mut evaluate = slate();
+    evaluate.arg("evaluate").arg(at("round-01/run")).args(["--checkpoint", "last"]);
+    let output = evaluate.arg("--logged").arg(path).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_says(&text, &["no interval: the mean weight is", "standard errors from 1"]);
+    assert!(!text.contains("plain"), "{text}");
+}
+
+#[test]
+fn only_a_log_teaches_more_to_what_a_log_has_taught() {
+    let folder = tempfile::tempdir().unwrap();
+    let again = folder.path().join("again");
+    let mut train = slate();
+    train.args(["train", "--steps", "5", "--out"]).arg(&again).arg("--data").arg(at("data"));
+    train.args(["--set", "embedding.power=zero", "--init"]).arg(at("round-01/run"));
+    let output = train.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!again.join("run.toml").exists());
+    let mut train = slate();
+    train.args(["train", "--method", "logged", "--steps", "5", "--out"]).arg(&again);
+    let error = refused(train.arg("--data").arg(at("data")));
+    assert_says(&error, &["--logged", "--from"]);
+}
