@@ -177,7 +177,10 @@ impl Policy {
             Ok::<_, Error>(logged.weighed(rows, &latent))
         };
         let judging = weighed(&rows)?;
-        let prior = weighed(&others)?.prior();
+        // Rows that were learned from may have weights that a policy of many parameters made for them.
+        let stopped = |row: &u32| logged.parts[*row as usize] == Split::Validation;
+        let stopped_by: Vec<u32> = others.iter().copied().filter(stopped).collect();
+        let prior = weighed(&stopped_by)?.prior();
         let value = judging.value(prior, Seed::default())?;
         let certain = bound && value.doubt.is_none();
         let gain_bound = if certain { Some(judging.gain_bound(prior)?) } else { None };
