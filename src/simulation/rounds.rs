@@ -74,9 +74,9 @@ impl Default for LoopSettings {
 /// The expected clicks on a policy's slates, averaged over all users: what no log can say exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Truth {
-    /// Of the policy that explores, `h + σε`.
+    /// The value of the policy that explores, `h + σε`.
     pub exploring: f64,
-    /// Of its decision without noise.
+    /// The value of its decision without noise.
     pub decision: f64,
 }
 
