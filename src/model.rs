@@ -49,10 +49,17 @@ impl Model {
     pub fn forward(&self, contexts: Tensor<2>) -> Tensor<2> {
         let Some(tower) = &self.tower else { return contexts };
         let h = tower.forward(contexts.clone());
-        // Only the last in the chain is on the autodiff tape.
-        self.corrections
-            .iter()
-            .fold(h, |h, correction| correction.forward(contexts.clone(), h.detach()))
+        self.corrections.iter().fold(h, |h, correction| correction.forward(contexts.clone(), h))
+    }
+
+    /// This model with a gradient for what is trained alone: of a chain of corrections, the last. What
+    /// stands on the autodiff tape and is never passed backwards stays there, step after step.
+    #[must_use]
+    pub(crate) fn with_the_rest_frozen(mut self) -> Self {
+        let Some(last) = self.corrections.pop() else { return self };
+        let mut model = self.no_grad();
+        model.corrections.push(last);
+        model
     }
 
     /// The queries of host contexts `[B, D]`, back on the host `[B, L]`.
@@ -73,5 +80,33 @@ impl Model {
     /// [`crate::Error::Library`] when the device fails, [`crate::Error::NotFinite`].
     pub fn learned_actions(&self) -> Result<Option<ActionEmbeddings>> {
         self.actions.as_ref().map(|beta| ActionEmbeddings::new(to_host(beta.val())?)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tower::LinearTower;
+
+    #[test]
+    fn of_a_chain_the_last_correction_has_a_gradient_and_nothing_else() {
+        let device = crate::device::choose(Some("ndarray")).unwrap().device;
+        let numbers = Matrix::new(vec![0.5, -1.0, 2.0, 0.25], 2).unwrap();
+        let tower = Tower::Linear(LinearTower::new(&numbers, &device));
+        let chain = |count| {
+            let model = Model::from(tower.clone());
+            (0..count).fold(model, |model, _| model.corrected(Radius::Fixed(0.5), [2, 2]))
+        };
+        for count in 0..3 {
+            let model = chain(count).with_the_rest_frozen().train();
+            let contexts = to_device(&numbers, &device.clone().autodiff());
+            let gradients = model.forward(contexts).sum().backward();
+            let Some(Tower::Linear(tower)) = &model.tower else { panic!() };
+            assert_eq!(tower.theta.val().grad(&gradients).is_some(), count == 0, "{count}");
+            for (at, correction) in model.corrections.iter().enumerate() {
+                let gradient = correction.delta.val().grad(&gradients);
+                assert_eq!(gradient.is_some(), at + 1 == count, "{at} of {count}");
+            }
+        }
     }
 }

@@ -65,10 +65,10 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// A learner of `model`, whose parameters it puts on the autodiff tape.
+    /// A learner of `model`, whose trained parameters it puts on the autodiff tape.
     #[must_use]
     pub fn new(model: Model, estimator: AnyEstimator) -> Self {
-        Self { model: model.train(), estimator, clipping: 0.0 }
+        Self { model: model.with_the_rest_frozen().train(), estimator, clipping: 0.0 }
     }
 
     /// Limits the length of a step's gradient, all parameters together, to `clipping`; 0 means no
