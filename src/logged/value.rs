@@ -55,7 +55,7 @@ pub struct Value {
     pub people: usize,
     /// `1/n Σ w r`, by the normal approximation.
     pub plain: Option<Interval>,
-    /// The same mean, with the interval of the bootstrap over persons.
+    /// The same mean, with the interval of the studentised bootstrap over persons.
     pub bootstrap: Option<Interval>,
     /// `Σ w r / Σ w`.
     pub self_normalised: Option<Interval>,
@@ -67,7 +67,7 @@ pub struct Value {
     pub smoothed_lower: Option<f64>,
     /// The value of the policy that logged: the mean reward.
     pub logging: Interval,
-    /// `1/n Σ (w − 1) r`.
+    /// `1/n Σ (w − 1) r`, with the interval of the studentised bootstrap.
     pub gain: Option<Interval>,
     /// The mean weight, which is 1 in expectation.
     pub mean_weight: Estimate,
@@ -153,7 +153,6 @@ impl Weighed {
             weights.iter().zip(&self.rewards).map(|(weight, reward)| of(*weight) * reward).collect()
         };
         let weighted = times(&|weight| weight);
-        let plain = self.mean(&weighted);
         let total: f64 = weights.iter().sum();
         let normalised = weighted.iter().sum::<f64>() / total.max(f64::MIN_POSITIVE);
         let off = weights.iter().zip(&self.rewards).map(|(w, r)| w * (r - normalised));
@@ -175,14 +174,14 @@ impl Weighed {
         Ok(Value {
             rows: weights.len(),
             people: self.per_person(std::iter::empty()).len(),
-            plain: sure(plain.interval()),
+            plain: sure(self.mean(&weighted).interval()),
             bootstrap: sure(self.bootstrap(&weighted, seed)),
             self_normalised: sure(normalised.interval()),
             clipped: sure(self.mean(&times(&|weight| weight.min(rows.sqrt()))).interval()),
             smoothed: bounds.unmapped(smoothed),
             smoothed_lower: doubt.is_none().then_some(bounds.unmapped(lower)),
             logging: self.mean(&self.rewards).interval(),
-            gain: sure(self.mean(&times(&|weight| weight - 1.0)).interval()),
+            gain: sure(self.bootstrap(&times(&|weight| weight - 1.0), seed)),
             mean_weight,
             effective_rows,
             expected_effective_rows,
@@ -190,28 +189,30 @@ impl Weighed {
         })
     }
 
-    /// The mean of `values`, and the middle 95 % of the means of resampled persons.
+    /// The mean of `values`, with its interval: how many standard errors of their own the means of resampled
+    /// persons are off says how many this one may be (Efron, "Nonparametric Standard Errors and
+    /// Confidence Intervals", 1981).
     fn bootstrap(&self, values: &[f64], seed: Seed) -> Interval {
         let sums = self.per_person(values.iter().copied());
         let counts = self.per_person(values.iter().map(|_| 1.0));
-        let mean = sums.iter().sum::<f64>() / counts.iter().sum::<f64>().max(1.0);
-        let Ok(people) = u32::try_from(sums.len()) else { return Estimate::default().interval() };
+        let persons: Vec<(f64, f64)> = sums.into_iter().zip(counts).collect();
+        let Ok(people) = u32::try_from(persons.len()) else {
+            return Estimate::default().interval();
+        };
         if people == 0 {
             return Estimate::default().interval();
         }
-        let resampled = |at: u64| {
+        let Estimate { mean, standard_error } = mean_of(persons.iter());
+        let off = |at: u64| {
             let mut stream = seed.stream(Purpose::Bootstrap, 0, at);
-            let (mut sum, mut count) = (0.0, 0.0);
-            for _ in 0..people {
-                let person = stream.below(people) as usize;
-                sum += sums[person];
-                count += counts[person];
-            }
-            sum / count.max(1.0)
+            let drawn: Vec<u32> = (0..people).map(|_| stream.below(people)).collect();
+            let found = mean_of(drawn.iter().map(|person| &persons[*person as usize]));
+            (found.mean - mean) / found.standard_error.max(f64::MIN_POSITIVE)
         };
-        let mut means: Vec<f64> = (0..RESAMPLES).map(resampled).collect();
-        means.sort_by(f64::total_cmp);
-        Interval { mean, low: means[24], high: means[974] }
+        let mut offs: Vec<f64> = (0..RESAMPLES).map(off).collect();
+        offs.sort_by(f64::total_cmp);
+        let end = |at: usize| mean - standard_error * offs[at];
+        Interval { mean, low: end(974), high: end(24) }
     }
 
     /// w r of each row, on the scale of the bounds.
@@ -239,6 +240,20 @@ impl Weighed {
         let upper = bernstein_upper(&logged, prior.variance, RISK / 2.0);
         Ok((lower - upper) * bounds.range())
     }
+}
+
+/// The mean over rows, from the sum and the number of rows of each person.
+fn mean_of<'a>(persons: impl Iterator<Item = &'a (f64, f64)>) -> Estimate {
+    let (mut sum, mut rows, mut squares, mut products, mut row_squares) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for (value, count) in persons {
+        (sum, rows) = (sum + value, rows + count);
+        squares += value * value;
+        products += value * count;
+        row_squares += count * count;
+    }
+    let mean = sum / f64::max(rows, 1.0);
+    let spread: f64 = squares - 2.0 * mean * products + mean * mean * row_squares;
+    Estimate { mean, standard_error: spread.max(0.0).sqrt() / f64::max(rows, 1.0) }
 }
 
 /// What is known of rewards before the rows are seen that a bound is made of: it chooses how the bound
