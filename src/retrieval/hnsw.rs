@@ -21,11 +21,16 @@ use crate::retrieval::{
     Exact, HnswOptions, Queries, Retriever, Scalar, Slates, check, is_excluded, store,
 };
 
+/// So many times K are looked for where the width does not exceed this.
+const OVER: usize = 2;
+
 /// A graph over β. Queries for which the graph finds fewer than K actions get an exact search.
 pub struct Hnsw {
     index: Index,
     exact: Exact,
     scalar: Scalar,
+    /// The width of a search.
+    ef_search: usize,
     slots: Slots,
 }
 
@@ -106,7 +111,8 @@ impl Hnsw {
         index
             .reserve_capacity_and_threads(index.size(), slots.count)
             .map_err(|error| Error::library("opening the index", error))?;
-        Ok(Self { index, exact: Exact::new(actions), scalar: options.scalar, slots })
+        let HnswOptions { scalar, ef_search, .. } = *options;
+        Ok(Self { index, exact: Exact::new(actions), scalar, ef_search, slots })
     }
 
     /// Writes the K actions and scores of one query `[L]`; false where the graph finds fewer than K.
@@ -125,19 +131,27 @@ impl Hnsw {
         }
         task.direction.clear();
         task.direction.extend(query.iter().map(|value| value / length));
-        let count = actions.len();
+        let wide = self.width(actions.len());
         let matches = if self.scalar == Scalar::F16 {
-            self.find(task.half_precision(), count, excluded)
+            self.find(task.half_precision(), wide, excluded)
         } else {
-            self.find(&task.direction, count, excluded)
+            self.find(&task.direction, wide, excluded)
         }?;
-        if matches.keys.len() < count {
+        if matches.keys.len() < actions.len() {
             return Ok(false);
         }
         #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
         let found = matches.keys.iter().map(|&key| key as u32);
         rank(query, self.exact.actions(), found, actions, scores);
         Ok(true)
+    }
+
+    /// The number of actions to look for, for a slate of K. A search as narrow as its slate is long
+    /// misses many at the slate's end, so a slate above half of `ef_search` is looked for at
+    /// [`OVER`] times its length, whatever K the width was chosen for.
+    fn width(&self, slate_size: usize) -> usize {
+        let wide = OVER * slate_size;
+        if wide > self.ef_search { wide.min(self.index.size()) } else { slate_size }
     }
 
     fn find<T: VectorType>(
