@@ -3,13 +3,15 @@
 # amazon_cds, gowalla, ml-latest-2k, ml-latest-small, amazon_beauty and gowalla_split; a set that is not
 # there is left out, and said. SEEDS: the seeds of the splits [default: "0 1 2"]; TUNE: the seconds in
 # which each other recommender is tuned [default: 180]; SETS: the sets [default:
-# "ml-2k cds gowalla beauty ml-2k-time", and the first three for folds and rewards].
+# "ml-2k cds gowalla beauty ml-2k-time", and the first three for folds and rewards]; REWARDS: those that are
+# trained for [default: "diverse-any-hit cascade reciprocal-rank"].
 # usage: artifacts/quality/run.sh OUT [defaults|against|folds|rewards|texts|published|svd|table]...
 source "$(dirname "$0")/../common.sh"
 seeds=${SEEDS:-$(pick "0 1 2" 0)}
 tune=${TUNE:-$(pick 180 1)}
 sets=${SETS:-$(pick "ml-2k cds gowalla beauty ml-2k-time" cds)}
 unordered=${SETS:-$(pick "ml-2k cds gowalla" cds)}
+rewards=${REWARDS:-diverse-any-hit $(pick "cascade reciprocal-rank" "")}
 baselines=popularity,svd,als,ease,item-knn
 
 # Prepares a set with no flag but its columns, unless it is there: SET SEED FLAG...
@@ -97,7 +99,7 @@ rewards() {
     for seed in $seeds; do
         for set in $unordered; do
             prepared "$set" "$seed" || continue
-            for reward in diverse-any-hit $(pick "cascade reciprocal-rank" ""); do
+            for reward in $rewards; do
                 trained "$set" "$seed" "$reward" --set reward.kind="$reward" --steps "$(pick 1000 20)"
                 judged "$set" "$seed" "$reward" "reward-$reward" --checkpoint last
             done

@@ -192,7 +192,9 @@ impl Batch<'_> {
         };
         let lists = |name: &str, of: DataType, expected| {
             let column = block.column(name).map_err(|error| Error::library(name, error))?;
-            let lists = column.cast(&DataType::List(Box::new(of))).map_err(|_| {
+            // A cast would make a list of each single value.
+            let cast = column.dtype().is_list().then(|| column.cast(&DataType::List(Box::new(of))));
+            let lists = cast.and_then(Result::ok).ok_or_else(|| {
                 let problem =
                     format!("column `{name}`: expected {expected}, found {}", column.dtype());
                 Error::file(self.users, problem)
