@@ -12,7 +12,7 @@ use clap::{Args, Subcommand, ValueHint};
 use serde::Serialize;
 
 use super::report::Report;
-use crate::log::{Log, Repeated, Summary};
+use crate::log::{Held, Impressions, Log, Repeated, Summary};
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
@@ -41,8 +41,8 @@ enum LogVerb {
 
 #[derive(Debug, Args)]
 struct CheckArgs {
-    /// Folders of logs, or Parquet files of them, or one file of another system whose rows are
-    /// positions. A server may be writing; nothing is changed.
+    /// Folders of logs, or Parquet files of them; of another system, tables of slates, or one file whose
+    /// rows are positions. A server may be writing; nothing is changed.
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
     #[cfg(feature = "train")]
@@ -63,6 +63,10 @@ fn check(args: &CheckArgs) -> Result<Report> {
     #[cfg(feature = "train")]
     if let Some(report) = held::run(&args.paths, &args.columns)? {
         return Ok(report);
+    }
+    if let Some(table) = Impressions::read(&args.paths)? {
+        let held = table.held();
+        return Report::new(&held, table_text(&held));
     }
     let summary = Summary::of(&args.paths)?;
     Report::new(&summary, text(&summary))
@@ -135,6 +139,20 @@ fn text(summary: &Summary) -> String {
     }
     text += &conclusions(&summary.missing, &summary.learnable);
     text
+}
+
+/// What tables of slates hold.
+fn table_text(held: &Held) -> String {
+    let mut text =
+        format!("slates            {}\npeople            {}\n", held.slates, held.people);
+    for (length, count) in &held.lengths {
+        text += &format!("of {length:<3} items      {count}\n");
+    }
+    text += &format!(
+        "outcomes above 0  {} slates\npropensities      {} slates\n",
+        held.above_zero, held.propensities
+    );
+    text + &conclusions(&held.missing, &held.learnable)
 }
 
 /// What is missing, and what can be learned.

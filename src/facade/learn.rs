@@ -10,7 +10,7 @@ use super::Policy;
 use crate::dataset::Split;
 use crate::device;
 use crate::error::{Error, Result};
-use crate::log::Log;
+use crate::log::{Impressions, Log};
 use crate::logged::rewards::LoggedReward;
 use crate::logged::{Logged, Reading, ShownSlates, Unused, Value, Weighed};
 use crate::method::{LoggedMethod, Method};
@@ -130,24 +130,31 @@ impl Policy {
     /// estimated from it.
     ///
     /// # Errors
-    /// The errors of [`Log::read`], of [`logged`](Self::logged) and of
+    /// The errors of [`Log::read`], [`Impressions::read`], [`logged`](Self::logged) and
     /// [`LoggedReward::init`](crate::logged::rewards::LoggedReward::init).
     pub fn lesson(&self, paths: &[PathBuf], reading: Reading) -> Result<Lesson> {
-        let log = Log::read(paths)?;
-        let from = LearnedFrom { paths: paths.to_vec(), digest: log.digest(), reading };
+        let from = |digest| LearnedFrom { paths: paths.to_vec(), digest, reading };
         let Some(estimate) = reading.estimate else {
+            let log = Log::read(paths)?;
             let (logged, unused) = self.logged(paths, &log, reading)?;
             let task = self.task.clone().on_log(Arc::new(logged));
-            return Ok(Lesson { task, from, unused });
+            return Ok(Lesson { task, from: from(log.digest()), unused });
         };
-        let (rows, unused) = ShownSlates::of(&log, self.recommender()?, reading.cut)?;
+        let policy = self.recommender()?;
+        let ((rows, unused), digest) = if let Some(table) = Impressions::read(paths)? {
+            let Impressions { rows, digest } = table;
+            (ShownSlates::of(rows, policy, reading.cut, Unused::default())?, digest)
+        } else {
+            let log = Log::read(paths)?;
+            (ShownSlates::of_log(&log, policy, reading.cut)?, log.digest())
+        };
         let ShownSlates { shown, known, parts } = rows;
         if parts.is_empty() {
             return Err(nothing(paths, &unused));
         }
         let reward = estimate.init(&shown, &self.task.actions, reading.cut.0)?;
         let task = self.task.clone().on_rows(shown.contexts, known, parts).with_reward(reward);
-        Ok(Lesson { task, from, unused })
+        Ok(Lesson { task, from: from(digest), unused })
     }
 
     /// The value of this policy by a log, on persons that it has not learned from; with `bound`, also the

@@ -6,6 +6,8 @@
 //! query, the filters, and the slate. A [`Feedback`] is one thing that happened to an item of a slate.
 //! The two meet by the request's id, which [`Key`] issues and recognises.
 //!
+//! [`Impressions`] are the slates of another system, as far as something can be learned from them.
+//!
 //! # The folder
 //! | file | content |
 //! |---|---|
@@ -31,6 +33,7 @@ mod check;
 mod codec;
 mod folder;
 mod ids;
+mod impressions;
 mod read;
 mod segment;
 mod table;
@@ -38,6 +41,7 @@ mod writer;
 
 pub use check::Summary;
 pub use ids::Key;
+pub use impressions::{Held, Impression, Impressions};
 pub use read::{Log, Repeated};
 pub use table::FORMAT_KEY;
 pub use writer::{Options, Status, Ticket, Writer};

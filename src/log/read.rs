@@ -203,9 +203,9 @@ fn sources(path: &Path, files: &mut Files) -> Result<Vec<Source>> {
 }
 
 /// What is said of logs that no `slate serve` wrote.
-const OTHERS: &str = "Expected is the log of `slate serve`. A log of another system is read if its rows \
-                      are positions that were shown (an item, a position, an outcome, and perhaps a \
-                      propensity): `slate log check` and `slate log value` take one such file";
+const OTHERS: &str = "Expected is the log of `slate serve`. Of another system, `slate train --estimate` takes \
+                      tables of slates (`user`, `slate`, `outcomes`, and perhaps `propensities`), and \
+                      `slate log value` a file whose rows are positions; `slate log check` takes both";
 
 /// A single file; what a table holds is told by its columns.
 fn file(path: &Path) -> Result<Source> {

@@ -66,11 +66,11 @@ pub(super) fn read<R: Row>(path: &Path) -> Result<impl Iterator<Item = Result<Ve
     let pieces = pieces(path, R::COLUMNS, 0..num_rows(path)?, GROUP)?;
     let rows = pieces.scan(0, move |above, piece| {
         Some(piece.and_then(|table| {
-            let columns = Columns { table: &table, path, above: *above };
+            let columns = Columns::new(&table, path, *above);
             *above += table.height();
             let rows = R::rows(&columns)?;
             for (at, row) in rows.iter().enumerate() {
-                row.check().map_err(|error| columns.row(at, &error))?;
+                row.check().map_err(|error| columns.refused(at, error.to_string()))?;
             }
             Ok(rows)
         }))
@@ -297,11 +297,15 @@ pub(super) struct Columns<'a> {
 
 type Cells<T> = std::vec::IntoIter<T>;
 
-impl Columns<'_> {
+impl<'a> Columns<'a> {
+    pub(super) fn new(table: &'a DataFrame, path: &'a Path, above: usize) -> Self {
+        Self { table, path, above }
+    }
+
     /// [`Error::Row`] for row `at` of this part.
-    fn row(&self, at: usize, error: &Error) -> Error {
+    pub(super) fn refused(&self, at: usize, problem: String) -> Error {
         let row = (self.above + at) as u64 + 1;
-        Error::Row { path: self.path.to_owned(), row, problem: error.to_string() }
+        Error::Row { path: self.path.to_owned(), row, problem }
     }
 
     fn series(&self, name: &str, dtype: &DataType) -> Result<&Series> {
@@ -334,7 +338,7 @@ impl Columns<'_> {
         Ok(cells.map(|cell| cell.map(str::to_owned)).collect::<Vec<_>>().into_iter())
     }
 
-    fn text(&self, name: &str) -> Result<Cells<String>> {
+    pub(super) fn text(&self, name: &str) -> Result<Cells<String>> {
         self.needed(name, self.optional_text(name)?)
     }
 
@@ -378,7 +382,7 @@ impl Columns<'_> {
         Ok(cells.into_iter())
     }
 
-    fn texts(&self, name: &str) -> Result<Cells<Vec<String>>> {
+    pub(super) fn texts(&self, name: &str) -> Result<Cells<Vec<String>>> {
         let read = |list: &Series| Ok(list.str()?.iter().map(|x| x.map(str::to_owned)).collect());
         self.needed(name, self.lists(name, DataType::String, read)?)
     }
@@ -387,7 +391,7 @@ impl Columns<'_> {
         self.lists(name, DataType::Float32, |list| Ok(list.f32()?.iter().collect()))
     }
 
-    fn numbers(&self, name: &str) -> Result<Cells<Vec<f32>>> {
+    pub(super) fn numbers(&self, name: &str) -> Result<Cells<Vec<f32>>> {
         self.needed(name, self.optional_numbers(name)?)
     }
 }

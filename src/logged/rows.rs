@@ -10,7 +10,7 @@ use super::{Bounds, Cut, Drawn, Unused, Weighed, smoothing};
 use crate::bundle::{Recommender, Request, Who};
 use crate::dataset::{ActionSets, Split};
 use crate::error::Result;
-use crate::log::{Exposure, Log};
+use crate::log::{Exposure, Impression, Log};
 use crate::matrix::Matrix;
 use crate::policy::Sigma;
 
@@ -86,21 +86,46 @@ pub struct ShownSlates {
 }
 
 impl ShownSlates {
-    /// The rows of `log` whose slates have the size of those of `policy`, which also encodes the contexts;
-    /// and how many others there are, by reason.
+    /// The rows of `log`, as [`of`](Self::of) reads them.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn of_log(log: &Log, policy: &Recommender, cut: Cut) -> Result<(Self, Unused)> {
+        let mut unused = Unused::default();
+        let outcomes = outcomes(log, &mut unused);
+        let impression = |row: &Exposure| {
+            let mut values = vec![0.0; row.slate.len()];
+            for (position, value) in outcomes.get(row.request.as_str()).into_iter().flatten() {
+                #[allow(clippy::cast_possible_truncation, reason = "rewards to train on are f32")]
+                let value = *value as f32;
+                values[*position as usize] += value;
+            }
+            let (who, slate) = (row.who.clone(), row.slate.clone());
+            Impression { who, slate, outcomes: values, propensities: None }
+        };
+        Self::of(log.exposures.iter().map(impression), policy, cut, unused)
+    }
+
+    /// The `impressions` whose slates have the size of those of `policy`, which also encodes the contexts;
+    /// and how many others there are, by reason, beside those that are `unused` already.
     ///
     /// # Errors
     /// [`crate::Error::Shape`] for no row at all.
-    pub fn of(log: &Log, policy: &Recommender, cut: Cut) -> Result<(Self, Unused)> {
-        let (mut unused, slate_size) = (Unused::default(), policy.bundle().trained.slate_size);
-        let outcomes = outcomes(log, &mut unused);
+    pub fn of(
+        impressions: impl IntoIterator<Item = Impression>,
+        policy: &Recommender,
+        cut: Cut,
+        mut unused: Unused,
+    ) -> Result<(Self, Unused)> {
+        let slate_size = policy.bundle().trained.slate_size;
         let items = &policy.bundle().items.ids;
-        let (mut contexts, mut slates, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut contexts, mut slates, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
         let (mut known, mut parts) = (ActionSets::none(), Vec::new());
-        for row in &log.exposures {
+        let mut propensities = Some(Vec::new());
+        for row in impressions {
             let slate: Option<Vec<u32>> = row.slate.iter().map(|id| items.find(id)).collect();
             let slate = slate.filter(|slate| slate.len() == slate_size);
-            let request = Request { who: row.who.clone(), exclude: Vec::new() };
+            let request = Request { who: row.who, exclude: Vec::new() };
             let (slate, (context, actions)) = match (slate, policy.context(&request)) {
                 (Some(slate), Ok(context)) => (slate, context),
                 (None, _) => {
@@ -114,26 +139,19 @@ impl ShownSlates {
             };
             contexts.extend(context);
             slates.extend(slate);
-            let mut values = vec![0.0; slate_size];
-            for (position, value) in outcomes.get(row.request.as_str()).into_iter().flatten() {
-                #[allow(clippy::cast_possible_truncation, reason = "rewards to train on are f32")]
-                let value = *value as f32;
-                values[*position as usize] += value;
+            outcomes.extend(row.outcomes);
+            match (&mut propensities, row.propensities) {
+                (Some(all), Some(more)) => all.extend(more),
+                _ => propensities = None,
             }
-            seen.extend(values);
             known.push_set();
             for action in actions {
                 known.push(action);
             }
-            parts.push(cut.part(&person(&row.who)));
+            parts.push(cut.part(&person(&request.who)));
         }
-        let shown = Shown {
-            contexts: Matrix::new(contexts, policy.context_dim())?,
-            slates,
-            slate_size,
-            outcomes: seen,
-            propensities: None,
-        };
+        let contexts = Matrix::new(contexts, policy.context_dim())?;
+        let shown = Shown { contexts, slates, slate_size, outcomes, propensities };
         Ok((Self { shown, known, parts }, unused))
     }
 }

@@ -7,8 +7,9 @@ use std::sync::LazyLock;
 use assert_cmd::Command;
 use fast_slate::bundle::{Options, Recommender, Request, VectorScalar, Who};
 use fast_slate::facade::{Policy, Which};
-use fast_slate::log::Log;
+use fast_slate::log::{Exposure, Feedback, Log};
 use fast_slate::tower::to_host;
+use polars::prelude::{Column, DataFrame, ParquetWriter, Series};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -232,4 +233,59 @@ fn only_a_log_teaches_more_to_what_a_log_has_taught() {
     train.args(["train", "--method", "logged", "--steps", "5", "--out"]).arg(&again);
     let error = refused(train.arg("--data").arg(at("data")));
     assert_says(&error, &["--logged", "--from"]);
+}
+
+/// A table of the slates of the first exposures, as another system would write it.
+fn table_of_slates(path: &Path, propensity: f64) {
+    let log = Log::read(&[at("round-01/log")]).unwrap();
+    let rows = &log.exposures[..2000];
+    let user = |row: &Exposure| match &row.who {
+        Who::User { id, .. } => id.parse::<i64>().unwrap(),
+        who => panic!("{who:?}"),
+    };
+    let clicked = |row: &Exposure, position: usize| {
+        let here =
+            |event: &Feedback| event.request == row.request && event.position as usize == position;
+        u32::from(log.feedback.iter().any(here))
+    };
+    let lists = |name: &str, of: &dyn Fn(&Exposure) -> Series| {
+        Column::new(name.into(), rows.iter().map(of).collect::<Vec<Series>>())
+    };
+    let mut table = DataFrame::new_infer_height(vec![
+        Column::new("user".into(), rows.iter().map(user).collect::<Vec<i64>>()),
+        lists("slate", &|row| row.slate.iter().map(String::as_str).collect()),
+        lists("outcomes", &|row| (0..5).map(|at| clicked(row, at)).collect()),
+        lists("propensities", &|_| Series::from_iter([propensity; 5])),
+    ])
+    .unwrap();
+    ParquetWriter::new(fs_err::File::create(path).unwrap()).finish(&mut table).unwrap();
+}
+
+#[test]
+fn slates_of_another_system_are_learned_from_by_estimated_rewards() {
+    let folder = tempfile::tempdir().unwrap();
+    let (table, out) = (folder.path().join("slates.parquet"), folder.path().join("run"));
+    table_of_slates(&table, 0.25);
+    let held = json(slate().args(["log", "check"]).arg(&table));
+    assert_eq!((held["slates"].as_u64(), held["lengths"]["5"].as_u64()), (Some(2000), Some(2000)));
+    assert_says(&stdout(slate().args(["log", "check"]).arg(&table)), &["ips or doubly-robust"]);
+    let train = |estimate: &[&str], out: &Path| {
+        let mut train = slate();
+        train.args(["train", "--steps", "5", "--logged"]).arg(&table).args(estimate);
+        train.arg("--from").arg(at("start")).arg("--out").arg(out);
+        train
+    };
+    for estimate in ["ips", "doubly-robust", "direct"] {
+        let trained = json(&mut train(&["--estimate", estimate], &out));
+        assert!(trained["step"].as_u64() > Some(0), "{estimate}: {trained}");
+        // It reads the table again.
+        stdout(slate().args(["train", "--resume", "--out"]).arg(&out));
+        fs_err::remove_dir_all(&out).unwrap();
+    }
+    let error = refused(&mut train(&[], &out));
+    assert_says(&error, &["slates.parquet: is no table of a log", "--estimate"]);
+    table_of_slates(&table, 1.5);
+    let error = refused(&mut train(&["--estimate", "ips"], &out));
+    assert_says(&error, &["row 1: the propensity at position 0 is 1.5"]);
+    assert!(!out.exists());
 }
