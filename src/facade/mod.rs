@@ -71,8 +71,8 @@ impl Prepared {
         out: &Path,
         replace: bool,
     ) -> Result<Self> {
-        let choose = |sessions: &_, times: Option<&_>, judge: &_, seed| {
-            Ok(crate::experiment::league(sessions, times, judge, seed)?.0)
+        let choose = |sessions: &_, held_out: crate::prepared::HeldOut<'_>, judge: &_, seed| {
+            Ok(crate::experiment::league(sessions, held_out, judge, seed)?.0)
         };
         Ok(crate::prepared::prepare(input, settings, &choose, out, replace)?.0)
     }

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::folds;
 use super::phase::{Phase, Work, write_manifest};
-use super::source::{Choice, Choose, Chosen, EmbeddingSource, Judge};
+use super::source::{Choice, Choose, Chosen, EmbeddingSource, HeldOut, Judge};
 use super::{
     AuditedSearch, EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest,
     Prepared,
 };
 use crate::dataset::{
-    self, FeatureSource, Filters, Frames, Given, Interactions, Sessions, Source, Split,
+    self, FeatureSource, Filters, Frames, Given, Interactions, Sessions, Source, Split, SplitKind,
     SplitSettings, Statistics, SyntheticSettings, Times, UserFeatures, UserTable, assemble,
     read_item_ids, read_user_ids, tables,
 };
@@ -243,8 +243,12 @@ fn embed(
     let seed = settings.split.seed;
     let embeddings = match &settings.embedding {
         EmbeddingSource::Auto(judge) => {
-            let times = times.filter(|_| settings.split.kind.is_by_time());
-            return choose(sessions, times, judge, seed);
+            let held_out = match (settings.split.kind, times) {
+                (SplitKind::Random, _) => HeldOut::Users,
+                (kind, Some(times)) if kind.is_by_time() => HeldOut::Latest(times),
+                _ => HeldOut::Items,
+            };
+            return choose(sessions, held_out, judge, seed);
         }
         EmbeddingSource::Import(file) => import(file, &item_ids()?)?,
         fitted => fitted.fit(sessions, &sessions.contexts(Split::Train), seed)?,

@@ -28,7 +28,7 @@ mod source;
 
 pub use create::{Input, Phases, PrepareSettings, prepare};
 pub use phase::Phase;
-pub use source::{Choice, Choose, Chosen, ChosenSettings, EmbeddingSource, Judge};
+pub use source::{Choice, Choose, Chosen, ChosenSettings, EmbeddingSource, HeldOut, Judge};
 
 const MANIFEST: &str = "prepare.toml";
 const EMBEDDINGS: &str = "embeddings.safetensors";

@@ -101,9 +101,19 @@ pub struct Chosen {
     pub folds: Vec<StoredEmbeddings>,
 }
 
-/// Chooses between embeddings for [`EmbeddingSource::Auto`]. The times are those by which the split hid
-/// the latest interactions, if it did.
-pub type Choose<'a> = dyn Fn(&Sessions, Option<&Times>, &Judge, Seed) -> Result<Chosen> + 'a;
+/// What a split holds out.
+#[derive(Clone, Copy, Debug)]
+pub enum HeldOut<'a> {
+    /// Users, with everything they did.
+    Users,
+    /// Some of the items of users whose other items are trained on.
+    Items,
+    /// The latest of the items of users whose other items are trained on, by these times.
+    Latest(&'a Times),
+}
+
+/// Chooses between embeddings for [`EmbeddingSource::Auto`].
+pub type Choose<'a> = dyn Fn(&Sessions, HeldOut<'_>, &Judge, Seed) -> Result<Chosen> + 'a;
 
 impl EmbeddingSource {
     /// True if [`fit`](Self::fit) makes the embeddings of interactions.

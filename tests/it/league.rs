@@ -7,7 +7,7 @@ use fast_slate::device;
 use fast_slate::embedding::{SessionPart, SvdOptions};
 use fast_slate::experiment::{Candidate, league};
 use fast_slate::facade::Prepared;
-use fast_slate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings};
+use fast_slate::prepared::{EmbeddingSource, HeldOut, Input, Judge, PrepareSettings};
 use fast_slate::retrieval::{Exact, Queries, Retriever as _};
 use fast_slate::seed::Seed;
 use fast_slate::settings::Preset;
@@ -40,7 +40,7 @@ fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
     assert_eq!(prepared.preset(Preset::Paper).context, Preset::Paper.settings().context);
     assert!(Task::load(&prepared, &preset).is_ok());
 
-    let (_, table) = league(&prepared.sessions, None, &judge, Seed(0)).unwrap();
+    let (_, table) = league(&prepared.sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
     let winner = table.table.iter().find(|standing| standing.chosen).unwrap();
     let best = &table.table[0];
     assert!(winner.candidate.latent_dim() <= best.candidate.latent_dim());
@@ -49,7 +49,7 @@ fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
 }
 
 #[test]
-fn users_of_all_folds_judge_the_winners_weights() {
+fn more_users_judge_the_winners_weights() {
     let folder = tempfile::tempdir().unwrap();
     // More training users in a fold than judge at first.
     let synthetic =
@@ -60,18 +60,21 @@ fn users_of_all_folds_judge_the_winners_weights() {
     let (input, data) = (Input::Synthetic(synthetic), folder.path().join("data"));
     let prepared = Prepared::create(&input, &settings, &data, false).unwrap();
     let judge = Judge { within: 60, ..Judge::default() };
-    let (chosen, table) = league(&prepared.sessions, None, &judge, Seed(0)).unwrap();
-    let settled = table.settled.unwrap();
-    assert_eq!(settled.judges, 5 * table.judges);
-    assert!(settled.tried >= 4, "{settled:?}");
-    let winners: Vec<_> = table.table.iter().filter(|standing| standing.chosen).collect();
-    let [winner] = winners.as_slice() else { panic!("{winners:?}") };
-    let (settings, folds) = (chosen.choice.settings.unwrap(), chosen.folds);
-    let Candidate::Svd { form, popularity_power, latent_dim, .. } = winner.candidate else {
-        panic!("{winner:?}")
-    };
-    assert_eq!((settings.embedding, settings.popularity_power), (form, popularity_power));
-    assert!(folds.iter().all(|fold| fold.v.cols() == latent_dim) && folds.len() == 5);
+    // Strangers to five fits, and users who hide some of their items from one.
+    for held_out in [HeldOut::Users, HeldOut::Items] {
+        let (chosen, table) = league(&prepared.sessions, held_out, &judge, Seed(0)).unwrap();
+        let settled = table.settled.unwrap();
+        assert_eq!(settled.judges, 5 * table.judges);
+        assert!(settled.tried >= 4, "{settled:?}");
+        let winners: Vec<_> = table.table.iter().filter(|standing| standing.chosen).collect();
+        let [winner] = winners.as_slice() else { panic!("{winners:?}") };
+        let (settings, folds) = (chosen.choice.settings.unwrap(), chosen.folds);
+        let Candidate::Svd { form, popularity_power, latent_dim, .. } = winner.candidate else {
+            panic!("{winner:?}")
+        };
+        assert_eq!((settings.embedding, settings.popularity_power), (form, popularity_power));
+        assert!(folds.iter().all(|fold| fold.v.cols() == latent_dim) && folds.len() == 5);
+    }
 }
 
 #[test]

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::asked::{hidden_of, hide, who_may_judge};
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
-use super::latest::{hidden_of, hide, who_may_judge};
 use crate::dataset::{Folds, Sessions, Split, Times};
 use crate::embedding::{FoldIn, FoldInOptions, Form, SessionPart, StoredEmbeddings, Vectors};
 use crate::encoder::{Known, Mean, encode_all};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::prepared::Judge;
+use crate::prepared::{HeldOut, Judge};
 use crate::retrieval::{Exact, Queries, Retriever as _};
 use crate::reward::SlateReward;
 use crate::seed::{Purpose, Seed};
@@ -46,10 +46,13 @@ pub(super) struct Jury<'a> {
     judge: &'a Judge,
     seed: Seed,
     folds: Folds,
-    /// The fits that judge until the last round, the first ones.
+    /// The parts of the judges that judge until the last round, the first ones.
     asking: usize,
-    /// The judging users of each fit, ascending.
+    /// The judging users of each part, ascending. A part has a fit of its own, unless something is
+    /// hidden: then one fit serves all.
     judges: Vec<Vec<u32>>,
+    /// The parts that judge now.
+    called: usize,
     /// Users of each action in each fit.
     popularity: Vec<Vec<u32>>,
     /// The candidate whose source is fitted.
@@ -73,7 +76,7 @@ fn wanted(users: usize, items: usize) -> usize {
 impl<'a> Jury<'a> {
     pub(super) fn new(
         sessions: &'a Sessions,
-        times: Option<&Times>,
+        held_out: HeldOut<'_>,
         judge: &'a Judge,
         seed: Seed,
     ) -> Result<Self> {
@@ -86,15 +89,16 @@ impl<'a> Jury<'a> {
             seed,
             asking: 1,
             judges: Vec::new(),
+            called: 1,
             popularity: Vec::new(),
             folds,
             fitted: None,
             fits: Vec::new(),
             searched: None,
         };
-        match times {
-            None => jury.call_strangers(),
-            Some(times) => jury.call_anybody(times),
+        match held_out {
+            HeldOut::Users => jury.call_strangers(),
+            HeldOut::Items | HeldOut::Latest(_) => jury.call_anybody(held_out),
         }
         if jury.judges.iter().all(Vec::is_empty) { Err(nobody()) } else { Ok(jury) }
     }
@@ -123,25 +127,29 @@ impl<'a> Jury<'a> {
         }
         let popularity = (0..FOLDS).map(|fold| sessions.popularity(&folds.without(fold)));
         self.popularity = popularity.collect();
-        (self.judges, self.asking) = (judges, asking);
+        (self.judges, self.asking, self.called) = (judges, asking, asking);
     }
 
-    /// Any users judge one fit, which everything is part of but what they hide.
-    fn call_anybody(&mut self, times: &Times) {
+    /// Any users judge one fit, which everything is part of but what they hide. As many again for each
+    /// other fold wait for the last round; not where they would hide the latest items, which say most of
+    /// what comes next and would be missed in the fit.
+    fn call_anybody(&mut self, held_out: HeldOut<'_>) {
         let (share, mut users) = who_may_judge(self.sessions);
         self.seed.stream(Purpose::Judges, 0, 0).shuffle(&mut users);
         let items = users.iter().map(|(_, items)| hidden_of(*items, share)).sum();
-        users.truncate(wanted(users.len(), items));
-        let mut judges: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
-        judges.sort_unstable();
-        let (asked, times) = hide(self.sessions, times, &judges);
+        let of_each = wanted(users.len(), items);
+        let parts = if matches!(held_out, HeldOut::Latest(_)) { 1 } else { FOLDS };
+        users.truncate(of_each * usize::from(parts));
+        let users: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
+        let (asked, times) = hide(self.sessions, held_out, &users, self.seed);
         let mut popularity = vec![0; asked.num_actions];
         for user in asked.contexts(Split::Train) {
             asked.observed.of(user).iter().for_each(|&action| popularity[action as usize] += 1);
         }
         self.popularity = vec![popularity];
-        self.judges = vec![judges];
-        (self.asked, self.times) = (Some(asked), Some(times));
+        self.judges = users.chunks(of_each).map(<[u32]>::to_vec).collect();
+        self.judges.iter_mut().for_each(|judges| judges.sort_unstable());
+        (self.asked, self.times) = (Some(asked), times);
     }
 
     /// The sessions by which judges judge.
@@ -181,10 +189,10 @@ impl<'a> Jury<'a> {
 
     /// The number of fits that judge a source until the last round.
     pub(super) fn fits(&self) -> u32 {
-        self.judges.iter().take(self.asking).map(|_| 1).sum()
+        if self.asked.is_some() { 1 } else { self.judges.iter().take(self.asking).map(|_| 1).sum() }
     }
 
-    /// True if there are folds of whose users nobody has judged yet.
+    /// True if there are parts of whose users nobody has judged yet.
     pub(super) fn has_others(&self) -> bool {
         self.asking < self.judges.len()
     }
@@ -222,46 +230,48 @@ impl<'a> Jury<'a> {
     ) -> Result<Vec<f64>> {
         let kappa = candidate.settings().embedding.popularity;
         // All of them at once, in the last round, may be more than the memory holds.
-        let keep = self.fits.len() <= self.asking;
+        let keep = self.asked.is_some() || self.fits.len() <= self.asking;
         #[allow(clippy::float_cmp, reason = "one of a few constants")]
         if keep && self.searched.as_ref().is_none_or(|(known, _)| *known != kappa) {
             self.searched = None;
-            let all = (0..self.fits.len()).map(|fold| self.searched(fold, kappa));
+            let all = (0..self.fits.len()).map(|fit| self.searched(fit, kappa));
             self.searched = Some((kappa, all.collect::<Result<_>>()?));
         }
         let mut rewards = Vec::new();
-        for fold in 0..self.fits.len() {
-            let made;
+        for part in 0..self.called {
+            let (fit, made) = (self.fit_of(part), &mut None);
             let searched = match &self.searched {
-                Some((_, kept)) if keep => &kept[fold],
-                _ => {
-                    made = self.searched(fold, kappa)?;
-                    &made
-                }
+                Some((_, kept)) if keep => &kept[fit],
+                _ => made.insert(self.searched(fit, kappa)?),
             };
-            self.ask(candidate, fold, searched, reward, &mut rewards)?;
+            self.ask(candidate, part, searched, reward, &mut rewards)?;
         }
         Ok(rewards)
     }
 
+    /// The fit that a part of the judges judges.
+    fn fit_of(&self, part: usize) -> usize {
+        if self.asked.is_some() { 0 } else { part }
+    }
+
     /// What was fitted without a fold, with κ in place.
-    fn searched(&self, fold: usize, kappa: f32) -> Result<Searched> {
+    fn searched(&self, fit: usize, kappa: f32) -> Result<Searched> {
         let form = Form { popularity: kappa, ..plain() };
-        let vectors = self.fits[fold].clone().into_vectors(&form, &self.popularity[fold])?;
+        let vectors = self.fits[fit].clone().into_vectors(&form, &self.popularity[fit])?;
         Ok(Searched { exact: Exact::new(Arc::clone(&vectors.actions)), vectors })
     }
 
-    /// Adds what a candidate earns from each judge of a fold to `rewards`.
+    /// Adds what a candidate earns from each judge of a part to `rewards`.
     fn ask(
         &self,
         candidate: Candidate,
-        fold: usize,
+        part: usize,
         searched: &Searched,
         reward: &dyn SlateReward,
         rewards: &mut Vec<f64>,
     ) -> Result<()> {
-        let (sessions, users) = (self.asked(), &self.judges[fold]);
-        let latent = self.latent(candidate, fold, searched)?;
+        let (sessions, users) = (self.asked(), &self.judges[part]);
+        let latent = self.latent(candidate, part, searched)?;
         let observed = users.iter().map(|user| sessions.observed.of(*user));
         let excluded: Vec<&[u32]> = observed.collect();
         let slates = searched.exact.search(Queries {
@@ -274,16 +284,16 @@ impl<'a> Jury<'a> {
         Ok(())
     }
 
-    /// The queries of the judges of a fold. The weights f of both vectors are in the queries, so that
+    /// The queries of a part of the judges. The weights f of both vectors are in the queries, so that
     /// one search serves all of them.
-    fn latent(&self, candidate: Candidate, fold: usize, searched: &Searched) -> Result<Matrix> {
+    fn latent(&self, candidate: Candidate, part: usize, searched: &Searched) -> Result<Matrix> {
         let observed = &self.asked().observed;
         let known = |user| Known {
             actions: observed.of(user),
             times: self.times.as_ref().map(|times| observed.values_of(user, &times.observed)),
             features: None,
         };
-        let users = &self.judges[fold];
+        let (users, fit) = (&self.judges[part], self.fit_of(part));
         match candidate {
             Candidate::Als { confidence, regularization, .. } => {
                 let options = FoldInOptions { regularization, confidence };
@@ -292,12 +302,12 @@ impl<'a> Jury<'a> {
             }
             Candidate::Svd { latent_dim, form, popularity_power, recency, .. } => {
                 let inputs = Arc::clone(&searched.vectors.inputs);
-                let popularity = &self.popularity[fold];
+                let popularity = &self.popularity[fit];
                 let mean = Mean::inverse_popularity(inputs, popularity, popularity_power);
                 let mut latent = encode_all(&mean.with_recency(recency), users, known);
-                let fit = self.fits[fold].spectrum.as_ref();
+                let spectrum = self.fits[fit].spectrum.as_ref();
                 let weights =
-                    fit.map(|spectrum| spectrum.weights(&form, latent_dim)).transpose()?;
+                    spectrum.map(|spectrum| spectrum.weights(&form, latent_dim)).transpose()?;
                 let mut squares: Vec<f32> =
                     weights.unwrap_or_default().iter().map(|weight| weight * weight).collect();
                 squares.resize(latent.cols(), 0.0);
@@ -325,12 +335,27 @@ impl<'a> Jury<'a> {
         self.judges.iter().take(self.asking).map(Vec::len).sum()
     }
 
-    /// Fits the source of `candidate` without each fold, as training needs it, so that users of all of
-    /// them judge from now on. Returns their number; the first of them are those who judged before.
+    /// Lets all parts judge `candidate` and its source from now on: of strangers, what training needs is
+    /// fitted, the source without each fold. Returns the number of judges; the first of them are those who
+    /// judged before.
     pub(super) fn call_others(&mut self, candidate: Candidate) -> Result<usize> {
-        self.fits = self.folds_of(candidate)?;
-        self.fitted = Some(candidate);
+        if self.asked.is_none() {
+            self.fits = self.folds_of(candidate)?;
+            self.fitted = Some(candidate);
+        } else if !self.is_fitted(candidate) {
+            self.fit(candidate)?;
+        }
+        self.called = self.judges.len();
         Ok(self.judges.iter().map(Vec::len).sum())
+    }
+
+    /// True if what is fitted is the source of `candidate`, with at least its length.
+    fn is_fitted(&self, candidate: Candidate) -> bool {
+        let length = candidate.latent_dim();
+        self.fitted.is_some_and(|fitted| {
+            let source = fitted.with_length(length).source();
+            fitted.latent_dim() >= length && source == candidate.source()
+        })
     }
 
     /// The embeddings of the winner without each fold; those of the last fit are among them, if they
@@ -341,11 +366,7 @@ impl<'a> Jury<'a> {
 
     fn folds_of(&mut self, winner: Candidate) -> Result<Vec<StoredEmbeddings>> {
         let length = winner.latent_dim();
-        let serve = self.asked.is_none()
-            && self.fitted.is_some_and(|fitted| {
-                fitted.latent_dim() >= length
-                    && fitted.with_length(length).source() == winner.source()
-            });
+        let serve = self.asked.is_none() && self.is_fitted(winner);
         self.searched = None;
         let mut folds = if serve { std::mem::take(&mut self.fits) } else { Vec::new() };
         for stored in &mut folds {

@@ -7,8 +7,9 @@
 //! not fitted on: everything is fitted again without their fold. Validation and test users are not
 //! looked at. A thousand users judge, or more where they hide little; five folds are fitted where it
 //! takes five to have so many, one where one has them, since five times the fits say no more about a
-//! candidate then. Where the split hides the latest items, judges hide the latest of theirs, and one
-//! fit on all other items judges (see [`latest`]).
+//! candidate then. Where the split holds out items of the training users, and not users, judges hide
+//! some of theirs in the same way, and one fit on all the others judges (see [`asked`]). A thousand are
+//! few: unless judges hide the latest, the weights of the winner are judged again by five times as many.
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
 //! one for every η, and ALS; then longer and longer ones for the best η, as long as that earns more and
@@ -19,9 +20,9 @@
 //! EASE itself is not fitted: at the same lengths its factorisation earned no more than the closed
 //! form of [`Form::ridge`](crate::embedding::Form), which costs nothing once the SVD is there.
 
+mod asked;
 mod candidate;
 mod jury;
-mod latest;
 mod standing;
 
 use std::cell::Cell;
@@ -32,10 +33,10 @@ use self::candidate::{LENGTHS, NORMALIZATIONS, SHORT, places, probes, start, wei
 use self::jury::{FOLDS, Jury};
 use self::standing::{Standings, Tried};
 use super::search::{Deadline, Judged, nearest, search};
-use crate::dataset::{Sessions, Split, Times};
+use crate::dataset::{Sessions, Split};
 use crate::device;
 use crate::error::Result;
-use crate::prepared::{Choice, Chosen, Judge};
+use crate::prepared::{Choice, Chosen, HeldOut, Judge};
 use crate::reward::SlateReward;
 use crate::seed::Seed;
 
@@ -57,19 +58,18 @@ const ADDED: f64 = 64.0;
 #[allow(clippy::cast_lossless, reason = "`from` is no constant")]
 const ALL: u32 = 1 + FOLDS as u32;
 
-/// Plays the league on the training users of `sessions`; `times` are those by which the split hid the
-/// latest interactions, if it did.
+/// Plays the league on the training users of `sessions`, of whom or of which the split `held_out` some.
 ///
 /// # Errors
 /// [`Error::Setting`](crate::Error::Setting) if there are too few users to fit anything; fails if a fit
 /// fails.
 pub fn league(
     sessions: &Sessions,
-    times: Option<&Times>,
+    held_out: HeldOut<'_>,
     judge: &Judge,
     seed: Seed,
 ) -> Result<(Chosen, League)> {
-    let mut play = Play::new(sessions, times, judge, seed)?;
+    let mut play = Play::new(sessions, held_out, judge, seed)?;
     play.short()?;
     let left = ALL - play.jury.kept();
     for (turn, best) in play.standings.best_of_each().into_iter().enumerate() {
@@ -132,13 +132,13 @@ struct Play<'a> {
 impl<'a> Play<'a> {
     fn new(
         sessions: &'a Sessions,
-        times: Option<&Times>,
+        held_out: HeldOut<'_>,
         judge: &'a Judge,
         seed: Seed,
     ) -> Result<Self> {
         let limit = Duration::from_secs(judge.within);
         let deadline = Deadline::new(Instant::now(), Some(limit));
-        let jury = Jury::new(sessions, times, judge, seed)?;
+        let jury = Jury::new(sessions, held_out, judge, seed)?;
         Ok(Self {
             reward: jury.reward()?,
             standings: Standings::default(),
@@ -195,7 +195,7 @@ impl<'a> Play<'a> {
         self.search(self.deadline, vec![Candidate::als(short)[0]], Vec::new(), 1)
     }
 
-    /// The best weights of the winner's source, and what is next to them, by users of all folds, if there
+    /// The best weights of the winner's source, and what is next to them, by five times as many users, if there
     /// is time. The winner of that round comes out.
     fn settle(&mut self, winner: Candidate) -> Result<Candidate> {
         let is_svd = matches!(winner, Candidate::Svd { .. });

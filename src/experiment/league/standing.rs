@@ -40,7 +40,7 @@ pub struct League {
     pub judges: usize,
     /// The number of candidates tried.
     pub tried: usize,
-    /// The weights of the winner that users of all folds judged in the end, and their number; none where
+    /// The weights of the winner that more users judged in the end, and the number of both; none where
     /// the judges of the table are all that there are, or no time was left.
     pub settled: Option<Settled>,
     /// What was left out for lack of time or memory.

@@ -16,7 +16,7 @@ use crate::cli::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
 use crate::estimate::Estimate;
 use crate::experiment::{Candidate, League, Settled, Standing, league};
-use crate::prepared::{Manifest, Phase, Phases, prepare};
+use crate::prepared::{HeldOut, Manifest, Phase, Phases, prepare};
 use crate::settings::Preset;
 use crate::task::{Audit, EfSearch};
 pub(crate) use args::PrepareArgs;
@@ -49,8 +49,8 @@ struct Seconds {
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let played = RefCell::new(None);
-    let choose = |sessions: &_, times: Option<&_>, judge: &_, seed| {
-        let (chosen, league) = league(sessions, times, judge, seed)?;
+    let choose = |sessions: &_, held_out: HeldOut<'_>, judge: &_, seed| {
+        let (chosen, league) = league(sessions, held_out, judge, seed)?;
         played.replace(Some(league));
         Ok(chosen)
     };
@@ -135,7 +135,7 @@ fn table(league: &League) -> String {
         text += &format!("\n{mark} {name:<46} {reward:>15}  {difference:>17}  {}", standing.bytes);
     }
     if let Some(Settled { tried, judges }) = settled {
-        text += &format!("\n  its weights are the best of {tried} by {judges} users of all folds");
+        text += &format!("\n  its weights are the best of {tried} by {judges} users");
     }
     if !left_out.is_empty() {
         text +=
