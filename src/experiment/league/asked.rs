@@ -5,7 +5,7 @@
 //! a judge is asked for as large a share of the own items, the latest ones if those are held out, and
 //! everything was fitted on the rest of them: that is what the policy will know of such a user. Users who
 //! were left out of a fit, and hid half of what they have, chose vectors for Amazon Beauty by time that
-//! earned a sixth less, and for Gowalla's published split some that earned 7 % less.
+//! earned a sixth less, and for Gowalla's published split some that earned a tenth less.
 
 use std::collections::HashSet;
 
