@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 use crate::files::{Hasher, Mapped};
 use numbers::Numbers;
 
+/// The numbers that one thread looks at in a row.
+const PART: usize = 1 << 16;
+
 /// Row-major `[rows, cols]` matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
@@ -116,6 +119,11 @@ impl Matrix {
     }
 
     /// Rows in order, in parallel.
+    pub(crate) fn par_rows(&self) -> rayon::slice::ChunksExact<'_, f32> {
+        self.data.par_chunks_exact(self.cols)
+    }
+
+    /// Rows in order, in parallel.
     pub fn par_rows_mut(&mut self) -> rayon::slice::ChunksExactMut<'_, f32> {
         self.data.own().par_chunks_exact_mut(self.cols)
     }
@@ -142,7 +150,10 @@ impl Matrix {
     /// # Errors
     /// [`Error::NotFinite`].
     pub fn require_finite(&self, what: &str) -> Result<()> {
-        match self.data.iter().position(|value| !value.is_finite()) {
+        let infinite = |values: &[f32]| values.iter().position(|value| !value.is_finite());
+        let part = self.data.par_chunks(PART).position_first(|values| infinite(values).is_some());
+        let from = part.map_or(self.data.len(), |part| part * PART);
+        match infinite(&self.data[from..]).map(|at| from + at) {
             None => Ok(()),
             Some(at) => Err(Error::NotFinite {
                 what: what.into(),

@@ -16,6 +16,8 @@ pub(crate) mod tensors;
 
 use std::sync::{Arc, OnceLock};
 
+use rayon::prelude::*;
+
 use crate::error::Result;
 use crate::matrix::{Matrix, norm};
 
@@ -59,7 +61,8 @@ impl ActionEmbeddings {
     /// [`Error::NotFinite`](crate::Error::NotFinite) at the first NaN or infinity.
     pub fn new(beta: Matrix) -> Result<Self> {
         beta.require_finite("action embeddings")?;
-        let sum: f64 = beta.iter_rows().map(|row| f64::from(norm(row))).sum();
+        let norms: Vec<f32> = beta.par_rows().map(norm).collect();
+        let sum: f64 = norms.into_iter().map(f64::from).sum();
         #[allow(clippy::cast_possible_truncation, reason = "a mean of f32s")]
         let mean_norm = (sum / beta.rows().max(1) as f64) as f32;
         Ok(Self { beta: Arc::new(beta), digest: Arc::default(), mean_norm })

@@ -10,13 +10,14 @@ use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, norm};
 use crate::retrieval::HnswOptions;
+use crate::retrieval::twins::Twins;
 
 /// The most actions for which one thread builds the graph, in less than a minute.
 pub(super) const REPRODUCIBLE: usize = 50_000;
 
 /// Hears how far the building of an index has come. `()` does not listen.
 pub trait BuildObserver: Send + Sync + Debug {
-    /// `actions` of `of` actions are added. Called with 0 first and with `of` last, in between from
+    /// `actions` of `of` different actions are added. Called with 0 first and with `of` last, in between from
     /// several threads at once.
     fn added(&self, actions: usize, of: usize);
 }
@@ -25,9 +26,11 @@ impl BuildObserver for () {
     fn added(&self, _actions: usize, _of: usize) {}
 }
 
-/// The graph of `actions`. One thread adds them in their order, or all threads do.
+/// The graph of `actions` without those that are `twins`. One thread adds them in their order, or all
+/// threads do.
 pub(super) fn graph(
     actions: &ActionEmbeddings,
+    twins: &Twins,
     options: &HnswOptions,
     parallel: bool,
     observer: &dyn BuildObserver,
@@ -35,25 +38,26 @@ pub(super) fn graph(
     fn failed(error: impl std::fmt::Display) -> Error {
         Error::library("building an index", error)
     }
-    let (count, scale) = (actions.num_actions(), scale(actions));
+    let (nodes, scale) = (twins.nodes(actions.num_actions()), scale(actions));
+    let count = nodes.len();
     let threads = if parallel { rayon::current_num_threads() } else { 1 };
     let index = options.index(actions.latent_dim())?;
     // The slot decides the random levels: with one, the same β gives the same graph.
     index.reserve_capacity_and_threads(count, threads).map_err(failed)?;
     let done = AtomicUsize::new(0);
-    let add = |scaled: &mut Vec<f32>, action: usize| {
+    let add = |scaled: &mut Vec<f32>, &action: &u32| {
         scaled.clear();
-        scaled.extend(actions.beta().row(action).iter().map(|value| value * scale));
-        index.add(action as u64, scaled).map_err(failed)?;
+        scaled.extend(actions.row(action).iter().map(|value| value * scale));
+        index.add(u64::from(action), scaled).map_err(failed)?;
         observer.added(done.fetch_add(1, Ordering::Relaxed), count);
         Ok::<_, Error>(())
     };
     observer.added(0, count);
     if parallel {
-        (0..count).into_par_iter().try_for_each_init(Vec::new, add)?;
+        nodes.par_iter().try_for_each_init(Vec::new, add)?;
     } else {
         let mut scaled = Vec::new();
-        (0..count).try_for_each(|action| add(&mut scaled, action))?;
+        nodes.iter().try_for_each(|action| add(&mut scaled, action))?;
     }
     observer.added(count, count);
     Ok(index)

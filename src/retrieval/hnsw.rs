@@ -17,8 +17,10 @@ use crate::matrix::{Matrix, norm};
 use crate::retrieval::best::rank;
 use crate::retrieval::graph::{BuildObserver, REPRODUCIBLE, graph, scale};
 use crate::retrieval::slots::{Slot, Slots};
+use crate::retrieval::store::{self, Source};
+use crate::retrieval::twins::Twins;
 use crate::retrieval::{
-    Exact, HnswOptions, Queries, Retriever, Scalar, Slates, check, is_excluded, store,
+    Exact, HnswOptions, Queries, Retriever, Scalar, Slates, check, is_excluded,
 };
 
 /// So many times K are looked for where the width does not exceed this.
@@ -31,12 +33,13 @@ pub struct Hnsw {
     scalar: Scalar,
     /// The width of a search.
     ef_search: usize,
+    twins: Twins,
     slots: Slots,
 }
 
 impl std::fmt::Debug for Hnsw {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hnsw").field("num_actions", &self.index.size()).finish_non_exhaustive()
+        f.debug_struct("Hnsw").field("nodes", &self.index.size()).finish_non_exhaustive()
     }
 }
 
@@ -59,32 +62,28 @@ impl Hnsw {
         observer: &dyn BuildObserver,
     ) -> Result<(Self, bool)> {
         options.validate()?;
-        let folder = folder.join(store::folder_name(&actions, options));
+        let twins = Twins::of(actions.beta());
+        let source = Source::new(&actions, twins.len(), options);
+        let folder = folder.join(source.folder_name());
         let missing = !folder.exists();
         if missing {
-            Self::build(&folder, &actions, options, observer)?;
+            let parallel = actions.num_actions() > REPRODUCIBLE;
+            let index = graph(&actions, &twins, options, parallel, observer)?;
+            store::save(&folder, &index, source)?;
         }
-        Ok((Self::open(&folder, actions, options)?, missing))
-    }
-
-    /// Builds the index of `actions` into `folder`.
-    pub(super) fn build(
-        folder: &Path,
-        actions: &ActionEmbeddings,
-        options: &HnswOptions,
-        observer: &dyn BuildObserver,
-    ) -> Result<()> {
-        let index = graph(actions, options, actions.num_actions() > REPRODUCIBLE, observer)?;
-        store::save(folder, &index, actions, options)
+        Ok((Self::open(&folder, actions, twins, options)?, missing))
     }
 
     /// Opens the index in `folder`.
-    pub(super) fn open(
+    fn open(
         folder: &Path,
         actions: Arc<ActionEmbeddings>,
+        twins: Twins,
         options: &HnswOptions,
     ) -> Result<Self> {
-        Self::new(store::open(folder, &actions, options, scale(&actions))?, actions, options)
+        let source = Source::new(&actions, twins.len(), options);
+        let index = store::open(folder, &source, &actions, options, scale(&actions))?;
+        Self::new(index, actions, twins, options)
     }
 
     /// Reads an index of [`save`](Self::save) from the `bytes` of the file at `path`, or maps the file
@@ -97,22 +96,35 @@ impl Hnsw {
         options: &HnswOptions,
     ) -> Result<Self> {
         options.validate()?;
-        Self::new(store::load(path, bytes, &actions, options)?, actions, options)
+        let (index, twins) = store::load(path, bytes, &actions, options)?;
+        Self::new(index, actions, twins, options)
+    }
+
+    /// Searches as widely as this from now on.
+    pub(crate) fn set_ef_search(&mut self, ef_search: usize) {
+        self.ef_search = ef_search;
+        self.index.change_expansion_search(ef_search);
     }
 
     /// Writes the graph alone into one file, which usearch reads in any language: the key of a vector
-    /// is its action, and the vectors are β times a power of two. Errors name it `named`.
+    /// is the lowest action that has it, and the vectors are β times a power of two. Errors name it
+    /// `named`.
     pub(crate) fn save(&self, path: &Path, named: &Path) -> Result<()> {
         store::save_graph(&self.index, path, named).map(drop)
     }
 
-    fn new(index: Index, actions: Arc<ActionEmbeddings>, options: &HnswOptions) -> Result<Self> {
+    fn new(
+        index: Index,
+        actions: Arc<ActionEmbeddings>,
+        twins: Twins,
+        options: &HnswOptions,
+    ) -> Result<Self> {
         let slots = Slots::new();
         index
             .reserve_capacity_and_threads(index.size(), slots.count)
             .map_err(|error| Error::library("opening the index", error))?;
         let HnswOptions { scalar, ef_search, .. } = *options;
-        Ok(Self { index, exact: Exact::new(actions), scalar, ef_search, slots })
+        Ok(Self { index, exact: Exact::new(actions), scalar, ef_search, twins, slots })
     }
 
     /// Writes the K actions and scores of one query `[L]`; false where the graph finds fewer than K.
@@ -137,21 +149,31 @@ impl Hnsw {
         } else {
             self.find(&task.direction, wide, excluded)
         }?;
-        if matches.keys.len() < actions.len() {
+        #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
+        let nodes = matches.keys.iter().map(|&key| key as u32);
+        // The lower of equal actions are the better.
+        let included = |node| self.included(node, excluded).take(actions.len());
+        task.found.clear();
+        task.found.extend(nodes.flat_map(included));
+        if task.found.len() < actions.len() {
             return Ok(false);
         }
-        #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
-        let found = matches.keys.iter().map(|&key| key as u32);
-        rank(query, self.exact.actions(), found, actions, scores);
+        rank(query, self.exact.actions(), task.found.iter().copied(), actions, scores);
         Ok(true)
     }
 
-    /// The number of actions to look for, for a slate of K. A search as narrow as its slate is long
+    /// The actions for which `node` stands that are not `excluded`, ascending.
+    fn included(&self, node: u32, excluded: &[u32]) -> impl Iterator<Item = u32> {
+        self.twins.of_node(node).filter(move |&action| !is_excluded(excluded, action))
+    }
+
+    /// The number of nodes to look for, for a slate of K. A search as narrow as its slate is long
     /// misses many at the slate's end, so a slate above half of `ef_search` is looked for at
     /// [`OVER`] times its length, whatever K the width was chosen for.
     fn width(&self, slate_size: usize) -> usize {
         let wide = OVER * slate_size;
-        if wide > self.ef_search { wide.min(self.index.size()) } else { slate_size }
+        let count = if wide > self.ef_search { wide } else { slate_size };
+        count.min(self.index.size())
     }
 
     fn find<T: VectorType>(
@@ -164,7 +186,7 @@ impl Hnsw {
             self.index.search(direction, count)
         } else {
             #[allow(clippy::cast_possible_truncation, reason = "keys are actions, u32")]
-            let allowed = |key| !is_excluded(excluded, key as u32);
+            let allowed = |key| self.included(key as u32, excluded).next().is_some();
             self.index.filtered_search(direction, count, allowed)
         }
         .map_err(|error| Error::library("searching the index", error))
@@ -217,13 +239,14 @@ struct Task<'a> {
     direction: Vec<f32>,
     halves: Vec<f16>,
     bits: Vec<i16>,
+    found: Vec<u32>,
     _slot: Slot<'a>,
 }
 
 impl<'a> Task<'a> {
     fn new(slots: &'a Slots) -> Self {
-        let (direction, halves, bits) = (Vec::new(), Vec::new(), Vec::new());
-        Self { direction, halves, bits, _slot: slots.take() }
+        let (direction, halves) = (Vec::new(), Vec::new());
+        Self { direction, halves, bits: Vec::new(), found: Vec::new(), _slot: slots.take() }
     }
 
     /// The direction in f16: usearch itself would convert it number by number.
@@ -322,6 +345,30 @@ mod tests {
         assert!(reopen(HnswOptions { connectivity: 6, ..options }).unwrap().1);
     }
 
+    #[test]
+    fn equal_vectors_are_found_together_and_hide_no_others() {
+        // 40 vectors, each of 50 actions, and 200 of one action.
+        let mut beta = normals(1, 2200, 16);
+        for action in 40..2000 {
+            let row = beta.row(action % 40).to_vec();
+            beta.row_mut(action).copy_from_slice(&row);
+        }
+        let actions = Arc::new(ActionEmbeddings::new(beta).unwrap());
+        let (_folder, hnsw) = small(&actions, &HnswOptions::default());
+        assert_eq!(hnsw.index.size(), 240);
+        let latent = normals(2, 50, 16);
+        let lists: Vec<Vec<u32>> = (0..50).map(|i| (i % 7..1500).step_by(2).collect()).collect();
+        let rows: Vec<&[u32]> = lists.iter().map(Vec::as_slice).collect();
+        for excluded in [None, Some(rows.as_slice())] {
+            for slate_size in [5, 70] {
+                let queries = Queries { latent: &latent, slate_size, excluded };
+                let exact = Exact::new(actions.clone()).search(queries).unwrap();
+                let found = hnsw.search(queries).unwrap();
+                assert_eq!(found.actions(), exact.actions(), "K = {slate_size}");
+            }
+        }
+    }
+
     #[derive(Debug, Default)]
     struct Heard(std::sync::Mutex<Vec<usize>>);
 
@@ -341,10 +388,11 @@ mod tests {
         let queries = Queries { latent: &latent, slate_size: 5, excluded: None };
         for parallel in [false, true] {
             let heard = Heard::default();
-            let index = graph(&actions, &options, parallel, &heard).unwrap();
+            let twins = Twins::default();
+            let index = graph(&actions, &twins, &options, parallel, &heard).unwrap();
             let at = folder.path().join(parallel.to_string());
-            store::save(&at, &index, &actions, &options).unwrap();
-            let hnsw = Hnsw::open(&at, actions.clone(), &options).unwrap();
+            store::save(&at, &index, Source::new(&actions, 0, &options)).unwrap();
+            let hnsw = Hnsw::open(&at, actions.clone(), twins, &options).unwrap();
             let exact = Exact::new(actions.clone()).search(queries).unwrap();
             let recall = overlap(&hnsw.search(queries).unwrap(), &exact);
             assert!(recall >= 0.95, "parallel {parallel}: recall {recall}");

@@ -12,6 +12,7 @@ pub mod hnsw;
 pub mod options;
 mod slots;
 mod store;
+mod twins;
 
 use std::borrow::Cow;
 use std::collections::HashSet;

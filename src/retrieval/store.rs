@@ -10,6 +10,7 @@ use usearch::{Index, MetricKind};
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{StagedFolder, digest_bytes, digest_file};
+use crate::retrieval::twins::Twins;
 use crate::retrieval::{HnswOptions, Scalar};
 
 const GRAPH: &str = "graph.usearch";
@@ -19,9 +20,10 @@ const EXPORT: &str = "export the bundle again";
 
 /// Everything that determines the graph.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Source {
+pub(super) struct Source {
     beta: String,
     num_actions: usize,
+    twins: usize,
     latent_dim: usize,
     connectivity: usize,
     ef_construction: usize,
@@ -29,15 +31,22 @@ struct Source {
 }
 
 impl Source {
-    fn new(actions: &ActionEmbeddings, options: &HnswOptions) -> Self {
+    /// Of `actions`, of which so many are `twins`.
+    pub(super) fn new(actions: &ActionEmbeddings, twins: usize, options: &HnswOptions) -> Self {
         Self {
             beta: actions.digest().into(),
             num_actions: actions.num_actions(),
+            twins,
             latent_dim: actions.latent_dim(),
             connectivity: options.connectivity,
             ef_construction: options.ef_construction,
             scalar: options.scalar,
         }
+    }
+
+    /// The name of its folder.
+    pub(super) fn folder_name(&self) -> String {
+        format!("hnsw-{}", &digest_bytes(format!("{self:?}").as_bytes())[..12])
     }
 }
 
@@ -49,22 +58,10 @@ struct Record {
     source: Source,
 }
 
-/// The folder's name, made from the [`Source`].
-pub(super) fn folder_name(actions: &ActionEmbeddings, options: &HnswOptions) -> String {
-    let digest = digest_bytes(format!("{:?}", Source::new(actions, options)).as_bytes());
-    format!("hnsw-{}", &digest[..12])
-}
-
-pub(super) fn save(
-    folder: &Path,
-    index: &Index,
-    actions: &ActionEmbeddings,
-    options: &HnswOptions,
-) -> Result<()> {
+pub(super) fn save(folder: &Path, index: &Index, source: Source) -> Result<()> {
     let staged = StagedFolder::new(folder)?;
     let graph = staged.path().join(GRAPH);
     let graph_bytes = save_graph(index, &graph, &folder.join(GRAPH))?;
-    let source = Source::new(actions, options);
     let record = Record { graph_bytes, graph_sha256: digest_file(&graph)?, source };
     let text = toml::to_string(&record).map_err(|error| Error::library("writing TOML", error))?;
     fs_err::write(staged.path().join(RECORD), text)?;
@@ -86,39 +83,47 @@ pub(super) fn save_graph(index: &Index, path: &Path, named: &Path) -> Result<u64
 }
 
 /// The graph in the `bytes` of the file at `path`, which are what was written, or in the file itself,
-/// mapped; the caller reserves thread slots.
+/// mapped, and the actions that have no node in it; the caller reserves thread slots.
 pub(super) fn load(
     path: &Path,
     bytes: Option<&[u8]>,
     actions: &ActionEmbeddings,
     options: &HnswOptions,
-) -> Result<Index> {
+) -> Result<(Index, Twins)> {
     let index = options.index(actions.latent_dim())?;
     let loaded = match bytes {
         Some(bytes) => index.load_from_buffer(bytes),
         None => index.view(utf8(path)?),
     };
     loaded.map_err(|error| Error::file(path, format!("usearch says: {error}; {EXPORT}")))?;
-    if !fits(&index, actions, options) {
+    let twins = if index.size() == actions.num_actions() {
+        Twins::default()
+    } else {
+        // A bundle may hold β in fewer digits than the graph was made of.
+        Twins::of(actions.beta()).without(|action| index.contains(u64::from(action)))
+    };
+    if !fits(&index, actions, twins.len(), options) {
         return Err(Error::file(path, format!("the graph belongs to other embeddings; {EXPORT}")));
     }
     // Loading resets it to the default.
     index.change_expansion_search(options.ef_search);
-    Ok(index)
+    Ok((index, twins))
 }
 
 /// True if the graph has the shape and the options of its source.
-fn fits(index: &Index, actions: &ActionEmbeddings, options: &HnswOptions) -> bool {
-    index.size() == actions.num_actions()
+fn fits(index: &Index, actions: &ActionEmbeddings, twins: usize, options: &HnswOptions) -> bool {
+    index.size() + twins == actions.num_actions()
         && index.dimensions() == actions.latent_dim()
         && index.connectivity() == options.connectivity
         && index.metric_kind() == MetricKind::IP
         && index.scalar_kind() == options.scalar.kind()
 }
 
-/// Opens the graph of `actions · scale` by mapping its file; the caller reserves thread slots.
+/// Opens the graph of `source`, which is `actions · scale`, by mapping its file; the caller reserves
+/// thread slots.
 pub(super) fn open(
     folder: &Path,
+    source: &Source,
     actions: &ActionEmbeddings,
     options: &HnswOptions,
     scale: f32,
@@ -128,8 +133,7 @@ pub(super) fn open(
         let problem = toml_problem(&error, &text);
         Error::file(folder.join(RECORD), format!("cannot be read ({problem}); {REBUILD}"))
     })?;
-    let source = Source::new(actions, options);
-    if record.source != source {
+    if record.source != *source {
         let problem = format!(
             "the index belongs to other embeddings or options (it was built from {:?}, expected \
              {source:?}); {REBUILD}",
@@ -152,7 +156,9 @@ pub(super) fn open(
     index
         .view(utf8(&path)?)
         .map_err(|error| Error::file(&path, format!("usearch says: {error}; {REBUILD}")))?;
-    if !fits(&index, actions, options) || !holds_beta(&index, actions, options.scalar, scale) {
+    if !fits(&index, actions, source.twins, options)
+        || !holds_beta(&index, actions, options.scalar, scale)
+    {
         let problem = format!("the graph belongs to other embeddings; {REBUILD}");
         return Err(Error::file(path, problem));
     }
@@ -161,11 +167,15 @@ pub(super) fn open(
     Ok(index)
 }
 
-/// Spot check: true if a few stored rows equal β's to the precision of the scalar.
+/// Spot check: true if of a few actions those that have a row have that of β, to the precision of the
+/// scalar.
 fn holds_beta(index: &Index, actions: &ActionEmbeddings, scalar: Scalar, scale: f32) -> bool {
     let mut stored = vec![0.0_f32; actions.latent_dim()];
     let step = actions.num_actions().div_ceil(16).max(1);
     (0..actions.num_actions()).step_by(step).all(|action| {
+        if !index.contains(action as u64) {
+            return true;
+        }
         let found = index.get(action as u64, &mut stored);
         let row = actions.beta().row(action).iter();
         matches!(found, Ok(1))
@@ -194,6 +204,10 @@ mod tests {
         Arc::new(ActionEmbeddings::new(normals(seed, 200, 8)).unwrap())
     }
 
+    fn name(actions: &ActionEmbeddings) -> String {
+        Source::new(actions, 0, &HnswOptions::default()).folder_name()
+    }
+
     fn open(folder: &Path, actions: &Arc<ActionEmbeddings>) -> Result<Hnsw, String> {
         let options = HnswOptions::default();
         Hnsw::open_or_build(folder, actions.clone(), &options, &())
@@ -203,11 +217,10 @@ mod tests {
 
     #[test]
     fn an_index_of_other_embeddings_is_refused() {
-        let options = HnswOptions::default();
         let (ours, theirs) = (embeddings(1), embeddings(2));
         let folder = tempfile::tempdir().unwrap();
-        let at = |actions| folder.path().join(folder_name(actions, &options));
-        Hnsw::build(&at(&theirs), &theirs, &options, &()).unwrap();
+        let at = |actions| folder.path().join(name(actions));
+        open(folder.path(), &theirs).unwrap();
 
         fs_err::rename(at(&theirs), at(&ours)).unwrap();
         let error = open(folder.path(), &ours).unwrap_err();
@@ -226,8 +239,7 @@ mod tests {
         let actions = embeddings(1);
         let folder = tempfile::tempdir().unwrap();
         open(folder.path(), &actions).unwrap();
-        let name = folder_name(&actions, &HnswOptions::default());
-        let graph = folder.path().join(&name).join(GRAPH);
+        let graph = folder.path().join(name(&actions)).join(GRAPH);
         let whole = fs_err::read(&graph).unwrap();
         let mut flipped = whole.clone();
         flipped[whole.len() - 9] ^= 1;
