@@ -37,6 +37,9 @@ class Bundle:
         self.actions = {item: action for action, item in enumerate(self.ids)}
         if "index" in self.about:
             self.index = Index.restore(str(folder / "index.usearch"))
+            # Of equal vectors the index holds one: actions of one class stand and fall together.
+            rows = self.beta.view(f"V{self.beta[0].nbytes}").ravel()
+            self.classes = np.unique(rows, return_inverse=True)[1]
 
     def encode(self, encoder: dict, known):
         """M(X) of one encoder, for somebody new who has the actions `known`, the latest last."""
@@ -80,7 +83,8 @@ class Bundle:
         if index and np.any(query):
             count = min(2 * (k + len(known)), len(candidates))
             self.index.expansion_search = max(self.about["index"]["ef_search"], 2 * count)
-            candidates = self.index.search(query / np.linalg.norm(query), count).keys.astype(int)
+            found = self.index.search(query / np.linalg.norm(query), count).keys.astype(int)
+            candidates = np.flatnonzero(np.isin(self.classes, self.classes[found]))
         candidates = np.setdiff1d(candidates, known)  # ascending: ties go to the popular
         scores = self.beta[candidates] @ query
         best = np.argsort(-scores, kind="stable")[:k]

@@ -228,7 +228,7 @@ impl Run {
     /// Everything that serving needs, in memory.
     fn recommender(&self, py: Python<'_>) -> PyResult<Recommender> {
         work(py, || {
-            let bundle = self.policy.bundle(true, false)?;
+            let bundle = self.policy.bundle(true)?;
             Ok(Recommender::new(fast_slate::bundle::Recommender::new(bundle)?))
         })
     }

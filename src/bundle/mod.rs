@@ -9,7 +9,7 @@
 //! | `model.safetensors` | `layer.0` `[D, H]`, `layer.1` …, and perhaps `correction.0` `[D, L]` …; missing where β was learned: then h is the context |
 //! | `tower.onnx` | perhaps the same tower as an ONNX model, for other programs: nothing here reads it |
 //! | `items.parquet` | `item_id: i64 \| str`, perhaps `title: str`, `group: str`; row i is action i |
-//! | `index.usearch` | perhaps a graph over β |
+//! | `index.usearch` | perhaps a graph over β; of actions with equal vectors it holds the lowest |
 //! | `users.parquet` | perhaps `user_id: i64 \| str`; row i is user i |
 //! | `histories.parquet` | beside it `user: u32`, `action: u32`, perhaps `time: i64`, by user, action |
 //! | `features.safetensors` | perhaps `features` `[U, F]` of these users |
@@ -48,6 +48,9 @@ use crate::model::Model;
 use crate::policy::Sigma;
 use crate::retrieval::{Hnsw, HnswOptions};
 
+/// A graph over β and its options.
+pub type ServedIndex = (HnswOptions, Arc<Hnsw>);
+
 /// A trained policy and what it needs to answer, in memory.
 #[derive(Clone, Debug)]
 pub struct Bundle {
@@ -69,7 +72,7 @@ pub struct Bundle {
     /// Users who are known by id, if they are part of it.
     pub users: Option<Users>,
     /// A graph over β, if it is part of it.
-    pub index: Option<(HnswOptions, Arc<Hnsw>)>,
+    pub index: Option<ServedIndex>,
     /// True if a copy of the tower as an ONNX model is part of it.
     pub onnx: bool,
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
 use polars::prelude::*;
 
 use super::manifest::{Bytes, FileRecord, MANIFEST, Manifest, Scales, Shapes, VectorScalar};
-use super::{Bundle, Users, onnx};
+use super::{Bundle, ServedIndex, Users, onnx};
 use crate::dataset::parquet::{parse, write_table};
 use crate::dataset::{Ids, Items, USER_ID};
 use crate::embedding::tensors::{Named, Stored, Tensors, write, write_as};
@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::files::StagedFolder;
 use crate::matrix::Matrix;
 use crate::model::Model;
-use crate::retrieval::{Hnsw, half_scale};
-use crate::tower::{Correction, Tower, to_host};
+use crate::retrieval::{Hnsw, HnswOptions, half_scale};
+use crate::tower::{Correction, Radius, Tower, TowerForm, to_host};
 
 const VECTORS: &str = "vectors.safetensors";
 const BETA: &str = "beta";
@@ -168,7 +168,7 @@ impl Bundle {
     /// what was written.
     pub fn open(folder: &Path, device: &Device) -> Result<(Self, String)> {
         let (manifest, digest) = Manifest::read(folder)?;
-        let files = Files { folder, bytes: manifest.read_files(folder, &[])? };
+        let files = Files { folder, bytes: Mutex::new(manifest.read_files(folder, &[])?) };
         Ok((files.bundle(manifest, device)?, digest))
     }
 
@@ -180,7 +180,7 @@ impl Bundle {
     /// The errors of [`open`](Self::open), but for damage in these two files.
     pub fn map(folder: &Path, device: &Device) -> Result<(Self, String, Unchecked)> {
         let (manifest, digest) = Manifest::read(folder)?;
-        let files = Files { folder, bytes: manifest.read_files(folder, MAPPED)? };
+        let files = Files { folder, bytes: Mutex::new(manifest.read_files(folder, MAPPED)?) };
         let of = |name: &&str| Some((folder.join(name), manifest.files.get(*name)?.clone()));
         let unchecked = Unchecked { files: MAPPED.iter().filter_map(of).collect() };
         Ok((files.bundle(manifest, device)?, digest, unchecked))
@@ -218,24 +218,72 @@ fn rows(path: &Path, name: &str, count: usize, found: Matrix) -> Result<Matrix> 
 /// The bytes of a bundle's files.
 struct Files<'a> {
     folder: &'a Path,
-    bytes: BTreeMap<String, Bytes>,
+    bytes: Mutex<BTreeMap<String, Bytes>>,
 }
 
 impl Files<'_> {
     /// Passes a file's bytes to `read`, then drops them.
-    fn take<T>(&mut self, name: &str, read: impl FnOnce(&Path, &Bytes) -> Result<T>) -> Result<T> {
-        let path = self.folder.join(name);
-        let bytes = self.bytes.remove(name).ok_or_else(|| {
+    fn take<T>(&self, name: &str, read: impl FnOnce(&Path, &Bytes) -> Result<T>) -> Result<T> {
+        self.take_if_there(name, read)?.ok_or_else(|| {
             Error::file(self.folder.join(MANIFEST), format!("names no file `{name}`"))
-        })?;
-        read(&path, &bytes)
+        })
     }
 
-    fn bundle(mut self, manifest: Manifest, device: &Device) -> Result<Bundle> {
-        let Manifest { sigma, shapes, vectors: scales, tower, index, encoders, trained, .. } =
-            manifest;
-        let radii = manifest.corrections;
-        let Shapes { num_actions, context_dim, latent_dim, .. } = shapes;
+    /// [`take`](Self::take) of a file that need not be part of a bundle.
+    fn take_if_there<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&Path, &Bytes) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        bytes.map(|bytes| read(&self.folder.join(name), &bytes)).transpose()
+    }
+
+    /// Ids and titles, and the users who are known.
+    fn names(&self, num_actions: usize) -> Result<(Items, Option<Users>)> {
+        let items = self.take(ITEMS, |path, bytes| Items::new(&parse(path, bytes)?, path))?;
+        if items.ids.len() != num_actions {
+            let problem = format!("has {} items, expected {num_actions}", items.ids.len());
+            return Err(Error::file(self.folder.join(ITEMS), problem));
+        }
+        let ids = self.take_if_there(USERS, |path, bytes| {
+            Ids::new(&parse(path, bytes)?, USER_ID, "user", path)
+        })?;
+        let Some(ids) = ids else { return Ok((items, None)) };
+        let features = self.take_if_there(FEATURES, |path, bytes| {
+            let found = Tensors::parse(path, bytes)?.matrix(FEATURES_TENSOR, 1.0)?;
+            let missing = || Error::file(path, format!("has no tensor `{FEATURES_TENSOR}`"));
+            rows(path, FEATURES_TENSOR, ids.len(), found.ok_or_else(missing)?)
+        })?;
+        let users = self.take(HISTORIES, |path, bytes| {
+            Users::read(ids, features, &parse(path, bytes)?, num_actions, path)
+        })?;
+        Ok((items, Some(users)))
+    }
+
+    fn bundle(self, manifest: Manifest, device: &Device) -> Result<Bundle> {
+        let Manifest { sigma, shapes, vectors, tower, index, encoders, trained, .. } = manifest;
+        let (searched, names) = rayon::join(
+            || self.searched(&vectors, index, shapes.num_actions),
+            || self.names(shapes.num_actions),
+        );
+        let (Searched { actions, vectors, weights, index }, (items, users)) = (searched?, names?);
+        let model = match tower {
+            None => Model { tower: None, actions: None, corrections: Vec::new() },
+            Some(form) => self.model(form, manifest.corrections, shapes, device)?,
+        };
+        let onnx = self.take_if_there(ONNX, |_, _| Ok(()))?.is_some();
+        let encoding = Encoding { encoders, weights };
+        Ok(Bundle { trained, sigma, model, actions, vectors, encoding, items, users, index, onnx })
+    }
+
+    /// The vectors, and the graph over β.
+    fn searched(
+        &self,
+        scales: &Scales,
+        index: Option<HnswOptions>,
+        num_actions: usize,
+    ) -> Result<Searched> {
         let (actions, vectors, weights) = self.take(VECTORS, |path, bytes| {
             let tensors = match bytes {
                 Bytes::Read(bytes) => Tensors::parse(path, bytes)?,
@@ -260,65 +308,54 @@ impl Files<'_> {
             Ok((Arc::new(actions), vectors, tensors.matrix(WEIGHTS, 1.0)?))
         })?;
         let weights = weights.map(|weights| Arc::new(weights.into_vec()));
-        let shape = [context_dim, latent_dim];
-        let model = match tower {
-            None => Model { tower: None, actions: None, corrections: Vec::new() },
-            Some(form) => self.take(MODEL, |path, bytes| {
-                let tensors = Tensors::parse(path, bytes)?;
-                let mut layers = Vec::new();
-                while let Some(layer) = tensors.matrix(&format!("layer.{}", layers.len()), 1.0)? {
-                    layers.push(layer);
-                }
-                let mut model = Model::from(form.tower(&layers, shape, device)?);
-                for (at, radius) in radii.into_iter().enumerate() {
-                    let name = format!("correction.{at}");
-                    let missing = || Error::file(path, format!("has no tensor `{name}`"));
-                    let delta = tensors.matrix(&name, 1.0)?.ok_or_else(missing)?;
-                    if [delta.rows(), delta.cols()] != shape {
-                        return Err(Error::Shape {
-                            what: format!("{}: `{name}`", path.display()),
-                            expected: format!("{shape:?}"),
-                            found: format!("[{}, {}]", delta.rows(), delta.cols()),
-                        });
-                    }
-                    model.corrections.push(Correction::new(&delta, radius, device));
-                }
-                Ok(model)
-            })?,
-        };
-        let items = self.take(ITEMS, |path, bytes| Items::new(&parse(path, bytes)?, path))?;
-        if items.ids.len() != num_actions {
-            let problem = format!("has {} items, expected {num_actions}", items.ids.len());
-            return Err(Error::file(self.folder.join(ITEMS), problem));
-        }
-        let index = match index {
-            None => None,
-            Some(options) => Some(self.take(INDEX, |path, bytes| {
+        let graph = |options: HnswOptions| {
+            self.take(INDEX, |path, bytes| {
                 let graph = Hnsw::load(path, bytes.read(), Arc::clone(&actions), &options)?;
                 Ok((options, Arc::new(graph)))
-            })?),
+            })
         };
-        let users = if self.bytes.contains_key(USERS) {
-            let ids = self
-                .take(USERS, |path, bytes| Ids::new(&parse(path, bytes)?, USER_ID, "user", path))?;
-            let features = if self.bytes.contains_key(FEATURES) {
-                Some(self.take(FEATURES, |path, bytes| {
-                    let found = Tensors::parse(path, bytes)?.matrix(FEATURES_TENSOR, 1.0)?;
-                    let missing =
-                        || Error::file(path, format!("has no tensor `{FEATURES_TENSOR}`"));
-                    rows(path, FEATURES_TENSOR, ids.len(), found.ok_or_else(missing)?)
-                })?)
-            } else {
-                None
-            };
-            Some(self.take(HISTORIES, |path, bytes| {
-                Users::read(ids, features, &parse(path, bytes)?, num_actions, path)
-            })?)
-        } else {
-            None
-        };
-        let onnx = self.bytes.contains_key(ONNX);
-        let encoding = Encoding { encoders, weights };
-        Ok(Bundle { trained, sigma, model, actions, vectors, encoding, items, users, index, onnx })
+        let index = index.map(graph).transpose()?;
+        Ok(Searched { actions, vectors, weights, index })
     }
+
+    /// h_θ.
+    fn model(
+        &self,
+        form: TowerForm,
+        radii: Vec<Radius>,
+        shapes: Shapes,
+        device: &Device,
+    ) -> Result<Model> {
+        let shape = [shapes.context_dim, shapes.latent_dim];
+        self.take(MODEL, |path, bytes| {
+            let tensors = Tensors::parse(path, bytes)?;
+            let mut layers = Vec::new();
+            while let Some(layer) = tensors.matrix(&format!("layer.{}", layers.len()), 1.0)? {
+                layers.push(layer);
+            }
+            let mut model = Model::from(form.tower(&layers, shape, device)?);
+            for (at, radius) in radii.into_iter().enumerate() {
+                let name = format!("correction.{at}");
+                let missing = || Error::file(path, format!("has no tensor `{name}`"));
+                let delta = tensors.matrix(&name, 1.0)?.ok_or_else(missing)?;
+                if [delta.rows(), delta.cols()] != shape {
+                    return Err(Error::Shape {
+                        what: format!("{}: `{name}`", path.display()),
+                        expected: format!("{shape:?}"),
+                        found: format!("[{}, {}]", delta.rows(), delta.cols()),
+                    });
+                }
+                model.corrections.push(Correction::new(&delta, radius, device));
+            }
+            Ok(model)
+        })
+    }
+}
+
+/// What a search needs.
+struct Searched {
+    actions: Arc<ActionEmbeddings>,
+    vectors: Vectors,
+    weights: Option<Arc<Vec<f32>>>,
+    index: Option<ServedIndex>,
 }

@@ -45,13 +45,13 @@ impl Ids {
         path: &Path,
     ) -> Result<Self> {
         let texts = as_text(table, name, path)?.rechunk().into_owned();
-        #[allow(clippy::cast_possible_truncation, reason = "users and items are numbered by u32")]
-        let mut order: Vec<u32> = (0..texts.len() as u32).collect();
-        order.par_sort_unstable_by_key(|&number| texts.get(number as usize));
-        let text = |at: u32| texts.get(at as usize);
-        if order.windows(2).any(|pair| text(pair[0]) == text(pair[1])) {
+        let mut sorted: Vec<(&str, u32)> =
+            texts.iter().map(Option::unwrap_or_default).zip(0..).collect();
+        sorted.par_sort_unstable();
+        if sorted.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(Error::file(path, format!("column `{name}` holds an id twice")));
         }
+        let order = sorted.into_iter().map(|(_, number)| number).collect();
         let column = table.column(name).map_err(|error| Error::library(name, error))?.clone();
         Ok(Self { path: path.to_owned(), kind, column, texts, order })
     }

@@ -12,7 +12,7 @@
 //!     println!("{}", item.item_id);
 //! }
 //! // All that serving needs, in a folder of its own.
-//! policy.bundle(true, false)?.write(Path::new("bundle"), Default::default(), false)?;
+//! policy.bundle(true)?.write(Path::new("bundle"), Default::default(), false)?;
 //! # Ok(())
 //! # }
 //! ```
@@ -23,7 +23,7 @@ mod learn;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::bundle::{Bundle, Options, Trained, Users, Who};
+use crate::bundle::{Bundle, Options, ServedIndex, Trained, Users, Who};
 use crate::dataset::Catalogue;
 use crate::device;
 use crate::embedding::Vectors;
@@ -186,20 +186,32 @@ impl Policy {
         Ok(Self { task, settings, origin, model, initial, step, recommender })
     }
 
-    /// All that serving this policy needs: with the users' `histories`, so that they are known by id,
-    /// and with an `index`, which is built if no run has needed it before.
+    /// The graph over β for this policy's bundle, which finds a share of `recall` of the true top K of
+    /// training users, on average, in the least time ([`Audits::served`]). It is built if no run has
+    /// needed it before.
     ///
     /// # Errors
-    /// [`Error::Setting`] for an index over a β that was learned; fails if the prepared folder cannot
-    /// be read, or its index cannot be built.
-    pub fn bundle(&self, histories: bool, index: bool) -> Result<Bundle> {
-        let Self { task, settings, origin, .. } = self;
-        let learned = self.model.learned_actions()?;
-        if index && learned.is_some() {
+    /// [`Error::Setting`] for a β that was learned; fails if the index cannot be built.
+    pub fn index(&self, slate_size: usize, recall: f64) -> Result<(ServedIndex, EfSearch)> {
+        if self.model.learned_actions()?.is_some() {
             let problem = "this model learned its action vectors and is searched exactly; export \
                            without an index";
             return Err(Error::setting("index", problem));
         }
+        let Self { task, settings, model, .. } = self;
+        let audits = Audits { task, method: &settings.method, seed: settings.seed };
+        let (options, graph, found) = audits.served(model, slate_size, recall)?;
+        Ok(((options, Arc::new(graph)), found))
+    }
+
+    /// All that serving this policy by exact search needs: with the users' `histories`, so that they
+    /// are known by id.
+    ///
+    /// # Errors
+    /// Fails if the prepared folder cannot be read.
+    pub fn bundle(&self, histories: bool) -> Result<Bundle> {
+        let Self { task, settings, origin, .. } = self;
+        let learned = self.model.learned_actions()?;
         let Catalogue { users, items, contexts } = Catalogue::read(&origin.data)?;
         let users = histories.then(|| {
             let features = task.profiles.features.as_ref();
@@ -229,7 +241,7 @@ impl Policy {
             encoding: task.encoding.clone(),
             items,
             users,
-            index: if index { Some((settings.retrieval.hnsw, task.index()?)) } else { None },
+            index: None,
             onnx: false,
         })
     }
@@ -242,7 +254,7 @@ impl Policy {
         if let Some(recommender) = self.recommender.get() {
             return Ok(recommender);
         }
-        let made = Arc::new(Recommender::new(self.bundle(true, false)?)?);
+        let made = Arc::new(Recommender::new(self.bundle(true)?)?);
         Ok(self.recommender.get_or_init(|| made))
     }
 

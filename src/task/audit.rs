@@ -47,7 +47,7 @@ impl Audit {
 const AUDIT_STEP: u64 = u64::MAX;
 
 /// Least number of queries in an audit of the index.
-const INDEX_QUERIES: usize = 1000;
+pub(super) const INDEX_QUERIES: usize = 1000;
 
 /// Least number of queries in an audit of shared candidates, which every evaluation makes.
 const CANDIDATE_QUERIES: usize = 256;
@@ -163,11 +163,17 @@ impl Audits<'_> {
         audited.policy(&self.task.parts(self.method, self.seed)?).map(Some)
     }
 
-    /// A fixed sample of training contexts, and their queries `[N, L]`.
-    fn queries(&self, model: &Model, count: usize) -> Result<(Vec<u32>, Matrix)> {
+    /// A fixed sample of training contexts.
+    pub(super) fn sampled(&self, count: usize) -> Vec<u32> {
         let mut contexts = self.task.sessions.contexts(Split::Train);
         self.seed.stream(Purpose::Audit, 0, 0).shuffle(&mut contexts);
         contexts.truncate(count);
+        contexts
+    }
+
+    /// A fixed sample of training contexts, and their queries `[N, L]`.
+    fn queries(&self, model: &Model, count: usize) -> Result<(Vec<u32>, Matrix)> {
+        let contexts = self.sampled(count);
         let h = model.latent(&self.task.contexts.select(&contexts))?;
         Ok((contexts, h))
     }

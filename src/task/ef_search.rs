@@ -1,14 +1,19 @@
-//! A task, a method and a recall in, the least `ef_search` of the graph out.
+//! A task and a recall in, the least `ef_search` out: of the graph that a method trains with, or of the
+//! one that serves.
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use serde::Serialize;
 
+use super::audit::INDEX_QUERIES;
 use super::{Audits, Graph, Task};
+use crate::encoder::Known;
 use crate::error::{Error, Result};
+use crate::matrix::Matrix;
 use crate::model::Model;
 use crate::prepared::Prepared;
-use crate::retrieval::HnswOptions;
+use crate::retrieval::{Hnsw, HnswOptions, Queries, Retriever as _, overlap};
 
 /// The result of the search for the least `ef_search`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,9 +66,7 @@ impl Audits<'_> {
         model: &Model,
         target: f64,
     ) -> Result<EfSearch> {
-        if !(0.0..=1.0).contains(&target) {
-            return Err(Error::setting("recall", format!("is {target}, expected 0 to 1")));
-        }
+        check_target(target)?;
         let Some(sample) = self.index_sample(model)? else {
             let problem = "is not used: with these settings training does not search the graph";
             return Err(Error::setting("retrieval.hnsw.ef_search", problem));
@@ -75,6 +78,73 @@ impl Audits<'_> {
             Ok(Audits { task: &task, ..*self }.compare(&sample, 0)?.recall)
         })
     }
+}
+
+/// The widest search of a served graph is this or [`OVER`] times K: where it misses more, a denser
+/// graph is faster.
+const WIDEST_SERVED: usize = 256;
+/// See [`WIDEST_SERVED`].
+const OVER: usize = 8;
+/// The most neighbours of a served graph.
+const DENSEST_SERVED: usize = 48;
+
+impl Audits<'_> {
+    /// The graph that serves `model`: with the least `ef_search` that finds a share of `target` of what
+    /// a thousand training users would be shown, on average, all they have taken being known. Where no search of a bearable width does,
+    /// its connectivity is twice the run's, and twice again; then what is best of it is returned.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a target outside 0 to 1; [`Error::SlateTooLarge`]; fails if the index
+    /// cannot be built.
+    pub fn served(
+        &self,
+        model: &Model,
+        slate_size: usize,
+        target: f64,
+    ) -> Result<(HnswOptions, Hnsw, EfSearch)> {
+        check_target(target)?;
+        let Task { sessions, profiles, encoder, exact, graph, actions, .. } = self.task;
+        let sample = self.sampled(INDEX_QUERIES);
+        let mut contexts = Matrix::zeros(sample.len(), encoder.dim());
+        let histories: Vec<Vec<u32>> = contexts
+            .par_rows_mut()
+            .zip(&sample)
+            .map(|(row, &context)| {
+                let (known, times) = profiles.history(sessions, context);
+                let features = profiles.features_of(context);
+                encoder.encode(Known { actions: &known, times: times.as_deref(), features }, row);
+                known
+            })
+            .collect();
+        let latent = model.latent(&contexts)?;
+        let seen: Vec<&[u32]> = histories.iter().map(Vec::as_slice).collect();
+        let queries = Queries { latent: &latent, slate_size, excluded: Some(&seen) };
+        let wanted = exact.search(queries)?;
+        let Graph { prepared, options, .. } = &**graph;
+        let mut options = *options;
+        loop {
+            let mut graph = prepared.index(actions, &options)?;
+            let widest = WIDEST_SERVED.max(OVER * slate_size);
+            let found = least(slate_size, widest, target, |width| {
+                graph.set_ef_search(width);
+                Ok(overlap(&graph.search(queries)?, &wanted))
+            })?;
+            let denser = 2 * options.connectivity;
+            if found.ef_search.is_some() || denser > DENSEST_SERVED {
+                options.ef_search = found.ef_search.unwrap_or(widest);
+                graph.set_ef_search(options.ef_search);
+                return Ok((options, graph, found));
+            }
+            options.connectivity = denser;
+        }
+    }
+}
+
+fn check_target(target: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&target) {
+        return Ok(());
+    }
+    Err(Error::setting("recall", format!("is {target}, expected 0 to 1")))
 }
 
 /// The least of `first..=last` whose recall is at least `target`, for a recall that does not fall.

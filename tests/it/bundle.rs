@@ -81,10 +81,17 @@ impl Place {
 
     /// The bundle of a short default run, with histories and an index.
     fn bundle(&self) -> Recommender {
-        let bundle = self.train(&[]).bundle(true, true).unwrap();
+        let bundle = indexed(&self.train(&[]));
         bundle.write(&self.path("bundle"), VectorScalar::F32, true).unwrap();
         opened(&self.path("bundle")).unwrap()
     }
+}
+
+/// A bundle with histories and an index.
+fn indexed(policy: &Policy) -> Bundle {
+    let mut bundle = policy.bundle(true).unwrap();
+    bundle.index = Some(policy.index(5, 0.95).unwrap().0);
+    bundle
 }
 
 fn opened(folder: &Path) -> Result<Recommender, Error> {
@@ -136,7 +143,7 @@ fn answers_alone(place: &Place, policy: &Policy) {
     let of_users = policy.recommender().unwrap().recommend(&users, &Options::default()).unwrap();
 
     let out = place.path("bundle");
-    policy.bundle(true, false).unwrap().write(&out, VectorScalar::F32, true).unwrap();
+    policy.bundle(true).unwrap().write(&out, VectorScalar::F32, true).unwrap();
     fs_err::remove_dir_all(place.path("run")).unwrap();
     let hidden = place.path("elsewhere");
     fs_err::rename(place.path("data"), &hidden).unwrap();
@@ -231,7 +238,7 @@ fn damage_is_refused_by_the_files_name() {
     let (bundle, other) = (place.path("bundle"), place.path("other"));
     // Another bundle of the same shapes.
     fs_err::remove_dir_all(place.path("run")).unwrap();
-    let mut trained = place.train(&["seed=5"]).bundle(true, true).unwrap();
+    let mut trained = indexed(&place.train(&["seed=5"]));
     trained.trained.step += 1;
     trained.write(&other, VectorScalar::F16, false).unwrap();
 
@@ -684,7 +691,8 @@ fn a_run_is_exported_once_and_answers_alike_from_the_command_line() {
     let data = at("data");
     let error = refused(slate().args(["export", &run, "--out", &data, "--force"]));
     assert_says(&error, &["data: there is something here"]);
-    stdout(&mut export(&["--histories", "--force", "--index"]));
+    let said = stdout(&mut export(&["--histories", "--force", "--index", "--recall", "0.5"]));
+    assert_says(&said, &["the index finds", "of the true top 5 of training users"]);
     assert!(place.path("bundle/index.usearch").exists());
     assert_says(&stdout(slate().args(["info", &bundle])), &["format = 1", "[trained.settings]"]);
 

@@ -154,7 +154,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
 
     // A bundle knows as much.
     let bundle = place.path("bundle");
-    policy.bundle(true, false).unwrap().write(&bundle, VectorScalar::F32, false).unwrap();
+    policy.bundle(true).unwrap().write(&bundle, VectorScalar::F32, false).unwrap();
     let device = fast_slate::device::choose(None).unwrap().device;
     let bundled = Recommender::open(&bundle, &device).unwrap();
     let user = Who::User { id: "u7".into(), newer: Vec::new() };

@@ -122,7 +122,7 @@ fn a_bundle_keeps_what_was_learned_within_its_radius() {
     let policy = Policy::open(&at("round-01/run"), Which::Last, Some("ndarray")).unwrap();
     let start = Policy::open(&at("start"), Which::Best, Some("ndarray")).unwrap();
     let out = folder.path().join("bundle");
-    policy.bundle(true, false).unwrap().write(&out, VectorScalar::F32, false).unwrap();
+    policy.bundle(true).unwrap().write(&out, VectorScalar::F32, false).unwrap();
     let opened =
         Recommender::open(&out, &fast_slate::device::choose(Some("ndarray")).unwrap().device);
     let requests: Vec<Request> =

@@ -203,7 +203,7 @@ fn trained(folder: &Path, sets: &[&str]) -> Policy {
 fn the_onnx_model_of_every_tower_has_its_queries() {
     let folder = tempfile::tempdir().unwrap();
     let policy = trained(folder.path(), &["context.encoders=[\"fold-in\", \"mean\"]"]);
-    let mut bundle = policy.bundle(false, false).unwrap();
+    let mut bundle = policy.bundle(false).unwrap();
     bundle.onnx = true;
     let device = device::choose(Some("flex")).unwrap().device;
     let contexts = normals(0, [128, 16]);

@@ -53,8 +53,9 @@ impl Place {
             // The best may be the start, which is the same for both.
             let policy = Policy::open(&run, Which::Last, Some("flex")).unwrap();
             let out = folder.path().join(format!("bundle-{seed}"));
-            let mut bundle = policy.bundle(true, seed == 1).unwrap();
+            let mut bundle = policy.bundle(true).unwrap();
             if seed == 1 {
+                bundle.index = Some(policy.index(5, 0.95).unwrap().0);
                 groups.label(&mut bundle.items).unwrap();
             }
             bundle.write(&out, VectorScalar::F32, false).unwrap();

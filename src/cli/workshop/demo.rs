@@ -83,7 +83,7 @@ fn serve_page(args: &DemoArgs, policy: &Policy) -> Result<()> {
     use crate::serving::{Access, Limits, ServeOptions, serve};
 
     let bundle = args.out.join("bundle");
-    policy.bundle(true, false)?.write(&bundle, VectorScalar::F32, true)?;
+    policy.bundle(true)?.write(&bundle, VectorScalar::F32, true)?;
     let options = ServeOptions {
         bundle,
         map: false,

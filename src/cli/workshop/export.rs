@@ -9,9 +9,11 @@ use serde::Serialize;
 use crate::bundle::{Manifest, VectorScalar};
 use crate::cli::flags::DeviceArgs;
 use crate::cli::report::Report;
+use crate::cli::workshop::prologue::share;
 use crate::dataset::{ITEM_ID, ItemSource, ItemTable};
 use crate::facade::Policy;
 use crate::run::Which;
+use crate::task::TriedWidth;
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
@@ -31,6 +33,13 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", action = ArgAction::Set)]
     index: Option<bool>,
+    /// The share of the true best items that a search of the index must find on average; it is as wide
+    /// as that takes.
+    #[arg(long, value_parser = share, default_value_t = 0.98)]
+    recall: f64,
+    /// The length of the slates for which it must [default: that of the run].
+    #[arg(short = 'k', long, value_name = "K")]
+    slate_size: Option<usize>,
     /// The type of the vectors' numbers: f32, whose scores are those of the run, or f16, which takes
     /// half of the disk.
     #[arg(long, default_value = "f32", value_parser = scalar)]
@@ -65,6 +74,9 @@ const FEW: usize = 50_000;
 struct Exported {
     bundle: PathBuf,
     bytes: u64,
+    /// How wide the index is searched, and what that finds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    search: Option<TriedWidth>,
     /// Item ids in the file of titles that the catalogue does not have.
     ignored: usize,
     #[serde(flatten)]
@@ -83,7 +95,16 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     let titles = titles.transpose()?;
     let policy = Policy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
     let large = policy.task.actions.num_actions() > FEW && policy.model.actions.is_none();
-    let mut bundle = policy.bundle(args.histories, args.index.unwrap_or(large))?;
+    let mut bundle = policy.bundle(args.histories)?;
+    let slate_size = args.slate_size.unwrap_or(policy.settings.slate_size);
+    let search = if args.index.unwrap_or(large) {
+        let (index, found) = policy.index(slate_size, args.recall)?;
+        let width = index.0.ef_search;
+        bundle.index = Some(index);
+        found.tried.into_iter().find(|tried| tried.ef_search == width)
+    } else {
+        None
+    };
     bundle.onnx = args.onnx;
     let ignored = titles.map_or(Ok(0), |titles| titles.label(&mut bundle.items))?;
     let manifest = bundle.write(&args.out, args.scalar, args.force)?;
@@ -98,10 +119,23 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     for (name, file) in &manifest.files {
         text += &format!("{name:<22}{:>12}\n", file.bytes);
     }
+    if let Some(TriedWidth { ef_search, recall }) = search {
+        text += &format!(
+            "searched with ef_search = {ef_search}, the index finds {recall:.3} of the true top \
+             {slate_size} of training users\n"
+        );
+        if recall < args.recall {
+            tracing::warn!(
+                "no index finds {} of the true top {slate_size}: answers with `exact` find all",
+                args.recall
+            );
+        }
+    }
     if ignored > 0 {
         text += &format!("{ignored} items of --titles are not in the catalogue\n");
     }
-    Report::new(&Exported { bundle: args.out.clone(), bytes, ignored, manifest }, text)
+    let bundle = args.out.clone();
+    Report::new(&Exported { bundle, bytes, search, ignored, manifest }, text)
 }
 
 /// Reads the value of `--scalar`.
