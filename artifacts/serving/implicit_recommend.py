@@ -1,6 +1,6 @@
-"""Slates of the same factors from a bundle and from `implicit`: implicit_recommend.py SLATE BUNDLE [--out FILE]
+"""Slates of the same factors from a bundle and from `implicit`: implicit_recommend.py SLATE BUNDLE BUNDLE50 [--out FILE]
 
-One user at a time and 5 000 at once, K = 5 and 50; `implicit` searches exactly, with the same number of threads and its best
+The second bundle is the same policy with an index for slates of 50. One user at a time and 5 000 at once, K = 5 and 50; `implicit` searches exactly, with the same number of threads and its best
 batch size of three. Each is measured three times, in turn; medians.
 """
 import argparse
@@ -25,6 +25,7 @@ from recommend import Bundle
 parser = argparse.ArgumentParser()
 parser.add_argument("slate")
 parser.add_argument("bundle", type=Path)
+parser.add_argument("long", type=Path)
 parser.add_argument("--out", type=Path)
 arguments = parser.parse_args()
 
@@ -61,7 +62,8 @@ def at_once(k, size):
 
 
 def ours(k):
-    command = [arguments.slate, "bench", "slates", str(arguments.bundle), "--users", "5000", "-k", str(k), "--json"]
+    folder = arguments.bundle if k == 5 else arguments.long
+    command = [arguments.slate, "bench", "slates", str(folder), "--users", "5000", "-k", str(k), "--json"]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 

@@ -2,37 +2,47 @@
 # How fast a bundle answers: over HTTP under load, in process, as a batch, beside `implicit`; how long it
 # takes to be ready. SLATE has the features serve and train.
 # usage: artifacts/serving/run.sh OUT [bundles|load|connections|process|ready|batch|goodreads|implicit|table]...
-#   bundles   Gowalla at L = 512 and made-up vectors at 2.23 M × 100, each with an index; WORK needs 8 GB
+#   bundles   Gowalla at L = 512 and a made-up log of GoodReads' shape at L = 100, 400 000 users and 2.23 M items with
+#             eight interactions each; each with an index that finds 0.95 of the true top 5, and one (-50) for 0.96 of the top 50;
+#             WORK needs 12 GB
 #   load      requests a second and their times: OHA is the load generator's command [default: oha], PYTHON has pyarrow
 #   connections  memory before, while and after 5 000 connections are open
 #   process   one slate alone and many at once, without HTTP
 #   ready     seconds from the start of `slate serve` to its first answer, and memory: f16 and f32, read and mapped;
 #             where /proc/sys/vm/drop_caches may be written, also with nothing of the files in memory
 #   batch     all users of Gowalla through `slate recommend --users`, whole and in four parts that are joined
-#   goodreads 400 000 users with made-up items of the large bundle, K = 50, through its index, whole and in four
-#             parts that are joined; 10 000 of them exactly: PYTHON has numpy pyarrow
+#   goodreads all users of the large bundle, K = 50, through its index, whole and in four parts that are joined;
+#             10 000 of them exactly: PYTHON has pyarrow
 #   implicit  the same factors in `implicit`: PYTHON has implicit numpy pyarrow safetensors scipy usearch
 source "$(dirname "$0")/../common.sh"
 oha=${OHA:-oha}
 names=(gowalla large)
 
+# The bundles of a run: its index for slates of 5, and for 50: NAME RUN FLAG...
+exported() {
+    local name=$1 run=$2
+    shift 2
+    slate export "$run" --out "$work/$name" --histories --index --recall 0.95 "$@"
+    slate export "$run" --out "$work/$name-50" --histories --index --recall 0.96 -k "$(pick 50 10)" "$@"
+}
+
 bundles() {
-    if [ ! -e "$work/gowalla/bundle.toml" ]; then
+    if [ ! -e "$work/gowalla-50/bundle.toml" ]; then
         prepare_gowalla "$work/gowalla-data" --embeddings svd --latent-dim "$(pick 512 16)"
         rm -rf "$work/gowalla-run"
         slate train --data "$work/gowalla-data" --out "$work/gowalla-run" --steps "$(pick 200 5)" >/dev/null
-        slate export "$work/gowalla-run" --out "$work/gowalla" --histories --index
+        exported gowalla "$work/gowalla-run"
     fi
-    if [ ! -e "$work/large/bundle.toml" ]; then
-        local shape=(--users 20000 --actions "$(pick 2230000 3000)" --density "$(pick 0.0001 0.01)")
+    if [ ! -e "$work/large-50/bundle.toml" ]; then
+        local shape=(--users "$(pick 400000 2000)" --actions "$(pick 2230000 3000)" --density "$(pick 0.00002 0.01)")
         slate synth "${shape[@]}" --out "$work/large.parquet" --ceiling-users 10 --force >/dev/null
         slate prepare "$work/large.parquet" --user-column user_id --item-column item_id --out "$work/large-data" \
             --embeddings svd --latent-dim "$(pick 100 16)"
         rm -rf "$work/large-run"
         # What is learned does not matter here, so nothing is fitted again for folds.
         slate train --data "$work/large-data" --out "$work/large-run" --steps 5 --set context.folds=0 >/dev/null
-        slate export "$work/large-run" --out "$work/large" --histories --index --scalar f16
-        slate export "$work/large-run" --out "$work/large-f32" --histories --index
+        exported large "$work/large-run" --scalar f16
+        slate export "$work/large-run" --out "$work/large-f32" --histories --index --recall 0.95
     fi
 }
 
@@ -88,20 +98,20 @@ answered() {
 batch() {
     rm -f "$out/batch-gowalla.jsonl"
     cp "$work/gowalla/users.parquet" "$work/users.parquet"
-    answered gowalla "$work/gowalla" "$work/users.parquet" "$(pick 50 5)"
+    answered gowalla "$work/gowalla-50" "$work/users.parquet" "$(pick 50 10)"
 }
 
 goodreads() {
     rm -f "$out"/batch-goodreads*.jsonl
-    "$python" "$here/users.py" "$work/large" "$(pick 400000 2000)" "$work/many.parquet"
-    answered goodreads "$work/large" "$work/many.parquet" "$(pick 50 5)"
-    "$python" "$here/users.py" "$work/large" "$(pick 10000 100)" "$work/few.parquet"
-    answered goodreads-exact "$work/large" "$work/few.parquet" "$(pick 50 5)" --exact
-    slate bench slates "$work/large" --users 1000 -k "$(pick 50 5)" --json | tee "$out/recall-goodreads.json"
+    cp "$work/large-50/users.parquet" "$work/many.parquet"
+    answered goodreads "$work/large-50" "$work/many.parquet" "$(pick 50 10)"
+    "$python" "$here/users.py" "$work/large-50" "$(pick 10000 100)" "$work/few.parquet"
+    answered goodreads-exact "$work/large-50" "$work/few.parquet" "$(pick 50 10)" --exact
+    slate bench slates "$work/large-50" --users 1000 -k "$(pick 50 10)" --json | tee "$out/recall-goodreads.json"
 }
 
 implicit() {
-    "$python" "$here/implicit_recommend.py" "$SLATE" "$work/gowalla" --out "$out/implicit.json"
+    "$python" "$here/implicit_recommend.py" "$SLATE" "$work/gowalla" "$work/gowalla-50" --out "$out/implicit.json"
 }
 
 table() {

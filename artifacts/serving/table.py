@@ -26,8 +26,8 @@ for path in sorted(out.glob("process-*.json")):
     found = json.loads(path.read_text())
     print(f"\n{path.stem.removeprefix('process-')}, in process, {found['users']} users, {found['threads']} threads:")
     for search in found["searches"]:
-        median, most = search["milliseconds"]
-        print(f"- {search['search']}: recall {search['recall']:.3f}, one alone {median:.2f} ms (99 %: {most:.2f}), "
+        middle, most = search["milliseconds"]
+        print(f"- {search['search']}: recall {search['recall']:.3f}, one alone {middle:.2f} ms (99 %: {most:.2f}), "
               f"{search['slates_per_second']:.0f} a second at once")
 runs = {}
 for row in read("ready.jsonl"):
@@ -40,8 +40,9 @@ for (bundle, mapped, cold), rows in runs.items():
     print(f"| {bundle} | {'mapped' if mapped else 'read'} | {'no' if cold else 'yes'} | {of['ready']:.2f} | {of['first_answer']:.2f} | "
           f"{of['resident_gib']:.2f} | {of['peak_of_reload_gib']:.2f} |")
 for row in read("connections.json"):
-    print(f"\n{row['connections']} connections: {row['answers']} in {row['seconds']:.1f} s, one more: {row['one_more']}; memory "
-          f"{row['before_gib']:.3f} GiB before, {row['open_gib']:.3f} open, {row['after_gib']:.3f} after")
+    print(f"\n{row['connections']} connections, {len(row['waves'])} times: {row['answers']} in {row['seconds']:.1f} s, one more: "
+          f"{row['one_more']}; memory {row['before_gib']:.3f} GiB before, open and after: "
+          + ", ".join(f"{wave['open_gib']:.3f} and {wave['after_gib']:.3f}" for wave in row["waves"]))
 for row in read("implicit.json"):
     for k, found in row["k"].items():
         theirs = found.pop("implicit")
