@@ -4,11 +4,13 @@
 
 The standard error of a mean over seeds is the root of the summed squares of the seeds' own, over their
 number; those are paired, over users. A user may be a test user of two seeds: about one in ten is, and
-the standard errors do not know.
+the standard errors do not know. A split by time has the same test users for every seed: there the standard
+error is the mean of the seeds' own.
 """
 
 import json
 import math
+import re
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -28,10 +30,13 @@ def standard_error(interval):
     return (interval["high"] - interval["low"]) / 2 / 1.96
 
 
-def pooled(values):
-    """The mean of means, and its standard error."""
+def pooled(name, values):
+    """The mean of means over the splits of a set, and its standard error."""
     values = list(values)
-    return sum(mean for mean, _ in values) / len(values), math.sqrt(sum(se**2 for _, se in values)) / len(values)
+    mean = sum(mean for mean, _ in values) / len(values)
+    if NAMES.get(name, "").endswith("by time"):
+        return mean, sum(se for _, se in values) / len(values)
+    return mean, math.sqrt(sum(se**2 for _, se in values)) / len(values)
 
 
 def seconds(*names):
@@ -61,14 +66,14 @@ def against():
         return
     print("| set | recommender | seeds | reward | policy − it | in standard errors | seconds |\n|---|---|---|---|---|---|---|")
     for name, mine in ours.items():
-        mean, error = pooled(mine)
+        mean, error = pooled(name, mine)
         took = " ".join(f"{time:.0f}" for time, _ in times[name, "policy"] if time)
         memory = max(memory for _, memory in times[name, "policy"])
         took += f" ({memory:.1f} GiB)" if took else "not measured"
         print(f"| {NAMES.get(name, name)} | **policy** | {len(mine)} | **{mean:.4f}** ± {error:.4f} | | | {took} |")
         for (other, baseline), values in differences.items():
             if other == name:
-                (reward, of_reward), (gap, of_gap) = pooled(rewards[other, baseline]), pooled(values)
+                (reward, of_reward), (gap, of_gap) = pooled(name, rewards[other, baseline]), pooled(name, values)
                 took = " ".join(f"{time:.0f}" for time, _ in times[other, baseline])
                 paired = (f" ± {of_gap:.4f}", f"{gap / of_gap:+.1f}") if math.isfinite(of_gap) else ("", "not paired")
                 print(
@@ -89,8 +94,8 @@ def gains():
         return
     print("\n| set | reward | seeds | start | last checkpoint − start, 95 % interval |\n|---|---|---|---|---|")
     for (name, reward), values in sorted(rows.items()):
-        start, _ = pooled(value for value, _ in values)
-        gain, error = pooled(value for _, value in values)
+        start, _ = pooled(name, (value for value, _ in values))
+        gain, error = pooled(name, (value for _, value in values))
         low, high = gain - 1.96 * error, gain + 1.96 * error
         print(f"| {NAMES.get(name, name)} | {reward} | {len(values)} | {start:.4f} | {gain:+.4f} [{low:+.4f}, {high:+.4f}] |")
 
@@ -99,11 +104,11 @@ def folds():
     """The rewards of the untrained policy on training and on validation users."""
     rows = []
     for path in sorted(out.glob("train-*-metrics.jsonl")):
-        name, seed, run = path.stem.removeprefix("train-").removesuffix("-metrics").replace("ml-2k", "ml_2k").split("-", 2)
-        count = {"default": 5, "folds-0": 0}.get(run)
-        if count is None:
+        found = re.fullmatch(r"train-(.+)-(\d+)-(default|folds-0)-metrics", path.stem)
+        if not found:
             continue
-        name = name.replace("_", "-")
+        name, seed, run = found.groups()
+        count = {"default": 5, "folds-0": 0}[run]
         at_start = [row for row in map(json.loads, path.read_text().splitlines()) if row["step"] == 0 and "split" in row]
         by_split = {row["split"]: (row["reward"], row["reward_se"]) for row in at_start}
         (train, of_train), (validation, of_validation) = by_split["train"], by_split["validation"]
