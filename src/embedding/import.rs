@@ -2,11 +2,13 @@
 //!
 //! | | rows belong to |
 //! |---|---|
-//! | `.safetensors` (`beta` `[P, L]`, perhaps `inputs` `[P, L]`), `.npy` (`[P, L]`) | the rows of `actions.parquet`, or the ids of a text file, one a line |
+//! | `.safetensors` (`beta` `[P, L]`, perhaps `inputs` `[P, L]`, `singular_values` `[L]`), `.npy` (`[P, L]`) | the rows of `actions.parquet`, or the ids of a text file, one a line |
 //! | `.parquet`: a column of ids, and one of lists of floats or L of floats | the ids |
 //!
 //! Half and double precision are accepted and kept as f32. `inputs` are the vectors that contexts are
-//! made of, where those are others than the ones that are retrieved.
+//! made of, where those are others than the ones that are retrieved. With singular values, `beta` is V of a
+//! decomposition, and `embedding.power` and the other settings of its form hold; `energy` `[2]` beside them is the
+//! sum of the squares of the decomposed matrix, and the smaller of its sides.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,9 +16,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{ITEM_ID, read_vectors};
-use crate::embedding::stored::{BETA, INPUTS};
-use crate::embedding::tensors::{TensorFile, finite};
-use crate::embedding::{StoredEmbeddings, npy};
+use crate::embedding::tensors::finite;
+use crate::embedding::{EmbeddingFile, StoredEmbeddings, npy};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -64,31 +65,19 @@ impl Import {
 pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> {
     let Import { path, id_column, ids, missing } = import;
     let extension = path.extension().and_then(|extension| extension.to_str());
-    let (rows, v, inputs) = match extension {
+    let (rows, stored) = match extension {
         Some("parquet") => {
             let (rows, v) = read_vectors(path, id_column)?;
-            (Some(rows), finite(path, v)?, None)
+            (Some(rows), finite(path, v)?.into())
         }
-        Some("safetensors") => {
-            let file = TensorFile::open(path)?;
-            let v = file.matrix(BETA)?;
-            let inputs = file.shape(INPUTS).map(|_| file.matrix(INPUTS)).transpose()?;
-            let shape = |of: &Matrix| [of.rows(), of.cols()];
-            if let Some(inputs) = inputs.as_ref().filter(|inputs| shape(inputs) != shape(&v)) {
-                return Err(Error::Shape {
-                    what: format!("{}: `{INPUTS}`", path.display()),
-                    expected: format!("{:?}, as `{BETA}` has it", shape(&v)),
-                    found: format!("{:?}", shape(inputs)),
-                });
-            }
-            (None, v, inputs)
-        }
-        Some("npy") => (None, npy::matrix(path)?, None),
+        Some("safetensors") => (None, EmbeddingFile::open(path)?.load()?),
+        Some("npy") => (None, npy::matrix(path)?.into()),
         _ => {
             let problem = "expected a `.safetensors`, a `.npy` or a `.parquet` file";
             return Err(Error::file(path, problem));
         }
     };
+    let StoredEmbeddings { v, spectrum, inputs } = stored;
     let places = match (rows, ids) {
         (Some(_), Some(ids)) => {
             let problem = format!("{} has ids of its own (--embedding-ids)", path.display());
@@ -126,7 +115,8 @@ pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> 
         None => matrix,
         Some(places) => arranged(&matrix, places),
     };
-    Ok(StoredEmbeddings { inputs: inputs.map(in_order), ..in_order(v).into() })
+    let inputs = inputs.map(&in_order);
+    Ok(StoredEmbeddings { v: in_order(v), spectrum, inputs })
 }
 
 /// The rows at `places`, with zeros where there is none.

@@ -9,6 +9,7 @@ mod form;
 pub mod import;
 mod npy;
 mod orthonormal;
+mod slice;
 mod stored;
 mod subspace;
 pub mod svd;
@@ -25,9 +26,12 @@ pub use als::{AlsOptions, implicit_als};
 pub use fold_in::{FoldIn, FoldInOptions};
 pub use form::{Form, Power, Spectrum};
 pub use import::{Import, Missing, import};
+pub use slice::Slice;
 pub use stored::{EmbeddingFile, StoredEmbeddings};
+pub use subspace::Gram;
 pub use svd::{
-    Decomposition, SessionPart, SvdOptions, interactions_of, training_matrix, truncated_svd,
+    Decomposition, SessionPart, SvdOptions, interactions_of, svd_of_products, training_matrix,
+    truncated_svd,
 };
 
 /// β `[P, L]`: one row per action, fixed. Its digest ties indexes and checkpoints to it.

@@ -22,10 +22,10 @@ pub struct StoredEmbeddings {
     pub inputs: Option<Matrix>,
 }
 
-pub(super) const BETA: &str = "beta";
+const BETA: &str = "beta";
 const SINGULAR_VALUES: &str = "singular_values";
 const ENERGY: &str = "energy";
-pub(super) const INPUTS: &str = "inputs";
+const INPUTS: &str = "inputs";
 
 impl From<Matrix> for StoredEmbeddings {
     /// Embeddings that are taken as they are.

@@ -33,6 +33,11 @@ impl<'a> Side<'a> {
         Self { sets, scales: sets.contexts().map(scale).collect() }
     }
 
+    /// With these scales.
+    pub(super) fn scaled(sets: &'a ActionSets, scales: Vec<f32>) -> Self {
+        Self { sets, scales }
+    }
+
     /// Number of rows.
     pub(super) fn len(&self) -> usize {
         self.sets.len()
@@ -55,45 +60,85 @@ impl<'a> Side<'a> {
     }
 }
 
-/// An orthonormal Q `[near, width]` whose span nearly contains the leading left singular vectors of A,
-/// and A AᵀQ. The sides are A and Aᵀ, `start` is random, `[far, width]`.
-pub(super) fn leading(
-    near: &Side<'_>,
-    far: &Side<'_>,
-    start: Matrix,
-    passes: usize,
-) -> Result<[Matrix; 2]> {
+/// C, symmetric, whose eigenvectors are looked for: A Aᵀ or AᵀA, as an operator. It may be somewhere
+/// else, in parts.
+pub trait Gram {
+    /// Writes `C · block` over `out`, which has the same shape.
+    ///
+    /// # Errors
+    /// Fails if a part of it does not answer.
+    fn times(&mut self, block: &Matrix, out: &mut Matrix) -> Result<()>;
+
+    /// `bᵀCb` of each column b of `block`, whose product is `product`, the last that was asked for.
+    fn lengths(&self, block: &Matrix, product: &Matrix) -> Vec<f64> {
+        let mut sums = vec![0.0; block.cols()];
+        for (row, product) in block.iter_rows().zip(product.iter_rows()) {
+            let products = row.iter().zip(product).map(|(b, cb)| f64::from(*b) * f64::from(*cb));
+            sums.iter_mut().zip(products).for_each(|(sum, product)| *sum += product);
+        }
+        sums
+    }
+}
+
+/// `A Aᵀ` of a matrix in memory, whose sides are A and Aᵀ.
+pub(super) struct Sides<'a> {
+    near: &'a Side<'a>,
+    far: &'a Side<'a>,
+    /// `Aᵀ · block`; it stays where it is, because fresh memory costs as much as a product.
+    image: Matrix,
+}
+
+impl<'a> Sides<'a> {
+    /// For blocks of `width` columns.
+    pub(super) fn new(near: &'a Side<'a>, far: &'a Side<'a>, width: usize) -> Self {
+        Self { near, far, image: Matrix::zeros(far.len(), width) }
+    }
+}
+
+impl Gram for Sides<'_> {
+    fn times(&mut self, block: &Matrix, out: &mut Matrix) -> Result<()> {
+        self.far.times(self.near, block, &mut self.image);
+        self.near.times(self.far, &self.image, out);
+        Ok(())
+    }
+
+    fn lengths(&self, _block: &Matrix, _product: &Matrix) -> Vec<f64> {
+        squared_lengths(&self.image)
+    }
+}
+
+/// An orthonormal Q `[rows, width]` whose span nearly contains the leading eigenvectors of C, and C·Q.
+/// `start` is a random block, or better a random combination of A's columns.
+pub(super) fn leading(gram: &mut dyn Gram, start: Matrix, passes: usize) -> Result<[Matrix; 2]> {
     // Blocks stay where they are, because fresh memory costs as much as a product.
-    let mut image = start;
-    let mut blocks = [(); 3].map(|()| Matrix::zeros(near.sets.len(), image.cols()));
-    near.times(far, &image, &mut blocks[0]);
-    far.times(near, &blocks[0], &mut image);
-    near.times(far, &image, &mut blocks[0]);
+    let (rows, width) = (start.rows(), start.cols());
+    let mut blocks = [start, Matrix::zeros(rows, width), Matrix::zeros(rows, width)];
+    let [current, _, next] = &mut blocks;
+    gram.times(current, next)?;
+    mem::swap(current, next);
     orthonormalise(&mut blocks[0])?;
     for _ in 0..passes {
-        filter(near, far, &mut blocks, &mut image);
+        filter(gram, &mut blocks)?;
         orthonormalise(&mut blocks[0])?;
     }
     // The gain of a polynomial costs the smaller singular vectors digits; a plain product gives them
     // back.
     let [filtered, mut q, mut product] = blocks;
-    far.times(near, &filtered, &mut image);
-    near.times(far, &image, &mut q);
+    gram.times(&filtered, &mut q)?;
     orthonormalise(&mut q)?;
-    // Once more, because singular values are taken from A AᵀQ as if Q were orthonormal to the last digit.
+    // Once more, because singular values are taken from CQ as if Q were orthonormal to the last digit.
     orthonormalise(&mut q)?;
-    far.times(near, &q, &mut image);
-    near.times(far, &image, &mut product);
+    gram.times(&q, &mut product)?;
     Ok([q, product])
 }
 
-/// Replaces Q, the first of `blocks`, by `T_d(2C/b − I) Q` for `C = A Aᵀ` and the Chebyshev polynomial
-/// T_d. It is at most 1 on the eigenvalues below b, and above grows faster than any other polynomial
-/// of degree d. b is the least that Q has found. The other blocks, and `image`, are memory.
-fn filter(near: &Side<'_>, far: &Side<'_>, blocks: &mut [Matrix; 3], image: &mut Matrix) {
+/// Replaces Q, the first of `blocks`, by `T_d(2C/b − I) Q` for the Chebyshev polynomial T_d. It is at most
+/// 1 on the eigenvalues below b, and above grows faster than any other polynomial of degree d. b is the
+/// least that Q has found. The other blocks are memory.
+fn filter(gram: &mut dyn Gram, blocks: &mut [Matrix; 3]) -> Result<()> {
     let [current, previous, next] = blocks;
-    far.times(near, current, image);
-    let found = squared_lengths(image); // qᵀCq
+    gram.times(current, next)?;
+    let found = gram.lengths(current, next); // qᵀCq
     let largest = found.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     // Of an exhausted rank the least is rounding.
     let bound = found.iter().copied().fold(largest, f64::min).max(1e-6 * largest);
@@ -103,18 +148,17 @@ fn filter(near: &Side<'_>, far: &Side<'_>, blocks: &mut [Matrix; 3], image: &mut
     let degree = degree.clamp(1.0, MAX_DEGREE) as usize;
     #[allow(clippy::cast_possible_truncation, reason = "blocks are f32")]
     let factor = (2.0 / bound) as f32;
-    near.times(far, image, next);
     combine(next, current, |image, q| factor * image - q);
     for _ in 1..degree {
         mem::swap(previous, current);
         mem::swap(current, next);
         // T_{k+1}(x) = 2x T_k(x) − T_{k−1}(x)
-        far.times(near, current, image);
-        near.times(far, image, next);
+        gram.times(current, next)?;
         combine(next, current, |image, current| 2.0 * (factor * image - current));
         combine(next, previous, |next, previous| next - previous);
     }
     mem::swap(current, next);
+    Ok(())
 }
 
 /// `each(x, y)` in the place of each x.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::{ActionSets, Sessions, Split};
 use crate::embedding::fold_in::products;
 use crate::embedding::orthonormal::{orthonormalise, times};
-use crate::embedding::subspace::{Side, leading};
+use crate::embedding::subspace::{Gram, Side, Sides, leading};
 use crate::embedding::{Spectrum, StoredEmbeddings};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -123,7 +123,6 @@ pub fn interactions_of(
 /// # Errors
 /// [`Error::Setting`] when L is 0 or not below both sides of the matrix, or the normalisation not in
 /// [0, 1]; [`Error::Library`] when a small dense decomposition fails.
-#[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
 pub fn truncated_svd(
     matrix: &ActionSets,
     num_actions: usize,
@@ -131,56 +130,111 @@ pub fn truncated_svd(
     seed: Seed,
 ) -> Result<Decomposition> {
     let rank = matrix.len().min(num_actions);
-    let latent_dim = options.latent_dim;
-    if latent_dim == 0 || latent_dim >= rank {
-        let problem = format!(
-            "is {latent_dim}, but {} training contexts and {num_actions} actions allow 1 to {} \
-             (--latent-dim)",
-            matrix.len(),
-            rank.saturating_sub(1)
-        );
-        return Err(Error::setting("embedding.latent_dim", problem));
-    }
-    if !(0.0..=1.0).contains(&options.normalization) {
-        let problem = format!("is {}, but must be from 0 to 1", options.normalization);
-        return Err(Error::setting("embedding.normalization", problem));
-    }
+    options.check(matrix.len(), num_actions)?;
     // Q is on the side with fewer rows.
     let transposed = matrix.transposed(num_actions);
     let of_actions = num_actions < matrix.len();
     let (near, far) = if of_actions { (&transposed, matrix) } else { (matrix, &transposed) };
     let [near, far] = [near, far].map(|sets| Side::new(sets, options.normalization));
-    let width = (latent_dim + OVERSAMPLING).min(rank);
-    let start = normals(far.len(), width, 0, seed);
-    let [q, product] = leading(&near, &far, start, options.passes)?; // Q, A AᵀQ
-
-    // AᵀQ = V Σ Wᵀ, so QᵀA AᵀQ = W Σ² Wᵀ; the left singular vectors are Q W, the right ones Aᵀ Q W Σ⁻¹.
-    // All that is dense has the rows of the smaller side.
-    let (values, rotation) = eigen(products(&q, &product).as_ref())?;
-    let values: Vec<f64> = values.into_iter().rev().take(latent_dim).collect();
-    let own = values.iter().filter(|value| **value > NEGLIGIBLE * values[0]).count();
-    let scale = |j: usize| if of_actions || j >= own { 1.0 } else { values[j].sqrt().recip() };
-    // The eigenvalues ascend.
-    let rotation =
-        Mat::from_fn(width, latent_dim, |i, j| (rotation[(i, width - 1 - j)] * scale(j)) as f32);
-    let mut v = times(&q, rotation.as_ref());
+    let width = (options.latent_dim + OVERSAMPLING).min(rank);
+    let mut start = Matrix::zeros(near.len(), width);
+    near.times(&far, &normals(far.len(), width, 0, seed), &mut start);
+    let blocks = leading(&mut Sides::new(&near, &far, width), start, options.passes)?;
+    let mut found = Ritz::new(blocks, options.latent_dim, of_actions)?;
     if !of_actions {
-        let left = v;
-        v = Matrix::zeros(num_actions, latent_dim);
-        far.times(&near, &left, &mut v);
+        let left = found.vectors;
+        found.vectors = Matrix::zeros(num_actions, options.latent_dim);
+        far.times(&near, &left, &mut found.vectors);
     }
-    if own < latent_dim {
-        // The rank is exhausted: any other orthonormal columns will do.
-        let random = normals(v.rows(), latent_dim, 1, seed);
-        let rows = v.as_mut_slice().chunks_exact_mut(latent_dim).zip(random.iter_rows());
-        rows.for_each(|(row, random)| row[own..].copy_from_slice(&random[own..]));
-        orthonormalise(&mut v)?;
-        orthonormalise(&mut v)?;
+    found.decomposition(near.energy(&far), rank, seed)
+}
+
+/// [`truncated_svd`] of a matrix of which only the products with `AᵀA` are known, `[P, L + 64]` a time,
+/// the sum of the squares of its entries (`energy`), and its number of rows.
+///
+/// # Errors
+/// The errors of [`truncated_svd`]; fails if the products fail.
+pub fn svd_of_products(
+    gram: &mut dyn Gram,
+    shape: [usize; 2],
+    energy: f64,
+    options: SvdOptions,
+    seed: Seed,
+) -> Result<Decomposition> {
+    let [rows, num_actions] = shape;
+    options.check(rows, num_actions)?;
+    let rank = rows.min(num_actions);
+    let width = (options.latent_dim + OVERSAMPLING).min(rank);
+    let start = normals(num_actions, width, 0, seed);
+    let blocks = leading(gram, start, options.passes)?;
+    Ritz::new(blocks, options.latent_dim, true)?.decomposition(energy, rank, seed)
+}
+
+impl SvdOptions {
+    fn check(&self, rows: usize, num_actions: usize) -> Result<()> {
+        let (latent_dim, rank) = (self.latent_dim, rows.min(num_actions));
+        if latent_dim == 0 || latent_dim >= rank {
+            let problem = format!(
+                "is {latent_dim}, but {rows} training contexts and {num_actions} actions allow 1 to {} \
+                 (--latent-dim)",
+                rank.saturating_sub(1)
+            );
+            return Err(Error::setting("embedding.latent_dim", problem));
+        }
+        if !(0.0..=1.0).contains(&self.normalization) {
+            let problem = format!("is {}, but must be from 0 to 1", self.normalization);
+            return Err(Error::setting("embedding.normalization", problem));
+        }
+        Ok(())
     }
-    fix_signs(&mut v);
-    let length = |(j, value): (usize, &f64)| if j < own { value.sqrt() as f32 } else { 0.0 };
-    let singular_values = values.iter().enumerate().map(length).collect();
-    Ok(Decomposition { v, singular_values, energy: near.energy(&far), rank })
+}
+
+/// Singular vectors within a subspace (Rayleigh–Ritz).
+struct Ritz {
+    /// Vectors of the side of Q, `[rows, L]`; for the other side still to be multiplied with A, and then of
+    /// length one.
+    vectors: Matrix,
+    /// σ², descending.
+    values: Vec<f64>,
+    /// How many of them are not rounding.
+    own: usize,
+}
+
+impl Ritz {
+    /// Takes Q and A AᵀQ. AᵀQ = V Σ Wᵀ, so QᵀA AᵀQ = W Σ² Wᵀ; the left singular vectors are Q W, the right
+    /// ones Aᵀ Q W Σ⁻¹. All that is dense has the rows of Q's side, which is `own_side` where its vectors
+    /// are wanted.
+    #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
+    fn new([q, product]: [Matrix; 2], latent_dim: usize, own_side: bool) -> Result<Self> {
+        let width = q.cols();
+        let (values, rotation) = eigen(products(&q, &product).as_ref())?;
+        let values: Vec<f64> = values.into_iter().rev().take(latent_dim).collect();
+        let own = values.iter().filter(|value| **value > NEGLIGIBLE * values[0]).count();
+        let scale = |j: usize| if own_side || j >= own { 1.0 } else { values[j].sqrt().recip() };
+        // The eigenvalues ascend.
+        let column = |i, j| (rotation[(i, width - 1 - j)] * scale(j)) as f32;
+        let rotation = Mat::from_fn(width, latent_dim, column);
+        Ok(Self { vectors: times(&q, rotation.as_ref()), values, own })
+    }
+
+    /// V and s, where the vectors are the right ones.
+    #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of β")]
+    fn decomposition(self, energy: f64, rank: usize, seed: Seed) -> Result<Decomposition> {
+        let Self { vectors: mut v, values, own } = self;
+        let latent_dim = values.len();
+        if own < latent_dim {
+            // The rank is exhausted: any other orthonormal columns will do.
+            let random = normals(v.rows(), latent_dim, 1, seed);
+            let rows = v.as_mut_slice().chunks_exact_mut(latent_dim).zip(random.iter_rows());
+            rows.for_each(|(row, random)| row[own..].copy_from_slice(&random[own..]));
+            orthonormalise(&mut v)?;
+            orthonormalise(&mut v)?;
+        }
+        fix_signs(&mut v);
+        let length = |(j, value): (usize, &f64)| if j < own { value.sqrt() as f32 } else { 0.0 };
+        let singular_values = values.iter().enumerate().map(length).collect();
+        Ok(Decomposition { v, singular_values, energy, rank })
+    }
 }
 
 fn normals(rows: usize, width: usize, draw: u64, seed: Seed) -> Matrix {
