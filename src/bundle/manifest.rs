@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::PartOf;
 use crate::encoder::Fitted;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{Mapped, blake3_bytes, blake3_pass, read_text};
@@ -49,6 +50,9 @@ pub struct Manifest {
     /// Options of the graph, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<HnswOptions>,
+    /// The catalogue that it is a part of, if it is a shard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartOf>,
     /// The context encoders, in the order in which they are joined.
     pub encoders: Vec<Fitted>,
     /// Size and digest of each file beside this one.
@@ -132,9 +136,16 @@ impl Manifest {
 
     /// The text of the file.
     pub(super) fn text(&self) -> Result<String> {
-        let body = toml::to_string(self).map_err(|error| Error::library(MANIFEST, error))?;
-        let digest = blake3_bytes(body.as_bytes());
-        Ok(format!("{body}{DIGEST}blake3 = \"{digest}\"\n"))
+        Ok(format!("{}{DIGEST}blake3 = \"{}\"\n", self.body()?, self.digest()?))
+    }
+
+    /// The bundle's digest.
+    pub(super) fn digest(&self) -> Result<String> {
+        Ok(blake3_bytes(self.body()?.as_bytes()))
+    }
+
+    fn body(&self) -> Result<String> {
+        toml::to_string(self).map_err(|error| Error::library(MANIFEST, error))
     }
 
     /// Reads the file in `folder`, and the bundle's digest.

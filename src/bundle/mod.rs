@@ -16,6 +16,8 @@
 //!
 //! A number in f16 stands for itself divided by the tensor's scale in `bundle.toml`.
 //!
+//! A catalogue that one process does not hold is written in shards ([`Bundle::write_sharded`]).
+//!
 //! [`Bundle::open`] reads each file once, while its digest is computed; files are read side by side. A
 //! bundle that changes on disk does not change what was opened. [`Bundle::map`] leaves vectors and graph
 //! on disk, for folders that nobody changes.
@@ -26,6 +28,7 @@ mod manifest;
 mod onnx;
 mod recommender;
 mod request;
+mod shard;
 mod store;
 mod table;
 mod users;
@@ -37,6 +40,7 @@ pub use filter::Filter;
 pub use manifest::{FileRecord, MANIFEST, Manifest, Scales, Shapes, Trained, VectorScalar};
 pub use recommender::Recommender;
 pub use request::{Answer, Options, Query, Recommendation, Request, Who};
+pub use shard::{PartOf, shard_folders};
 pub use store::Unchecked;
 pub use table::Answers;
 pub use users::Users;
@@ -75,4 +79,6 @@ pub struct Bundle {
     pub index: Option<ServedIndex>,
     /// True if a copy of the tower as an ONNX model is part of it.
     pub onnx: bool,
+    /// The catalogue that it is a part of, if it is a shard.
+    pub part: Option<PartOf>,
 }

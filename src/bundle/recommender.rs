@@ -16,16 +16,19 @@ use crate::encoder::{ContextEncoder, Known};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::policy::{Radial, Scale, Sigma};
-use crate::retrieval::{Exact, Queries, Retriever, Search, check_slate_size};
+use crate::retrieval::{Exact, FanOut, Queries, Retriever, Search, Sharded, check_slate_size};
 use crate::seed::{Purpose, Seed};
 
-/// Answers requests with a bundle, from memory; many threads may ask it at once.
+/// Answers requests with a bundle, from memory; many threads may ask it at once, and a clone shares all
+/// of it.
 #[derive(Clone, Debug)]
 pub struct Recommender {
-    bundle: Bundle,
-    digest: Option<String>,
+    bundle: Arc<Bundle>,
+    digest: Option<Arc<str>>,
     encoder: Arc<dyn ContextEncoder>,
-    exact: Exact,
+    exact: Arc<Exact>,
+    /// The search of the whole catalogue elsewhere, in the place of what the bundle has.
+    elsewhere: Option<Arc<Sharded>>,
     scale: Option<Scale>,
 }
 
@@ -55,11 +58,12 @@ impl Recommender {
     /// [`Error::Shape`] or [`Error::Setting`] if its parts do not fit each other.
     pub fn new(bundle: Bundle) -> Result<Self> {
         let encoder = bundle.encoding.encoder(&bundle.vectors)?;
-        let exact = Exact::new(Arc::clone(&bundle.actions));
+        let exact = Arc::new(Exact::new(Arc::clone(&bundle.actions)));
         let (dim, norm) = (bundle.actions.latent_dim(), bundle.actions.mean_norm());
         let scale = bundle.sigma.map(|sigma| Scale::new(sigma, Radial::Keep, dim, norm));
         let scale = scale.transpose()?;
-        Ok(Self { bundle, digest: None, encoder, exact, scale })
+        let bundle = Arc::new(bundle);
+        Ok(Self { bundle, digest: None, encoder, exact, elsewhere: None, scale })
     }
 
     /// Opens the bundle in `folder` for `device`.
@@ -68,7 +72,7 @@ impl Recommender {
     /// The errors of [`Bundle::open`].
     pub fn open(folder: &Path, device: &Device) -> Result<Self> {
         let (bundle, digest) = Bundle::open(folder, device)?;
-        Ok(Self { digest: Some(digest), ..Self::new(bundle)? })
+        Ok(Self { digest: Some(digest.into()), ..Self::new(bundle)? })
     }
 
     /// [`open`](Self::open) with the large files left on disk; they are still to be checked.
@@ -77,7 +81,17 @@ impl Recommender {
     /// The errors of [`Bundle::map`].
     pub fn map(folder: &Path, device: &Device) -> Result<(Self, Unchecked)> {
         let (bundle, digest, unchecked) = Bundle::map(folder, device)?;
-        Ok((Self { digest: Some(digest), ..Self::new(bundle)? }, unchecked))
+        Ok((Self { digest: Some(digest.into()), ..Self::new(bundle)? }, unchecked))
+    }
+
+    /// Answers through the shards behind `fan_out`. A search among a few items that are allowed alone
+    /// stays here.
+    #[must_use]
+    pub fn through(self, fan_out: Arc<dyn FanOut>) -> Self {
+        let (num_actions, latent_dim) =
+            (self.bundle.actions.num_actions(), self.bundle.actions.latent_dim());
+        let sharded = Arc::new(Sharded::new(fan_out, num_actions, latent_dim));
+        Self { elsewhere: Some(sharded), ..self }
     }
 
     /// What it answers with.
@@ -271,8 +285,8 @@ impl Recommender {
         };
         let latent = explored.as_ref().map_or(&decided, |(latent, _)| latent);
         let few = options.filter.few.as_ref();
-        let (retriever, size): (&dyn Retriever, usize) = match few {
-            Some(few) => (&few.exact, few.actions.len()),
+        let (retriever, size): (Arc<dyn Retriever>, usize) = match few {
+            Some(few) => (Arc::new(few.exact.clone()), few.actions.len()),
             None => (self.retriever(options.search)?, self.bundle.actions.num_actions()),
         };
         let excluded: Vec<Cow<'_, [u32]>> = asking
@@ -365,10 +379,14 @@ impl Recommender {
         Ok((z, sigmas))
     }
 
-    fn retriever(&self, search: Option<Search>) -> Result<&dyn Retriever> {
+    /// What finds slates, of the two that a bundle may have.
+    pub(super) fn retriever(&self, search: Option<Search>) -> Result<Arc<dyn Retriever>> {
+        if let Some(sharded) = &self.elsewhere {
+            return Ok(sharded.clone());
+        }
         match (search, &self.bundle.index) {
-            (None | Some(Search::Hnsw), Some((_, index))) => Ok(index.as_ref()),
-            (None | Some(Search::Exact), _) => Ok(&self.exact),
+            (None | Some(Search::Hnsw), Some((_, index))) => Ok(index.clone()),
+            (None | Some(Search::Exact), _) => Ok(self.exact.clone()),
             (Some(Search::Hnsw), None) => {
                 Err(Error::setting("search", "this bundle has no index; export it with --index"))
             }

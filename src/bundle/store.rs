@@ -55,11 +55,7 @@ impl Bundle {
     /// an ONNX model of a tower that there is not, or that is too large; an I/O error naming the file.
     /// Nothing is left under that name then.
     pub fn write(&self, out: &Path, scalar: VectorScalar, replace: bool) -> Result<Manifest> {
-        if out.exists() && !(replace && out.join(MANIFEST).exists()) {
-            let problem = "there is something here already; give another --out, or replace a bundle \
-                           with --force";
-            return Err(Error::file(out, problem));
-        }
+        Self::may_write(out, replace)?;
         let onnx = self.onnx.then(|| self.onnx_model()).transpose()?;
         let staged = StagedFolder::new(out)?;
         let at = |name: &str| staged.path().join(name);
@@ -108,6 +104,7 @@ impl Bundle {
             tower: self.model.tower.as_ref().map(Tower::form),
             corrections: self.model.corrections.iter().map(Correction::radius).collect(),
             index: self.index.as_ref().map(|(options, _)| *options),
+            part: self.part.clone(),
             encoders: self.encoding.encoders.clone(),
             files,
             trained: self.trained.clone(),
@@ -115,6 +112,16 @@ impl Bundle {
         fs_err::write(at(MANIFEST), manifest.text()?)?;
         staged.commit()?;
         Ok(manifest)
+    }
+
+    /// Fails if there is something at `out` that is not to be replaced.
+    pub(super) fn may_write(out: &Path, replace: bool) -> Result<()> {
+        if !out.exists() || replace && out.join(MANIFEST).exists() {
+            return Ok(());
+        }
+        let problem = "there is something here already; give another --out, or replace a bundle with \
+                       --force";
+        Err(Error::file(out, problem))
     }
 
     fn onnx_model(&self) -> Result<Vec<u8>> {
@@ -262,7 +269,8 @@ impl Files<'_> {
     }
 
     fn bundle(self, manifest: Manifest, device: &Device) -> Result<Bundle> {
-        let Manifest { sigma, shapes, vectors, tower, index, encoders, trained, .. } = manifest;
+        let Manifest { sigma, shapes, vectors, tower, index, part, encoders, trained, .. } =
+            manifest;
         let (searched, names) = rayon::join(
             || self.searched(&vectors, index, shapes.num_actions),
             || self.names(shapes.num_actions),
@@ -274,7 +282,19 @@ impl Files<'_> {
         };
         let onnx = self.take_if_there(ONNX, |_, _| Ok(()))?.is_some();
         let encoding = Encoding { encoders, weights };
-        Ok(Bundle { trained, sigma, model, actions, vectors, encoding, items, users, index, onnx })
+        Ok(Bundle {
+            trained,
+            sigma,
+            model,
+            actions,
+            vectors,
+            encoding,
+            items,
+            users,
+            index,
+            onnx,
+            part,
+        })
     }
 
     /// The vectors, and the graph over β.

@@ -243,6 +243,7 @@ impl Policy {
             users,
             index: None,
             onnx: false,
+            part: None,
         })
     }
 

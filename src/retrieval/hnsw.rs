@@ -74,6 +74,20 @@ impl Hnsw {
         Ok((Self::open(&folder, actions, twins, options)?, missing))
     }
 
+    /// Builds the index of `actions` and `options` in memory, as [`open_or_build`](Self::open_or_build)
+    /// does.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for impossible options; [`Error::Library`] from usearch.
+    pub fn build(actions: Arc<ActionEmbeddings>, options: &HnswOptions) -> Result<Self> {
+        options.validate()?;
+        let twins = Twins::of(actions.beta());
+        let parallel = actions.num_actions() > REPRODUCIBLE;
+        let index = graph(&actions, &twins, options, parallel, &())?;
+        // Adding reserves a slot for each thread that builds; searching takes others.
+        Self::new(index, actions, twins, options)
+    }
+
     /// Opens the index in `folder`.
     fn open(
         folder: &Path,

@@ -10,6 +10,7 @@ mod graph;
 mod heads;
 pub mod hnsw;
 pub mod options;
+pub mod sharded;
 mod slots;
 mod store;
 mod twins;
@@ -29,6 +30,7 @@ pub(crate) use graph::half_scale;
 pub(crate) use heads::Heads;
 pub use hnsw::Hnsw;
 pub use options::{HnswOptions, Scalar, Search};
+pub use sharded::{FanOut, Partial, Shard, Sharded};
 
 /// A request for the top K of each row of `latent`.
 #[derive(Clone, Copy, Debug)]

@@ -48,6 +48,9 @@ pub struct RunOrigin {
     /// The name of the reward that a program brought along, if it did: `reward.kind` was not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reward: Option<String>,
+    /// True if actions are searched for in shards ([`Task::through`](crate::task::Task::through)).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sharded: bool,
     /// The run whose model this one began with, if it did not begin anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init: Option<WarmStart>,
@@ -93,6 +96,7 @@ impl RunOrigin {
             device: device.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             reward: None,
+            sharded: false,
             init: None,
             logged: None,
         }
@@ -278,6 +282,11 @@ impl RunFolder {
                 })
             };
             differences.push(format!("reward: {} → {}", name(&began), name(origin)));
+        }
+        if began.sharded != origin.sharded {
+            let place = |sharded| if sharded { "in shards" } else { "in one place" };
+            let (before, now) = (place(began.sharded), place(origin.sharded));
+            differences.push(format!("actions are searched for {before} → {now}"));
         }
         if differences.is_empty() {
             return Ok(());

@@ -26,8 +26,8 @@ use crate::model::Model;
 use crate::policy::Noise;
 use crate::prepared::Prepared;
 use crate::retrieval::{
-    Exact, Hnsw, HnswOptions, Queries, Retriever, Search, Slates, check_slate_size, excluded_lists,
-    most_excluded,
+    Exact, FanOut, Hnsw, HnswOptions, Queries, Retriever, Search, Sharded, Slates,
+    check_slate_size, excluded_lists, most_excluded,
 };
 use crate::reward::SlateReward;
 use crate::seed::Seed;
@@ -73,6 +73,8 @@ pub struct Task {
     /// The times by which a split hid the latest items, if that is how it was done.
     order: Option<Arc<Times>>,
     noise: Option<Arc<dyn Noise>>,
+    /// The search of β elsewhere, in the place of those here.
+    elsewhere: Option<Arc<dyn Retriever>>,
     /// The task before, where the contexts are the rows of a log.
     before: Option<Arc<Task>>,
     /// The weights of these rows, if what a query earns is told by them.
@@ -148,6 +150,7 @@ impl Task {
             cross: None,
             order: None,
             noise: None,
+            elsewhere: None,
             before: None,
             logged: None,
             slate_size,
@@ -217,7 +220,7 @@ impl Task {
     /// The training contexts in groups; those of a group are searched alike.
     #[must_use]
     pub fn training_groups(&self) -> Vec<Vec<u32>> {
-        match &self.cross {
+        match self.searched_apart() {
             None => vec![self.sessions.contexts(Split::Train)],
             Some(cross) => (0..cross.folds.count()).map(|fold| cross.folds.within(fold)).collect(),
         }
@@ -270,6 +273,15 @@ impl Task {
     #[must_use]
     pub fn with_reward(self, reward: Arc<dyn SlateReward>) -> Self {
         Self { reward, ..self }
+    }
+
+    /// Searches β through the shards behind `fan_out`. Contexts of training users stay what they are, but
+    /// all users are searched for in β, none in the vectors of a fold.
+    #[must_use]
+    pub fn through(self, fan_out: Arc<dyn FanOut>) -> Self {
+        let (num_actions, dim) = (self.actions.num_actions(), self.actions.latent_dim());
+        let sharded: Arc<dyn Retriever> = Arc::new(Sharded::new(fan_out, num_actions, dim));
+        Self { elsewhere: Some(Arc::clone(&sharded)), exact: sharded, ..self }
     }
 
     /// Replaces the latent noise that a method's settings name.
@@ -327,7 +339,7 @@ impl Task {
     pub fn estimator(&self, method: &Method, seed: Seed) -> Result<AnyEstimator> {
         let parts = self.parts(method, seed)?;
         let estimator = method.recipe().estimator(&parts)?;
-        let Some(cross) = &self.cross else { return Ok(estimator) };
+        let Some(cross) = self.searched_apart() else { return Ok(estimator) };
         let of_queries = |estimator| match estimator {
             AnyEstimator::Queries(estimator) => Ok(estimator),
             AnyEstimator::Actions(_) => {
@@ -349,7 +361,13 @@ impl Task {
     /// centres of a step are searched exactly.
     fn training_search(&self, method: &Method) -> Option<Search> {
         let search = method.search()?;
-        Some(if self.cross.is_some() { Search::Exact } else { search })
+        let elsewhere = self.cross.is_some() || self.elsewhere.is_some();
+        Some(if elsewhere { Search::Exact } else { search })
+    }
+
+    /// The folds, where each is searched for in its own vectors.
+    fn searched_apart(&self) -> Option<&Arc<CrossFit>> {
+        self.cross.as_ref().filter(|_| self.elsewhere.is_none())
     }
 
     /// A search over β.
@@ -357,9 +375,10 @@ impl Task {
     /// # Errors
     /// Fails if the index cannot be opened or built.
     pub fn search(&self, search: Search) -> Result<Arc<dyn Retriever>> {
-        match search {
-            Search::Exact => Ok(Arc::clone(&self.exact)),
-            Search::Hnsw => Ok(self.index()?),
+        match (search, &self.elsewhere) {
+            (_, Some(sharded)) => Ok(Arc::clone(sharded)),
+            (Search::Exact, None) => Ok(Arc::clone(&self.exact)),
+            (Search::Hnsw, None) => Ok(self.index()?),
         }
     }
 
@@ -404,7 +423,7 @@ impl Task {
                 Some(fit) => fit.search(queries),
             }
         };
-        let Some(cross) = &self.cross else { return search(&latent, contexts, None) };
+        let Some(cross) = self.searched_apart() else { return search(&latent, contexts, None) };
         cross.apart(contexts, &latent, self.slate_size, search)
     }
 

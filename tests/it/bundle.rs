@@ -2,10 +2,11 @@
 //! by the file's name; a file of users is answered in parts that make the whole.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fast_slate::Error;
 use fast_slate::bundle::{
-    Answer, Bundle, Filter, Options, Recommender, Request, VectorScalar, Who,
+    Answer, Bundle, Filter, Options, Recommender, Request, VectorScalar, Who, shard_folders,
 };
 use fast_slate::dataset::{ItemSource, ItemTable, SyntheticSettings};
 use fast_slate::device;
@@ -732,4 +733,60 @@ fn a_run_is_exported_once_and_answers_alike_from_the_command_line() {
     fs_err::write(place.path("list.txt"), "nothing").unwrap();
     assert_says(&wrong(&["--user", "7", "--allow", &list]), &["--allow", "list.txt", "no item"]);
     slate().args(["recommend", &bundle, "--users", "x.parquet"]).assert().code(2);
+}
+
+#[test]
+fn shards_of_a_bundle_answer_together_as_the_whole_does() {
+    let place = Place::new();
+    let bundle = indexed(&place.train(&[]));
+    let out = place.path("whole");
+    bundle.write_sharded(&out, 3, VectorScalar::F32, false).unwrap();
+    let whole = opened(&out).unwrap();
+    let shards: Vec<Recommender> =
+        shard_folders(&out, 3).iter().map(|folder| opened(folder).unwrap()).collect();
+    let users: Vec<Request> = whole.bundle().users.as_ref().unwrap().ids.iter().map(user).collect();
+    for search in [Search::Exact, Search::Hnsw] {
+        let parts: Vec<_> = shards.iter().map(|it| it.shard(Some(search)).unwrap()).collect();
+        let together = whole.clone().through(Arc::new(parts));
+        let [expected, found] =
+            [&whole, &together].map(|of| of.recommend(&users, &exact()).unwrap());
+        match search {
+            Search::Exact => assert_eq!(bits(&found), bits(&expected)),
+            // Each shard's graph misses less than one of the whole.
+            Search::Hnsw => {
+                let hits = |pair: (&Answer, &Answer)| {
+                    let wanted = ids(pair.1);
+                    ids(pair.0).iter().filter(|id| wanted.contains(id)).count()
+                };
+                let hits: usize = found.iter().zip(&expected).map(hits).sum();
+                assert!(hits as f64 >= 0.95 * 5.0 * users.len() as f64, "{hits}");
+            }
+        }
+    }
+    // A shard by itself is a bundle of its items, whose context is the query.
+    let part = shards[1].bundle().part.clone().unwrap();
+    assert_eq!((part.index, part.of, part.num_actions), (2, 3, 300));
+    assert_eq!(Some(part.whole.as_str()), whole.digest());
+    let query = Options { queries: true, ..exact() };
+    let h = one(&whole, users[0].clone(), &query).query.unwrap().h;
+    let own = one(&shards[1], Who::Context(h).into(), &exact());
+    let first = whole.bundle().items.ids.id(part.first);
+    assert_eq!(shards[1].bundle().items.ids.id(0), first);
+    assert_eq!(own.slate.len(), 5);
+}
+
+#[test]
+fn shards_are_written_all_or_none() {
+    let place = Place::new();
+    let bundle = place.train(&[]).bundle(false).unwrap();
+    let out = place.path("whole");
+    let write = |count| bundle.write_sharded(&out, count, VectorScalar::F32, false);
+    for count in [0, 301] {
+        let error = write(count).unwrap_err().to_string();
+        assert!(error.contains("shards") && error.contains("1 to 300"), "{error}");
+    }
+    fs_err::create_dir(&shard_folders(&out, 2)[1]).unwrap();
+    let error = write(2).unwrap_err().to_string();
+    assert!(error.contains("whole-2-of-2"), "{error}");
+    assert!(!out.exists() && !shard_folders(&out, 2)[0].exists());
 }

@@ -87,6 +87,7 @@ fn serve_page(args: &DemoArgs, policy: &Policy) -> Result<()> {
     let options = ServeOptions {
         bundle,
         map: false,
+        shards: None,
         listen: args.listen,
         device: args.settings.device.device.clone(),
         log: Some(args.out.join("log")),

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{ArgAction, Args, ValueHint};
 use serde::Serialize;
 
-use crate::bundle::{Manifest, VectorScalar};
+use crate::bundle::{Manifest, VectorScalar, shard_folders};
 use crate::cli::flags::DeviceArgs;
 use crate::cli::report::Report;
 use crate::cli::workshop::prologue::share;
@@ -44,6 +44,10 @@ pub(crate) struct ExportArgs {
     /// half of the disk.
     #[arg(long, default_value = "f32", value_parser = scalar)]
     scalar: VectorScalar,
+    /// Write the catalogue in so many parts besides, BUNDLE-1-of-N and so on, each for a process of
+    /// its own.
+    #[arg(long, value_name = "N")]
+    shards: Option<usize>,
     /// Add the tower as an ONNX model, for other programs.
     #[arg(long)]
     onnx: bool,
@@ -79,6 +83,9 @@ struct Exported {
     search: Option<TriedWidth>,
     /// Item ids in the file of titles that the catalogue does not have.
     ignored: usize,
+    /// The folders of the shards.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shards: Vec<PathBuf>,
     #[serde(flatten)]
     manifest: Manifest,
 }
@@ -107,7 +114,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     };
     bundle.onnx = args.onnx;
     let ignored = titles.map_or(Ok(0), |titles| titles.label(&mut bundle.items))?;
-    let manifest = bundle.write(&args.out, args.scalar, args.force)?;
+    let manifest = match args.shards {
+        None => bundle.write(&args.out, args.scalar, args.force)?,
+        Some(count) => bundle.write_sharded(&args.out, count, args.scalar, args.force)?,
+    };
     let bytes = manifest.files.values().map(|file| file.bytes).sum();
     let mut text = format!(
         "{}: step {}, {} items, {:.1} MB\n",
@@ -118,6 +128,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     );
     for (name, file) in &manifest.files {
         text += &format!("{name:<22}{:>12}\n", file.bytes);
+    }
+    let shards = args.shards.map_or(Vec::new(), |count| shard_folders(&args.out, count));
+    for folder in &shards {
+        text += &format!("{}\n", folder.display());
     }
     if let Some(TriedWidth { ef_search, recall }) = search {
         text += &format!(
@@ -135,7 +149,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
         text += &format!("{ignored} items of --titles are not in the catalogue\n");
     }
     let bundle = args.out.clone();
-    Report::new(&Exported { bundle, bytes, search, ignored, manifest }, text)
+    Report::new(&Exported { bundle, bytes, search, ignored, shards, manifest }, text)
 }
 
 /// Reads the value of `--scalar`.
