@@ -12,7 +12,7 @@ use super::flags::DeviceArgs;
 use super::report::Report;
 use crate::files::read_text;
 use crate::log::Key;
-use crate::serving::{Access, Limits, ServeOptions, Token, serve};
+use crate::serving::{Access, Addresses, Limits, ServeOptions, Shards, Token, serve};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -22,6 +22,20 @@ pub(crate) struct ServeArgs {
     /// Leave vectors and index on disk, for a folder that nobody writes to: ready before they are read.
     #[arg(long)]
     mmap: bool,
+    /// Search for items in the shards of the bundle (`slate export --shards`), served elsewhere: a comma
+    /// between shards, | between replicas of one, as in 'http://a:8080|http://b:8080,http://c:8080'.
+    #[arg(long, value_name = "ADDRESSES")]
+    shards: Option<Addresses>,
+    /// Answer with so many shards where the others are late, and say so [default: all].
+    #[arg(long, value_name = "N", requires = "shards")]
+    min_shards: Option<usize>,
+    /// The time in which a shard answers, in milliseconds.
+    #[arg(long, value_name = "MS", requires = "shards", default_value_t = 500,
+          value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    shard_timeout: u64,
+    /// A file with the admin token of the shards; or FAST_SLATE_SHARD_TOKEN.
+    #[arg(long, value_name = "FILE", requires = "shards", value_hint = ValueHint::FilePath)]
+    shard_token_file: Option<PathBuf>,
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
@@ -88,7 +102,18 @@ pub(super) fn run(args: &ServeArgs) -> Result<Report> {
         None => Key::random(),
     };
     let origin = args.cors_origin.as_deref().map(str::parse).transpose();
+    let shards = match &args.shards {
+        None => None,
+        Some(addresses) => Some(Shards {
+            addresses: addresses.clone(),
+            least: args.min_shards,
+            timeout: Duration::from_millis(args.shard_timeout),
+            token: secret(args.shard_token_file.as_deref(), "FAST_SLATE_SHARD_TOKEN")?
+                .map(|(text, _)| text),
+        }),
+    };
     let options = ServeOptions {
+        shards,
         bundle: args.bundle.clone(),
         map: args.mmap,
         listen: args.listen,
@@ -115,10 +140,15 @@ pub(super) fn run(args: &ServeArgs) -> Result<Report> {
 
 /// The token in `file`, or in the environment.
 fn token(file: Option<&Path>, variable: &str) -> Result<Option<Token>> {
-    let (text, from) = match (file, std::env::var(variable)) {
-        (Some(path), _) => (read_text(path)?, path.display().to_string()),
-        (None, Ok(text)) => (text, variable.to_owned()),
-        (None, Err(_)) => return Ok(None),
-    };
+    let Some((text, from)) = secret(file, variable)? else { return Ok(None) };
     Token::new(&text).with_context(|| from).map(Some)
+}
+
+/// The text in `file`, or in the environment, and where it is.
+fn secret(file: Option<&Path>, variable: &str) -> Result<Option<(String, String)>> {
+    Ok(match (file, std::env::var(variable)) {
+        (Some(path), _) => Some((read_text(path)?, path.display().to_string())),
+        (None, Ok(text)) => Some((text, variable.to_owned())),
+        (None, Err(_)) => None,
+    })
 }

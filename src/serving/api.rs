@@ -146,6 +146,9 @@ pub(super) struct OneSlate {
     pub(super) bundle: String,
     /// The time that the answer took on the server.
     pub(super) milliseconds: f64,
+    /// The shards behind it, where the server asks shards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shards: Option<ShardsAnswered>,
     /// The slate.
     #[serde(flatten)]
     pub(super) slate: Slate,
@@ -158,8 +161,20 @@ pub(super) struct ManySlates {
     pub(super) bundle: String,
     /// The time that the answers took on the server.
     pub(super) milliseconds: f64,
+    /// The shards behind them, where the server asks shards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shards: Option<ShardsAnswered>,
     /// A slate for each request, in their order.
     pub(super) answers: Vec<Slate>,
+}
+
+/// How much of the catalogue was searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) struct ShardsAnswered {
+    /// The shards that answered in time.
+    pub(super) answered: u16,
+    /// All shards.
+    pub(super) of: u16,
 }
 
 /// A slate.

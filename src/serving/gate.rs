@@ -12,9 +12,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::metrics;
 use super::problem::Problem;
 use super::service::Service;
+use super::{metrics, search};
 use crate::error::{Error, Result};
 
 /// The address of this server that a connection came to.
@@ -152,10 +152,13 @@ async fn addressed(
         return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "host", problem));
     }
     if request.method() == Method::POST {
+        // No form can send either.
+        let expected =
+            if request.uri().path() == search::PATH { search::KIND } else { "application/json" };
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
-        if !kind.eq_ignore_ascii_case("application/json") {
-            let problem = "expected `content-type: application/json`";
+        if !kind.eq_ignore_ascii_case(expected) {
+            let problem = format!("expected `content-type: {expected}`");
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", problem));
         }
     }

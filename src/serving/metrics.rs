@@ -1,6 +1,6 @@
 //! What happened, counted, in the text format that Prometheus reads.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::counter::Counter;
@@ -50,6 +50,8 @@ pub(super) struct Metrics {
     pub(super) reloads: Family<Outcome, Counter>,
     pub(super) connections: Gauge,
     pub(super) turned_away: Counter,
+    shards_missing: Counter,
+    shards_hedged: Counter,
     log_healthy: Gauge,
     recall: Number,
     items: Gauge,
@@ -82,6 +84,12 @@ impl Metrics {
         let turned_away = Counter::default();
         let help = "Connections turned away because too many were open";
         registry.register("connections_turned_away", help, turned_away.clone());
+        let shards_missing = Counter::default();
+        let help = "Times that a shard did not answer in time";
+        registry.register("shards_missing", help, shards_missing.clone());
+        let shards_hedged = Counter::default();
+        let help = "Questions that a second replica was asked because the first was late";
+        registry.register("shards_hedged", help, shards_hedged.clone());
         let log_healthy = Gauge::default();
         let help = "1 if the log can be written, 0 if it cannot, -1 if the server has no log";
         registry.register("log_healthy", help, log_healthy.clone());
@@ -100,6 +108,8 @@ impl Metrics {
             reloads,
             connections,
             turned_away,
+            shards_missing,
+            shards_hedged,
             log_healthy,
             recall,
             items,
@@ -116,6 +126,13 @@ impl Metrics {
             None => -1,
             Some(journal) => i64::from(journal.is_healthy()),
         });
+        if let Some(front) = &service.front {
+            let counters =
+                [(&self.shards_missing, &front.missing), (&self.shards_hedged, &front.hedges)];
+            for (counter, now) in counters {
+                counter.inc_by(now.load(Ordering::Relaxed).saturating_sub(counter.get()));
+            }
+        }
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
         Ok(text)

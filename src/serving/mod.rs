@@ -6,6 +6,7 @@
 //! | `POST /v1/feedback` | read | what happened to an item that was shown |
 //! | `GET /v1/items`, `GET /v1/bundle` | read | search in titles; what may be asked for |
 //! | `POST /v1/reload`, `GET /metrics` | admin | takes the folder's new bundle; numbers for Prometheus |
+//! | `POST /v1/search` | admin | the best items here for a query, for a server that asks shards |
 //! | `GET /livez`, `GET /readyz`, `GET /openapi.json` | | for orchestrators and for generators of clients |
 //! | `GET /` | | a page to look at slates with |
 //!
@@ -15,12 +16,15 @@
 //! metrics answer under any load. What does not fit a limit is refused at once and told when to come
 //! back; nothing queues.
 //!
+//! With [`Shards`] a server keeps encoder, tower and ids, and asks others for the items.
+//!
 //! TLS and HTTP/2 are a reverse proxy's.
 
 mod accept;
 mod api;
 mod catalogue;
 mod feedback;
+mod front;
 mod gate;
 mod journal;
 mod loaded;
@@ -28,6 +32,7 @@ mod metrics;
 mod operations;
 mod page;
 mod problem;
+mod search;
 mod service;
 mod slates;
 mod titles;
@@ -50,11 +55,13 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+pub use front::{Addresses, Shards};
 pub use gate::{Access, Token};
 
 use crate::device;
 use crate::error::{Error, Result};
 use crate::log::{Key, Options as LogOptions, Writer};
+use front::Front;
 use gate::Role;
 use journal::Journal;
 use loaded::Loaded;
@@ -71,6 +78,8 @@ pub struct ServeOptions {
     /// True to leave vectors and index on disk ([`Recommender::map`](crate::bundle::Recommender::map));
     /// their digests are compared while the server answers already.
     pub map: bool,
+    /// Where the items are searched for, if not here.
+    pub shards: Option<Shards>,
     /// The backend of the tower (see [`device::choose`]).
     pub device: Option<String>,
     /// The folder of the log; without it nothing is logged.
@@ -140,7 +149,7 @@ const LOOK: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// [`Error::Setting`] for an address that others reach without tokens, exploration without a log or by
-/// a policy that cannot; [`Error::File`] for a bundle or a log that cannot be used; an I/O error for an
+/// a policy that cannot, or a number of shards that there is not; [`Error::File`] for a bundle or a log that cannot be used; an I/O error for an
 /// address that is taken.
 pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<()> {
     let ServeOptions { bundle, map, listen, device, log, explore_share, .. } = options;
@@ -166,11 +175,14 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
     }
     let journal = log.map(|folder| Writer::open(&folder, LogOptions::default())).transpose()?;
     let journal = journal.map(Journal::new);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runs = runtime.enter();
+    let front = options.shards.map(Front::new).transpose()?.map(Arc::new);
+    drop(runs);
     let (opened, asked) = ((loaded, device, map), (access, limits, key));
-    let service = Arc::new(Service::new(bundle, opened, asked, (journal, explore_share)));
+    let service = Arc::new(Service::new(bundle, opened, front, asked, (journal, explore_share)));
     service.audit();
 
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             Error::Io(std::io::Error::new(error.kind(), format!("listening on {listen}: {error}")))
@@ -178,6 +190,14 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
         started(listener.local_addr()?);
         let reloads = tokio::spawn(reload_on_signal(Arc::clone(&service)));
         let watch = options.watch.then(|| tokio::spawn(watch(Arc::clone(&service))));
+        let looks = service.front.as_ref().map(|front| {
+            let service = Arc::clone(&service);
+            tokio::spawn(Arc::clone(front).watch(move || {
+                let loaded = service.loaded();
+                let latent_dim = loaded.recommender.bundle().actions.latent_dim();
+                (loaded.digest.clone(), latent_dim)
+            }))
+        });
         let stop = {
             let service = Arc::clone(&service);
             async move {
@@ -187,8 +207,8 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
         };
         accept::accept(listener, router(&service), Arc::clone(&service), stop).await;
         reloads.abort();
-        if let Some(watch) = watch {
-            watch.abort();
+        for task in watch.into_iter().chain(looks) {
+            task.abort();
         }
         Ok(())
     })
@@ -202,7 +222,10 @@ fn router(service: &Arc<Service>) -> Router {
         .routes(routes!(catalogue::items))
         .routes(routes!(catalogue::about))
         .route_layer(from_fn_with_state((Arc::clone(service), Role::Reader), gate::only));
+    let large = DefaultBodyLimit::max(search::LARGEST);
+    let search = OpenApiRouter::new().routes(routes!(search::search)).layer(large);
     let admin = OpenApiRouter::new()
+        .merge(search)
         .routes(routes!(operations::reload))
         .routes(routes!(operations::metrics))
         .route_layer(from_fn_with_state((Arc::clone(service), Role::Operator), gate::only));

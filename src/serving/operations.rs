@@ -42,6 +42,10 @@ pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<&'stat
     if service.journal.as_ref().is_some_and(|journal| !journal.is_healthy()) {
         return Err(Problem::unavailable("log", "the log cannot be written"));
     }
+    if let Some(front) = service.front.as_ref().filter(|front| !front.is_ready()) {
+        let problem = format!("no answer of {}", front.silent().join(", "));
+        return Err(Problem::unavailable("shards", problem));
+    }
     if let Some(damage) = service.loaded().damage.get() {
         return Err(Problem::unavailable("damaged", damage));
     }

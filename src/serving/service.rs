@@ -1,11 +1,13 @@
 //! What all requests share: the bundle that answers, the log, limits and keys.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
 
 use burn::tensor::Device;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 
+use super::front::Front;
 use super::journal::Journal;
 use super::loaded::{Loaded, Version};
 use super::metrics::{Metrics, Outcome};
@@ -13,10 +15,17 @@ use super::problem::Problem;
 use super::{Access, Limits};
 use crate::log::Key;
 
+/// How long a shard that was replaced goes on answering.
+const KEPT: Duration = Duration::from_mins(10);
+
 /// What all requests share.
 #[derive(Debug)]
 pub(super) struct Service {
     current: RwLock<Arc<Loaded>>,
+    /// The shard before, which those who ask for it have not left yet.
+    before: RwLock<Option<Arc<Loaded>>>,
+    /// Where the items are searched for, if not here.
+    pub(super) front: Option<Arc<Front>>,
     /// Where bundles come from; may be a link.
     folder: PathBuf,
     device: Device,
@@ -38,11 +47,14 @@ impl Service {
     pub(super) fn new(
         folder: PathBuf,
         (loaded, device, map): (Loaded, Device, bool),
+        front: Option<Arc<Front>>,
         (access, limits, key): (Access, Limits, Key),
         (journal, explore_share): (Option<Journal>, f32),
     ) -> Self {
         Self {
             current: RwLock::new(Arc::new(loaded)),
+            before: RwLock::default(),
+            front,
             folder,
             device,
             map,
@@ -63,6 +75,13 @@ impl Service {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The shard of the bundle `whole`: of the bundle that answers, or of the one before.
+    pub(super) fn holding(&self, whole: &str) -> Option<Arc<Loaded>> {
+        let before = self.before.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let of = |loaded: &Arc<Loaded>| loaded.recommender.whole() == Some(whole);
+        [Some(self.loaded()), before].into_iter().flatten().find(of)
+    }
+
     /// Does `work` on the threads that search, if they are not too many requests behind.
     pub(super) async fn search<T: Send + 'static>(
         &self,
@@ -70,12 +89,16 @@ impl Service {
     ) -> Result<T, Problem> {
         let permit = Arc::clone(&self.searching).try_acquire_owned();
         let permit = permit.map_err(|_| Problem::busy("too many requests at once; try again"))?;
-        on_search_threads(move || {
+        let work = move || {
             let done = work();
             drop(permit);
             done
-        })
-        .await
+        };
+        if self.front.is_none() {
+            return on_search_threads(work).await;
+        }
+        // It mostly waits for others.
+        tokio::task::spawn_blocking(work).await.map_err(|error| Problem::internal(&error))
     }
 
     /// Loads what the folder holds now and lets it answer; the old bundle goes on where that fails.
@@ -85,12 +108,21 @@ impl Service {
             return Err(Problem::busy("another reload is going on"));
         };
         let (folder, device, map) = (self.folder.clone(), self.device.clone(), self.map);
-        let opened = on_search_threads(move || Loaded::open(&folder, &device, map)).await?;
+        let mut opened = on_search_threads(move || Loaded::open(&folder, &device, map)).await?;
+        if let (Some(front), Ok(loaded)) = (&self.front, &opened) {
+            opened = front.agreed(loaded).await.map_or(opened, Err);
+        }
         let count = |outcome| self.metrics.reloads.get_or_create(&Outcome { outcome }).inc();
         match opened {
             Ok(loaded) => {
                 let digest = loaded.digest.clone();
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+                let is_shard = loaded.recommender.bundle().part.is_some();
+                let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+                let before = std::mem::replace(&mut *current, Arc::new(loaded));
+                drop(current);
+                if is_shard {
+                    self.keep(before);
+                }
                 count("loaded");
                 tracing::info!("bundle {digest} answers now");
                 self.audit();
@@ -103,6 +135,24 @@ impl Service {
                 Err(Problem::new(status, "bundle-refused", error.to_string()))
             }
         }
+    }
+
+    /// Goes on answering for the shard `before`, until all who ask for it have had the time to reload.
+    fn keep(self: &Arc<Self>, before: Arc<Loaded>) {
+        let digest = before.digest.clone();
+        *self.kept() = Some(before);
+        let service = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(KEPT).await;
+            let mut kept = service.kept();
+            if kept.as_ref().is_some_and(|kept| kept.digest == digest) {
+                *kept = None;
+            }
+        });
+    }
+
+    fn kept(&self) -> RwLockWriteGuard<'_, Option<Arc<Loaded>>> {
+        self.before.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks what was mapped and measures what the index finds, beside the requests.

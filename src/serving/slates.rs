@@ -9,7 +9,8 @@ use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderMap, StatusCode};
 
-use super::api::{ManySlates, OneSlate, Slate, Slates, SlatesRequest, texts};
+use super::api::{ManySlates, OneSlate, ShardsAnswered, Slate, Slates, SlatesRequest, texts};
+use super::front::AskedOnce;
 use super::gate::body;
 use super::loaded::Loaded;
 use super::metrics::Explored;
@@ -68,16 +69,30 @@ pub(super) async fn slates(
         return Err(Problem::refused("slate-size", format!("k may be up to {most}")));
     }
 
-    let answering = Arc::clone(&loaded);
+    let ask = |front| AskedOnce::new(front, &loaded.digest, exact, explore);
+    let asked = service.front.as_ref().map(ask);
+    let (answering, through) = (Arc::clone(&loaded), asked.clone());
     let work = move || {
         if lists.allow.is_some() || !lists.deny.is_empty() {
             let bundle = answering.recommender.bundle();
             options.filter = Filter::new(bundle, lists.allow.as_deref(), &lists.deny)?;
         }
-        let answers = answering.recommender.recommend(&askers, &options)?;
+        let recommender = answering.recommender.clone();
+        let recommender = match through {
+            Some(asked) => recommender.through(asked),
+            None => recommender,
+        };
+        let answers = recommender.recommend(&askers, &options)?;
         Ok::<_, Error>((answers, askers, options, lists))
     };
-    let (mut answers, askers, options, lists) = service.search(work).await??;
+    let answered = service.search(work).await?;
+    if let Some(asked) = asked.as_ref().filter(|asked| asked.failed()) {
+        let ShardsAnswered { answered, of } = asked.shards();
+        let problem = format!("{answered} of {of} shards answered");
+        return Err(Problem::unavailable("shards", problem));
+    }
+    let (mut answers, askers, options, lists) = answered?;
+    let shards = asked.map(|asked| asked.shards());
     for (answer, asker) in answers.iter_mut().zip(&askers) {
         check(answer, asker, strict)?;
         answer.ignored.extend_from_slice(&options.filter.ignored);
@@ -85,7 +100,8 @@ pub(super) async fn slates(
 
     let ids: Vec<String> = answers.iter().map(|_| service.key.issue()).collect();
     if let Some(journal) = &service.journal {
-        let shown = Shown { loaded: &loaded, options: &options, lists: &lists, exact, share };
+        let shown =
+            Shown { loaded: &loaded, options: &options, lists: &lists, exact, share, shards };
         let rows = ids.iter().zip(&mut answers).zip(askers);
         let rows: Vec<Record> =
             rows.map(|((id, answer), asker)| shown.record(id, answer, asker)).collect();
@@ -103,8 +119,10 @@ pub(super) async fn slates(
     let (bundle, milliseconds) = (loaded.digest.clone(), started.elapsed().as_secs_f64() * 1e3);
     let one = if alone { slates.next() } else { None };
     Ok(Json(match one {
-        Some(slate) => Slates::One(OneSlate { bundle, milliseconds, slate }),
-        None => Slates::Many(ManySlates { bundle, milliseconds, answers: slates.collect() }),
+        Some(slate) => Slates::One(OneSlate { bundle, milliseconds, shards, slate }),
+        None => {
+            Slates::Many(ManySlates { bundle, milliseconds, shards, answers: slates.collect() })
+        }
     }))
 }
 
@@ -161,6 +179,7 @@ struct Shown<'a> {
     lists: &'a Lists,
     exact: bool,
     share: f32,
+    shards: Option<ShardsAnswered>,
 }
 
 impl Shown<'_> {
@@ -177,7 +196,12 @@ impl Shown<'_> {
             time: now(),
             bundle: self.loaded.digest.clone(),
             vectors: bundle.trained.vectors.clone(),
-            retrieval: self.loaded.retrieval(self.exact),
+            retrieval: match self.shards {
+                Some(ShardsAnswered { of, .. }) => {
+                    format!("{of} shards {}", self.loaded.retrieval(self.exact))
+                }
+                None => self.loaded.retrieval(self.exact),
+            },
             who: asker.who,
             h,
             z,
@@ -193,8 +217,8 @@ impl Shown<'_> {
             filters: most.map(|most| format!("max_per_group={most}")).into_iter().collect(),
             slate: answer.slate.iter().map(|item| item.item_id.clone()).collect(),
             scores: answer.slate.iter().map(|item| item.score).collect(),
-            shards_answered: 1,
-            shards: 1,
+            shards_answered: self.shards.map_or(1, |shards| shards.answered),
+            shards: self.shards.map_or(1, |shards| shards.of),
             fallback: false,
         })
     }

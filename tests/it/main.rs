@@ -40,7 +40,11 @@ mod rejection;
 mod report;
 mod resume;
 #[cfg(feature = "serve")]
+mod server;
+#[cfg(feature = "serve")]
 mod serving;
+#[cfg(feature = "serve")]
+mod shards;
 mod shared_candidates;
 mod splits;
 mod synth;

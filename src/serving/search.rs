@@ -1,0 +1,213 @@
+//! `POST /v1/search`: queries in, the best items of this bundle out, for a server that asks many shards. Both
+//! bodies are little-endian numbers, one after the other.
+//!
+//! | question | | answer | |
+//! |---|---|---|---|
+//! | `slate/q1` | 8 bytes | `slate/a1` | 8 bytes |
+//! | digest of the whole bundle | 64 hexadecimal digits | N, K | `u32` each |
+//! | K, exact (0 or 1), N, L | `u32` each | actions `[N, K]` | `u32`, the greatest where there are no more |
+//! | z `[N, L]` | `f32` | scores `[N, K]` | `f32` |
+//! | where each row's exclusions begin `[N + 1]` | `u32` | | |
+//! | excluded actions, ascending in a row | `u32` | | |
+//!
+//! Actions have the numbers that the whole catalogue gives them.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+
+use super::problem::{Problem, ProblemBody};
+use super::service::Service;
+use crate::error::Error;
+use crate::matrix::Matrix;
+use crate::retrieval::{Partial, Queries, Search};
+
+const QUESTION: &[u8; 8] = b"slate/q1";
+const ANSWER: &[u8; 8] = b"slate/a1";
+/// Bytes of a digest in hexadecimal.
+const DIGEST: usize = 64;
+
+/// The largest body of a question: 1 024 queries of 4 096 numbers, and as many exclusions.
+pub(super) const LARGEST: usize = 1 << 25;
+
+/// The route.
+pub(super) const PATH: &str = "/v1/search";
+
+/// The type of both bodies.
+pub(super) const KIND: &str = "application/octet-stream";
+
+/// Queries, and in which bundle to search.
+#[derive(Debug, PartialEq)]
+pub(super) struct Question {
+    whole: String,
+    slate_size: usize,
+    exact: bool,
+    latent: Matrix,
+    starts: Vec<usize>,
+    excluded: Vec<u32>,
+}
+
+/// The body of a question.
+#[allow(clippy::cast_possible_truncation, reason = "sizes of a request")]
+pub(super) fn question(whole: &str, exact: bool, queries: Queries<'_>) -> Vec<u8> {
+    let latent = queries.latent;
+    let mut body = Vec::with_capacity(4 * latent.as_slice().len() + 1024);
+    body.extend_from_slice(QUESTION);
+    body.extend_from_slice(whole.as_bytes());
+    let sizes = [queries.slate_size, usize::from(exact), latent.rows(), latent.cols()];
+    body.extend(sizes.iter().flat_map(|size| (*size as u32).to_le_bytes()));
+    body.extend(latent.as_slice().iter().flat_map(|value| value.to_le_bytes()));
+    let mut start = 0_u32;
+    body.extend(start.to_le_bytes());
+    for row in 0..latent.rows() {
+        start += queries.excluded_of(row).len() as u32;
+        body.extend(start.to_le_bytes());
+    }
+    let excluded = (0..latent.rows()).flat_map(|row| queries.excluded_of(row));
+    body.extend(excluded.flat_map(|action| action.to_le_bytes()));
+    body
+}
+
+/// Reads numbers from the front of a body.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (found, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(found)
+    }
+
+    fn numbers(&mut self, count: usize) -> Option<impl Iterator<Item = [u8; 4]> + 'a> {
+        let (words, _) = self.bytes(count.checked_mul(4)?)?.as_chunks();
+        Some(words.iter().copied())
+    }
+
+    fn sizes<const N: usize>(&mut self) -> Option<[usize; N]> {
+        let mut sizes = [0; N];
+        let found = self.numbers(N)?.map(|word| u32::from_le_bytes(word) as usize);
+        sizes.iter_mut().zip(found).for_each(|(size, found)| *size = found);
+        Some(sizes)
+    }
+}
+
+impl Question {
+    fn read(body: &[u8]) -> Option<Self> {
+        let mut reader = Reader(body);
+        let whole = reader.bytes(QUESTION.len() + DIGEST)?.strip_prefix(QUESTION)?;
+        let whole = std::str::from_utf8(whole).ok()?.to_owned();
+        let [slate_size, exact, rows, cols] = reader.sizes()?;
+        let latent = reader.numbers(rows.checked_mul(cols)?)?.map(f32::from_le_bytes).collect();
+        let latent = Matrix::new(latent, cols).ok()?;
+        let starts = reader.numbers(rows + 1)?.map(|word| u32::from_le_bytes(word) as usize);
+        let starts: Vec<usize> = starts.collect();
+        let excluded = reader.numbers(*starts.last()?)?.map(u32::from_le_bytes).collect();
+        let fits = reader.0.is_empty() && starts.is_sorted() && latent.rows() == rows && exact < 2;
+        let question = Self { whole, slate_size, exact: exact == 1, latent, starts, excluded };
+        let ascends = |list: &[u32]| list.is_sorted_by(|a, b| a < b);
+        (fits && question.lists().all(ascends)).then_some(question)
+    }
+
+    fn lists(&self) -> impl Iterator<Item = &[u32]> {
+        self.starts.windows(2).map(|pair| &self.excluded[pair[0]..pair[1]])
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "sizes of an answer")]
+fn answer(found: &Partial, slate_size: usize) -> Vec<u8> {
+    let rows = found.actions.len() / slate_size;
+    let mut body = ANSWER.to_vec();
+    body.extend([rows, slate_size].iter().flat_map(|size| (*size as u32).to_le_bytes()));
+    body.extend(found.actions.iter().flat_map(|action| action.to_le_bytes()));
+    body.extend(found.scores.iter().flat_map(|score| score.to_le_bytes()));
+    body
+}
+
+/// What a shard found for `rows` queries; none for a body that says something else.
+pub(super) fn read_answer(body: &[u8], rows: usize, slate_size: usize) -> Option<Partial> {
+    let mut reader = Reader(body);
+    (reader.bytes(ANSWER.len())? == ANSWER).then_some(())?;
+    (reader.sizes()? == [rows, slate_size]).then_some(())?;
+    let count = rows.checked_mul(slate_size)?;
+    let actions = reader.numbers(count)?.map(u32::from_le_bytes).collect();
+    let scores = reader.numbers(count)?.map(f32::from_le_bytes).collect();
+    reader.0.is_empty().then_some(Partial { actions, scores })
+}
+
+/// The best items of this bundle for queries.
+#[utoipa::path(
+    post, path = "/v1/search", tag = "operations",
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses(
+        (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 409, body = ProblemBody, content_type = "application/problem+json",
+         description = "this server holds no part of that bundle"),
+        (status = "4XX", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn search(
+    State(service): State<Arc<Service>>,
+    body: Bytes,
+) -> Result<impl IntoResponse, Problem> {
+    let question = Question::read(&body).ok_or_else(|| {
+        let problem = "expected a question of a server of this version that asks shards";
+        Problem::new(StatusCode::BAD_REQUEST, "no-question", problem)
+    })?;
+    let loaded = service.holding(&question.whole).ok_or_else(|| {
+        let found = service.loaded().recommender.whole().unwrap_or_default().to_owned();
+        let problem = format!("expected {}, found a part of {found}", question.whole);
+        Problem::new(StatusCode::CONFLICT, "other-bundle", problem)
+    })?;
+    if !(1..=service.limits.slate).contains(&question.slate_size) {
+        let problem = format!("k may be 1 to {}", service.limits.slate);
+        return Err(Problem::refused("slate-size", problem));
+    }
+    let work = move || {
+        let search = question.exact.then_some(Search::Exact);
+        let lists: Vec<&[u32]> = question.lists().collect();
+        let Question { latent, slate_size, .. } = &question;
+        let queries = Queries { latent, slate_size: *slate_size, excluded: Some(&lists) };
+        let found = loaded.recommender.shard(search)?.search(queries)?;
+        Ok::<_, Error>(answer(&found, *slate_size))
+    };
+    let body = service.search(work).await??;
+    Ok(([(header::CONTENT_TYPE, KIND)], body))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        let latent = Matrix::new(vec![1.5, -2.0, 0.25, 8.0, 0.0, -1.0], 3).unwrap();
+        let (whole, lists) = ("ab".repeat(32), [&[3, 7][..], &[]]);
+        let queries = Queries { latent: &latent, slate_size: 2, excluded: Some(&lists) };
+        let body = question(&whole, true, queries);
+        let read = Question::read(&body).unwrap();
+        assert_eq!((read.whole.as_str(), read.slate_size, read.exact), (whole.as_str(), 2, true));
+        assert_eq!((&read.latent, read.lists().collect::<Vec<_>>()), (&latent, lists.to_vec()));
+        for length in 0..body.len() {
+            assert!(Question::read(&body[..length]).is_none(), "{length}");
+        }
+        assert!(Question::read(&[body.clone(), vec![0]].concat()).is_none());
+        // No word of it makes the reader take more than there is.
+        for at in (0..body.len()).step_by(4) {
+            let mut damaged = body.clone();
+            damaged[at..at + 4].fill(0xff);
+            let _ = Question::read(&damaged);
+        }
+
+        let found = Partial { actions: vec![4, 9, 1, Partial::NOBODY], scores: vec![0.5; 4] };
+        let body = answer(&found, 2);
+        assert_eq!(read_answer(&body, 2, 2), Some(found));
+        for (rows, slate_size) in [(2, 1), (1, 4), (4, 1)] {
+            assert_eq!(read_answer(&body, rows, slate_size), None);
+        }
+        assert_eq!(read_answer(&body[..body.len() - 1], 2, 2), None);
+    }
+}
