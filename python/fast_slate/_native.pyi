@@ -37,6 +37,31 @@ class Interactions:
     @property
     def column_names(self) -> list[str]: ...
 
+class Slice:
+    """Some users' rows of a matrix."""
+
+    def __init__(
+        self,
+        users: npt.NDArray[np.int32],
+        items: npt.NDArray[np.int32],
+        counts: npt.NDArray[np.int32],
+        normalization: float,
+    ) -> None: ...
+    def times(self, block: npt.NDArray[np.float32]) -> Array: ...
+    def energy(self) -> float: ...
+
+def decompose(
+    call: Callable[[Array], npt.NDArray[np.float32]],
+    shape: tuple[int, int],
+    energy: float,
+    out: str,
+    *,
+    latent_dim: int,
+    normalization: float,
+    passes: int,
+    seed: int,
+) -> None: ...
+
 class Visit:
     """Slates that a reward is asked for, and the users they are for."""
 
@@ -46,6 +71,9 @@ class Visit:
     def hidden(self) -> tuple[Array, Array]: ...
     def hits(self) -> Array: ...
     def num_items(self) -> int: ...
+
+AskShards = Callable[[Array, int, Array, Array], Sequence[tuple[Any, Any]]]
+"""Queries, K, and the excluded items of each query → what each shard answers."""
 
 class Recommender:
     """A policy and all that it needs to answer."""
@@ -69,6 +97,19 @@ class Recommender:
         seed: int | None,
         queries: bool,
     ) -> tuple[Table, tuple[Array, Array, Array] | None, list[str]]: ...
+    def through(self, shards: AskShards) -> Recommender: ...
+    def search(
+        self,
+        latent: npt.NDArray[np.float32],
+        k: int,
+        starts: npt.NDArray[np.int64],
+        excluded: npt.NDArray[np.int32],
+        *,
+        exact: bool = False,
+    ) -> tuple[Array, Array]: ...
+    def part(self) -> str: ...
+    def whole(self) -> str | None: ...
+    def vectors(self) -> str: ...
     def items(self) -> Table: ...
     def users(self) -> Table | None: ...
     def embeddings(self) -> Array: ...
@@ -109,5 +150,6 @@ def train(
     device: str | None = None,
     resume: bool = False,
     reward: tuple[Callable[[Visit], Any], str] | None = None,
+    shards: tuple[AskShards, str] | None = None,
     watcher: Callable[[str, Any], None] | None = None,
 ) -> Run: ...

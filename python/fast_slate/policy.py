@@ -15,7 +15,7 @@ from typing import Any, Self
 from . import _native, rewards
 from ._interactions import is_prepared, item_embeddings, read, user_features
 from ._progress import Watcher
-from .recommender import Answering, opened, packed, unpacked
+from .recommender import Answering, Shards, opened, packed, unpacked
 from .results import Picture, Table
 
 PREPARE = "prepare."
@@ -139,6 +139,7 @@ class SlatePolicy(Answering):
         callback: Callable[[dict[str, Any]], object] | None = None,
         run_dir: str | os.PathLike[str] | None = None,
         resume: bool = False,
+        shards: Shards | None = None,
     ) -> Self:
         """Prepares the interactions and trains.
 
@@ -170,6 +171,9 @@ class SlatePolicy(Answering):
             which stays, and is named, when the training is interrupted or fails.
         resume
             Go on with the run in ``run_dir``, on its own data; it ends as one that was never stopped.
+        shards
+            Where items are searched for, as :class:`fast_slate.ray.ShardedRetriever`, in the place of
+            this process. Their vectors must be those that the settings make of the data.
         """
         keys, more = self._keys()
         _native.resolve(self.preset, keys)
@@ -216,6 +220,7 @@ class SlatePolicy(Answering):
                     device=self.device,
                     resume=resume,
                     reward=own,
+                    shards=None if shards is None else (shards, shards.vectors),
                     watcher=watcher,
                 )
             finally:

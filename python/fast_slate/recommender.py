@@ -7,7 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,26 @@ from .results import Sample, Table
 
 Ids = Any
 """A list, array, series or column of integers or texts, or one of them."""
+
+
+class Shards(Protocol):
+    """The parts of a catalogue, each searched by a process of its own."""
+
+    @property
+    def vectors(self) -> str:
+        """The digest of the vectors that the shards hold together."""
+
+    @property
+    def whole(self) -> str:
+        """The digest of the bundle whose shards they are."""
+
+    def __call__(
+        self, latent: Any, k: int, starts: Any, excluded: Any
+    ) -> list[tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]]:
+        """What each shard has for queries ``[N, L]``: numbers of items and scores, ``[N, k]``.
+
+        Query ``i`` leaves out the items ``excluded[starts[i]:starts[i + 1]]``.
+        """
 
 
 class Answering:
@@ -224,6 +244,9 @@ class Recommender(Answering):
         ``"ndarray"``, ``"flex"``, ``"wgpu"``; by default the best one here.
     k
         The number of items on a slate when called.
+    shards
+        Where items are searched for, as :class:`fast_slate.ray.ShardedRetriever`, in the place of the
+        bundle.
     """
 
     def __init__(
@@ -232,11 +255,17 @@ class Recommender(Answering):
         *,
         device: str | None = None,
         k: int | None = None,
+        shards: Shards | None = None,
     ) -> None:
         self.bundle = str(bundle)
         self.device = device
         self.k = k
+        self.shards = shards
         self._native = opened(self.bundle, device)
+        if shards is not None:
+            if shards.whole != self._native.whole():
+                raise ValueError(f"shards: expected those of {self.bundle}, found another bundle's")
+            self._native = self._native.through(shards)
 
     def __call__(self, batch: Any) -> Table:
         columns = _columns(batch)
@@ -247,7 +276,7 @@ class Recommender(Answering):
         return self.recommend(users=columns["user_id"], k=self.k)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.bundle, self.device, self.k)
+        return _reopened, (self.bundle, self.device, self.k, self.shards)
 
     def __repr__(self) -> str:
         return f"Recommender({self.bundle!r})"
@@ -283,8 +312,10 @@ def unpacked(files: dict[str, bytes], device: str | None) -> _native.Recommender
         return _native.Recommender.open(folder, device)
 
 
-def _reopened(bundle: str, device: str | None, k: int | None) -> Recommender:
-    return Recommender(bundle, device=device, k=k)
+def _reopened(
+    bundle: str, device: str | None, k: int | None, shards: Shards | None
+) -> Recommender:
+    return Recommender(bundle, device=device, k=k, shards=shards)
 
 
 def _people(items: Iterable[Any]) -> list[list[str]]:

@@ -10,6 +10,8 @@
 //! | `prepare` | interactions and settings → a prepared folder |
 //! | `reward` | a Python function → a reward |
 //! | `training` | a prepared folder and settings → a run |
+//! | `shards` | queries ↔ what the shards of a catalogue answer |
+//! | `slices` | users' rows of a matrix ↔ the decomposition of the whole |
 //! | `recommender` | requests → slates |
 //!
 //! Unsafe code is in `array` and `arrow` alone: the two protocols are pointers. The crates `numpy` and
@@ -24,6 +26,8 @@ mod error;
 mod prepare;
 mod recommender;
 mod reward;
+mod shards;
+mod slices;
 mod training;
 mod work;
 
@@ -55,6 +59,8 @@ mod _native {
     use super::recommender::Recommender;
     #[pymodule_export]
     use super::reward::Visit;
+    #[pymodule_export]
+    use super::slices::{Slice, decompose};
     #[pymodule_export]
     use super::training::{Run, resolve, train};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fast_slate::bundle::{Answers, Filter, MANIFEST, Options, Request, VectorScalar, Who};
 use fast_slate::device;
-use fast_slate::retrieval::Search;
+use fast_slate::retrieval::{Queries, Search};
 use fast_slate::seed::Seed;
 use polars::prelude::*;
 use pyo3::prelude::*;
@@ -13,15 +13,17 @@ use pyo3::prelude::*;
 use crate::array::{Array, numbers};
 use crate::arrow::Table;
 use crate::error::wrong;
+use crate::reward::Word;
+use crate::shards::{Asked, PythonShards};
 use crate::work::work;
 
 /// A policy and everything that it needs to answer, in memory.
 #[pyclass(frozen, module = "fast_slate._native")]
-pub struct Recommender(Arc<fast_slate::bundle::Recommender>);
+pub struct Recommender(Arc<fast_slate::bundle::Recommender>, Word);
 
 impl Recommender {
     pub(crate) fn new(recommender: fast_slate::bundle::Recommender) -> Self {
-        Self(Arc::new(recommender))
+        Self(Arc::new(recommender), Word::default())
     }
 
     /// The names of those who ask: integers where the log's users are, else text; without names, the
@@ -62,6 +64,53 @@ impl Recommender {
         folder.join(MANIFEST).exists()
     }
 
+    /// The same policy, whose items are searched for in the shards behind a function
+    /// ([`PythonShards`]).
+    fn through(&self, shards: Py<PyAny>) -> Self {
+        let word = Word::default();
+        let fan_out = PythonShards::new(shards, &word);
+        Self(Arc::new(fast_slate::bundle::Recommender::clone(&self.0).through(fan_out)), word)
+    }
+
+    /// The K best items here for each query `[N, L]`, without the excluded ones: their numbers in the
+    /// whole catalogue `[N, K]`, −1 where there are no more, and their scores.
+    #[pyo3(signature = (latent, k, starts, excluded, *, exact = false))]
+    fn search(
+        &self,
+        py: Python<'_>,
+        latent: &Bound<'_, PyAny>,
+        k: usize,
+        starts: &Bound<'_, PyAny>,
+        excluded: &Bound<'_, PyAny>,
+        exact: bool,
+    ) -> PyResult<(Array, Array)> {
+        let asked = Asked::new(latent, starts, excluded)?;
+        let found = work(py, || {
+            let lists = asked.lists();
+            let queries = Queries { latent: &asked.latent, slate_size: k, excluded: Some(&lists) };
+            self.0.shard(exact.then_some(Search::Exact))?.search(queries)
+        });
+        let found = self.1.heard(found)?;
+        Ok((Array::numbers(&found.actions, Some(k)), Array::floats(found.scores, k)))
+    }
+
+    /// The bundle of the whole catalogue, its number of items, and of this part the first item, the place
+    /// and the number of parts: JSON.
+    fn part(&self) -> PyResult<String> {
+        let part = self.0.bundle().part.as_ref();
+        serde_json::to_string(&part).map_err(|error| wrong("bundle", error))
+    }
+
+    /// The digest of the bundle of the whole catalogue.
+    fn whole(&self) -> Option<&str> {
+        self.0.whole()
+    }
+
+    /// The digest of β as it was trained with.
+    fn vectors(&self) -> &str {
+        &self.0.bundle().trained.vectors
+    }
+
     /// Answers users by id, or people by the items that they have, or contexts `[n, D]`.
     #[pyo3(signature = (users, items, contexts, *, k, exclude_seen, exclude, candidates, exact, max_per_group, seed, queries))]
     #[allow(clippy::too_many_arguments, reason = "called once, by name")]
@@ -93,7 +142,7 @@ impl Recommender {
         };
         let names = self.names(users.as_deref(), who.len())?;
         let requests: Vec<Request> = who.into_iter().map(Request::from).collect();
-        let Answers { slates, queries, ignored } = work(py, || {
+        let answered = work(py, || {
             let filter = Filter::new(self.0.bundle(), candidates.as_deref(), &exclude)?;
             let unknown = filter.ignored.clone();
             let options = Options {
@@ -108,7 +157,8 @@ impl Recommender {
             let mut answers = self.0.table(&names, &requests, &options)?;
             answers.ignored.extend(unknown);
             Ok(answers)
-        })?;
+        });
+        let Answers { slates, queries, ignored } = self.1.heard(answered)?;
         let dim = self.0.bundle().actions.latent_dim();
         let all = (!queries.is_empty()).then(|| {
             let (mut h, mut z, mut sigma) = (Vec::new(), Vec::new(), Vec::new());

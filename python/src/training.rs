@@ -20,6 +20,7 @@ use toml::Value;
 use crate::error::{exception, wrong};
 use crate::recommender::Recommender;
 use crate::reward::{PythonReward, Word};
+use crate::shards::PythonShards;
 use crate::work::work;
 
 /// Dotted keys and their values, in their order.
@@ -125,9 +126,10 @@ impl Observer for Watcher {
 }
 
 /// Trains, or goes on with, the run in the folder `run`. The reward is one of the settings, or a
-/// function and its name.
+/// function and its name. Of shards there is the function that asks them ([`PythonShards`]) and the digest of
+/// their vectors.
 #[pyfunction]
-#[pyo3(signature = (data, run, name, keys, *, device = None, resume = false, reward = None, watcher = None))]
+#[pyo3(signature = (data, run, name, keys, *, device = None, resume = false, reward = None, shards = None, watcher = None))]
 #[allow(clippy::too_many_arguments, reason = "called once, by name")]
 pub fn train(
     py: Python<'_>,
@@ -138,8 +140,10 @@ pub fn train(
     device: Option<String>,
     resume: bool,
     reward: Option<Named>,
+    shards: Option<(Py<PyAny>, String)>,
     watcher: Option<Py<PyAny>>,
 ) -> PyResult<Run> {
+    let asked = shards.as_ref().map(|(call, vectors)| (call.clone_ref(py), vectors.clone()));
     let (preset, keys, word) = (preset(name)?, values(&keys)?, Word::default());
     let own = reward.as_ref().map(|(call, name)| (call.clone_ref(py), name.clone()));
     let mut watcher = Watcher { call: watcher, word: word.clone(), heard: Instant::now() };
@@ -164,6 +168,16 @@ pub fn train(
             let own = PythonReward::new(own, &task.sessions, &word);
             task = task.with_reward(std::sync::Arc::new(own));
         }
+        if let Some((call, vectors)) = asked {
+            if vectors != task.actions.digest() {
+                let problem = "hold other vectors than these settings make of this data; export them \
+                               from a run with the same";
+                let (key, problem) = ("shards".into(), problem.into());
+                return Err(fast_slate::Error::Setting { key, problem });
+            }
+            origin.sharded = true;
+            task = task.through(PythonShards::new(call, &word));
+        }
         task.check(&settings, &chosen.device)?;
         let _lock = folder.lock()?;
         if resume {
@@ -178,7 +192,11 @@ pub fn train(
         Ok(chosen.name)
     });
     let device = word.heard(trained)?;
-    Run::open(py, run, Some(device.to_owned()), "best", reward)
+    let mut run = Run::open(py, run, Some(device.to_owned()), "best", reward)?;
+    if let Some((call, _)) = shards {
+        run.policy.task = run.policy.task.through(PythonShards::new(call, &run.word));
+    }
+    Ok(run)
 }
 
 /// A trained run, opened at a checkpoint.

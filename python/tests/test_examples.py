@@ -35,7 +35,7 @@ def test_quickstart(tmp_path: Path) -> None:
 
 def test_custom_reward(log: Path, tmp_path: Path) -> None:
     # Its vectors have the usual length, which the small log does not allow.
-    from conftest import slate
+    from common import slate
 
     larger = tmp_path / "log.csv"
     shape = ["--users", 400, "--actions", 300, "--density", 0.1, "--ceiling-users", 50]

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from conftest import NAMES, model, policy, slate
+from common import NAMES, model, policy, slate
 
 from fast_slate import SlatePolicy, prepare
 

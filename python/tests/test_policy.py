@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from conftest import NAMES, policy, python, slate
+from common import NAMES, policy, python, slate
 from sklearn.base import clone
 
 from fast_slate import Recommender, SlatePolicy, compare, train, tune

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from conftest import NAMES, model, policy
+from common import NAMES, model, policy
 
 from fast_slate import Batch, SlatePolicy
 

@@ -1,0 +1,76 @@
+"""Users → slates, for everybody."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from ..recommender import Recommender
+from ._shards import ShardedRetriever
+
+
+class SlatesOf(Recommender):
+    """A bundle for ``ray.data.Dataset.map_batches``: a batch of users in, their slates out.
+
+    A batch has a column ``user_id``, ``items`` (lists of ids) or both; the slates have ``user``,
+    ``rank``, ``item_id``, ``score``. Where the batch has both columns, ``user`` is the id.
+    """
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        """The slates of a batch."""
+        slates = pa.table(super().__call__(batch))
+        if {"user_id", "items"} <= set(batch.column_names):
+            users = batch.column("user_id").take(slates.column("user"))
+            slates = slates.set_column(0, "user", users)
+        return slates
+
+
+def recommend(
+    bundle: str | os.PathLike[str],
+    users: str,
+    out: str,
+    *,
+    k: int | None = None,
+    workers: int | None = None,
+    batch_size: int = 4096,
+    shards: ShardedRetriever | None = None,
+) -> None:
+    """Slates for the users in a Parquet file or folder, into the folder ``out``.
+
+    Parameters
+    ----------
+    bundle
+        A folder that every worker can open.
+    users, out
+        Where the users are read and the slates are written: paths or addresses (``s3://…``).
+    k
+        The number of items on a slate; by default that of the training.
+    workers
+        Processes that answer, each with the bundle; by default one for each CPU of the cluster, of which
+        they take half, and two for shards, which do the searching.
+    batch_size
+        Users in a batch.
+    shards
+        Where items are searched for, for a catalogue that no worker holds.
+    """
+    resources: Any = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    cpus = int(resources.get("CPU", 1))
+    count = workers or (2 if shards is not None else max(1, cpus))
+    asked: dict[str, Any] = {"k": k, "shards": shards}
+    slates = ray.data.read_parquet(users).map_batches(
+        SlatesOf,
+        fn_constructor_args=(str(bundle),),
+        fn_constructor_kwargs=asked,
+        batch_format="pyarrow",
+        batch_size=batch_size,
+        concurrency=count,
+        # Workers that took all CPUs would wait for ever for what reads their input.
+        num_cpus=0.5 if shards is None else 0,
+        runtime_env={"env_vars": {"RAYON_NUM_THREADS": "1"}},
+        max_restarts=-1,
+        max_task_retries=-1,
+    )
+    slates.write_parquet(out)

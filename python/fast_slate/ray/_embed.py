@@ -1,0 +1,214 @@
+"""A log → item vectors, by users' rows in several processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset
+import ray
+
+from .. import _native
+
+_COLUMNS = 32
+"""Columns of a block that travel at once."""
+
+
+class Users:
+    """Some users' rows. What it holds follows from its arguments, so that it can die and come back."""
+
+    def __init__(self, log: str, user: str, item: str, part: int, of: int) -> None:
+        users, items = [], []
+        for batch in _read(log, [user, item]).to_batches(columns=[user, item]):
+            whose, what = batch.column(user), batch.column(item)
+            for name, column in ((user, whose), (item, what)):
+                if column.null_count:
+                    raise ValueError(f"{log}: column {name}: expected an id in each row, found none")
+            own = pa.array(_hash(whose) % np.uint64(of) == part)
+            users.append(whose.filter(own))
+            items.append(what.filter(own))
+        schema = _read(log, [user, item]).schema
+        who, _ = _numbered(users, schema.field(user).type)
+        what, self._items = _numbered(items, schema.field(item).type)
+        # An item that a user took twice counts once.
+        pairs = np.unique(who.astype(np.int64) * max(1, len(self._items)) + what)
+        self._who, self._what = np.divmod(pairs, max(1, len(self._items)))
+        self._slice: _native.Slice | None = None
+
+    def counts(self) -> tuple[pa.Array, npt.NDArray[np.int64], int]:
+        """The items here, the users of each, and the number of users."""
+        users = np.bincount(self._what, minlength=len(self._items))
+        return self._items, users, len(np.unique(self._who))
+
+    def energy(self, whole: Any) -> float:
+        """The sum of the squared entries."""
+        return self._sliced(whole).energy()
+
+    def times(self, whole: Any, block: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """A_pᵀ(A_p X)."""
+        return np.asarray(self._sliced(whole).times(block))
+
+    def process(self) -> int:
+        """The actor's process."""
+        return os.getpid()
+
+    def _sliced(self, whole: tuple[pa.Array, npt.NDArray[np.int32], float]) -> _native.Slice:
+        """The rows under the numbers of the whole; made anew where the actor is."""
+        if self._slice is None:
+            items, counts, normalization = whole
+            numbers = pc.index_in(self._items, value_set=items).to_numpy(zero_copy_only=False)
+            what = numbers.astype(np.int32)[self._what]
+            self._slice = _native.Slice(self._who.astype(np.int32), what, counts, normalization)
+        return self._slice
+
+
+def _read(log: str, columns: list[str]) -> Any:
+    found = pyarrow.dataset.dataset(log, format="parquet", partitioning="hive")
+    for name in columns:
+        if name not in found.schema.names:
+            there = ", ".join(found.schema.names)
+            raise ValueError(f"{log}: expected a column {name}, found {there}")
+    return found
+
+
+def _hash(users: pa.Array) -> npt.NDArray[np.uint64]:
+    if pa.types.is_integer(users.type):
+        values = users.to_numpy(zero_copy_only=False)
+    else:
+        values = users.cast(pa.string()).to_numpy(zero_copy_only=False)
+    return np.asarray(pd.util.hash_array(values, categorize=False), dtype=np.uint64)
+
+
+def _numbered(chunks: list[pa.Array], of: pa.DataType) -> tuple[npt.NDArray[np.int32], pa.Array]:
+    """The place of each value among the different ones, which ascend."""
+    values = pa.chunked_array(chunks, type=of)
+    different = values.unique()
+    different = different.take(pc.sort_indices(different))
+    places = pc.index_in(values, value_set=different).combine_chunks()
+    return places.to_numpy(zero_copy_only=False).astype(np.int32), different
+
+
+def embed(
+    log: str,
+    out: str | os.PathLike[str],
+    *,
+    user: str = "user_id",
+    item: str = "item_id",
+    latent_dim: int = 100,
+    normalization: float = 0.25,
+    passes: int = 2,
+    seed: int = 0,
+    actors: int = 2,
+    threads: int | None = None,
+    timeout: float = 3600.0,
+    options: dict[str, Any] | None = None,
+    started: Callable[[list[Any]], object] | None = None,
+) -> None:
+    """The SVD of the interactions in a log, for ``slate prepare --embeddings``.
+
+    The rows of a user are with one actor. The subspace iteration runs here, as on one machine; actors
+    multiply, and their products are summed in their order, so that the same log and number of actors
+    give the same vectors.
+
+    Parameters
+    ----------
+    log
+        A Parquet file, or a folder of them, perhaps partitioned as Hive does it.
+    out
+        The ``.safetensors`` file to write: V, the singular values, and beside it ``.ids`` with the
+        item of each row, one a line.
+    user, item
+        Names of columns.
+    latent_dim, normalization, passes, seed
+        As in ``[embedding]`` of the settings: L, η, the passes of the iteration.
+    actors
+        How many; each holds the rows of its users.
+    threads
+        Threads of each actor; by default the cores of this machine, divided by their number.
+    timeout
+        Seconds for one product, with the start of a new actor and its reading of the log in it.
+    options
+        More options of the actors, such as ``resources`` or ``memory``.
+    started
+        Is told the actors.
+    """
+    path = Path(out)
+    if path.suffix != ".safetensors":
+        raise ValueError(f"out: expected a .safetensors file, found {path}")
+    _read(log, [user, item])
+    threads = threads or max(1, (os.cpu_count() or 1) // actors)
+    chosen: dict[str, Any] = {
+        "num_cpus": 0,
+        "max_restarts": -1,
+        "max_task_retries": -1,
+        "runtime_env": {"env_vars": {"RAYON_NUM_THREADS": str(threads)}},
+        **(options or {}),
+    }
+    actor = ray.remote(**chosen)(Users)
+    slices: list[Any] = [actor.remote(log, user, item, part, actors) for part in range(actors)]
+    if started is not None:
+        started(slices)
+
+    def asked(references: list[Any]) -> list[Any]:
+        try:
+            return list(ray.get(references, timeout=timeout))
+        except ray.exceptions.GetTimeoutError:
+            raise TimeoutError(f"embed: no answer of all {actors} actors in {timeout:g} s") from None
+        except ray.exceptions.ActorDiedError as error:
+            # The last line of a traceback says what went wrong in the other process.
+            raise RuntimeError(f"embed: {str(error).strip().splitlines()[-1]}") from None
+
+    try:
+        said = asked([of.counts.remote() for of in slices])
+        table = pa.table(
+            {
+                "item": pa.chunked_array([items for items, _, _ in said]),
+                "users": np.concatenate([counts for _, counts, _ in said]),
+            }
+        )
+        table = table.group_by("item").aggregate([("users", "sum")]).sort_by("item")
+        items = table.column("item").combine_chunks()
+        counts = table.column("users_sum").to_numpy().astype(np.int32)
+        whole = ray.put((items, counts, normalization))
+        energy = sum(asked([of.energy.remote(whole) for of in slices]))
+
+        def times(block: Any) -> npt.NDArray[np.float32]:
+            block = np.asarray(block)
+            product = np.empty(block.shape, np.float32)
+            for first in range(0, block.shape[1], _COLUMNS):
+                columns = slice(first, first + _COLUMNS)
+                part = ray.put(np.ascontiguousarray(block[:, columns]))
+                parts = asked([of.times.remote(whole, part) for of in slices])
+                total = parts[0].copy()
+                for other in parts[1:]:
+                    total += other
+                product[:, columns] = total
+            return product
+
+        shape = (sum(users for _, _, users in said), len(items))
+        beside = path.with_name(path.name + ".part")
+        _native.decompose(
+            times,
+            shape,
+            energy,
+            str(beside),
+            latent_dim=latent_dim,
+            normalization=normalization,
+            passes=passes,
+            seed=seed,
+        )
+        ids = path.with_suffix(".ids")
+        ids_beside = ids.with_name(ids.name + ".part")
+        ids_beside.write_text("".join(f"{of}\n" for of in items.cast(pa.string()).to_pylist()))
+        ids_beside.replace(ids)
+        beside.replace(path)
+    finally:
+        for of in slices:
+            ray.kill(of)
