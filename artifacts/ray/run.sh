@@ -29,7 +29,7 @@ table.select(user_id=sys.argv[2], item_id=sys.argv[3]).write_parquet(sys.argv[4]
 ' "${log[0]}" "${log[2]}" "${log[4]}" "$work/log/log.parquet"
 fi
 
-overhead() { "$python" "$here/overhead.py" "$work" "$(pick 1000 20)" "$(pick 20 1)" | tee "$out/overhead.jsonl"; }
+overhead() { "$python" "$here/overhead.py" "$work" "$(pick 1000 20)" "$(pick 5 1)" | tee "$out/overhead.jsonl"; }
 kills() { "$python" "$here/kills.py" "$work" "$(pick 3000 50)" | tee "$out/kills.jsonl"; }
 
 run_stages "overhead kills" "$@"
