@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -27,11 +28,15 @@ dice = random.Random(0)
 
 
 class Killer(threading.Thread):
-    """Kills one of the actors, ten times, once in a while of `seconds`."""
+    """Kills one of the actors, ten times, once in a while of about `seconds`."""
 
-    def __init__(self, actors: list, seconds: float) -> None:
+    def __init__(self, seconds: float) -> None:
         super().__init__(daemon=True)
-        self.actors, self.seconds, self.hits, self.over = actors, seconds, 0, threading.Event()
+        self.seconds, self.actors, self.hits, self.over = seconds, [], 0, threading.Event()
+
+    def begin(self, actors: list) -> None:
+        self.actors = actors
+        self.start()
 
     def run(self) -> None:
         for _ in range(KILLS):
@@ -46,13 +51,16 @@ class Killer(threading.Thread):
                 self.hits += 1
 
 
-def compared(what: str, undisturbed, disturbed) -> None:
+def compared(what: str, job: Callable[[str, Callable[[list], object]], object]) -> None:
+    """What a job returns, undisturbed and killed; it says what its actors are as soon as it has them."""
     started = time.perf_counter()
-    wanted = undisturbed()
+    wanted = job(f"{what}-whole", lambda actors: None)
     seconds = time.perf_counter() - started
+    killer = Killer(seconds / KILLS)
     started = time.perf_counter()
-    found, hits = disturbed()
-    row = {"what": what, "kills": hits, "same": found == wanted}
+    found = job(f"{what}-killed", killer.begin)
+    killer.over.set()
+    row = {"what": what, "kills": killer.hits, "same": found == wanted}
     row |= {"seconds": round(seconds, 1), "seconds_killed": round(time.perf_counter() - started, 1)}
     print(json.dumps(row), flush=True)
 
@@ -70,52 +78,34 @@ shards = ShardedRetriever(bundle, timeout=300)
 settings = {"context.folds": 0, "evaluation.count": 2, "evaluation.patience": 0}
 
 
-def train(name: str, kills: bool = False):
-    killer = Killer(shards._actors, 6)
-    if kills:
-        killer.start()
+def train(name: str, started: Callable[[list], object]) -> bytes:
+    started(shards._actors)
     SlatePolicy(steps=steps, settings=settings).fit(work / "data", run_dir=scratch / name, shards=shards)
-    killer.over.set()
-    found = parameters(scratch / name)
-    return (found, killer.hits) if kills else found
+    return parameters(scratch / name)
 
 
-compared("training", lambda: train("whole"), lambda: train("killed", True))
+compared("training", train)
 
 users = pl.DataFrame({"user_id": Recommender(bundle).user_ids_})
-for copy in range(max(1, steps // 50)):
-    (scratch / "users").mkdir(exist_ok=True)
+(scratch / "users").mkdir()
+for copy in range(max(1, steps // 600)):
     users.write_parquet(scratch / "users" / f"{copy}.parquet")
 
 
-def batch(name: str, kills: bool = False):
-    killer = Killer(shards._actors, 6)
-    if kills:
-        killer.start()
+def batch(name: str, started: Callable[[list], object]) -> int:
+    started(shards._actors)
     recommend(bundle, str(scratch / "users"), str(scratch / name), k=20, batch_size=1024, shards=shards)
-    killer.over.set()
-    found = pl.from_arrow(pq.read_table(scratch / name)).sort("user", "rank", "item_id").hash_rows().sum()
-    return (found, killer.hits) if kills else found
+    return pl.from_arrow(pq.read_table(scratch / name)).sort("user", "rank", "item_id").hash_rows().sum()
 
 
-compared("batch", lambda: batch("slates"), lambda: batch("slates-killed", True))
+compared("batch", batch)
 shards.close()
 
-log = {"log": str(work / "log"), "user": "user_id", "item": "item_id", "latent_dim": 64, "passes": 6, "actors": 2}
+
+def decompose(name: str, started: Callable[[list], object]) -> bytes:
+    out = scratch / f"{name}.safetensors"
+    embed(str(work / "log"), out, user="user_id", item="item_id", latent_dim=256, passes=6, actors=2, started=started)
+    return out.read_bytes()
 
 
-def decompose(name: str, kills: bool = False):
-    killers = []
-
-    def started(actors: list) -> None:
-        killers.append(Killer(actors, 10))
-        if kills:
-            killers[0].start()
-
-    embed(**log, out=scratch / f"{name}.safetensors", started=started)
-    killers[0].over.set()
-    found = (scratch / f"{name}.safetensors").read_bytes()
-    return (found, killers[0].hits) if kills else found
-
-
-compared("embedding", lambda: decompose("whole"), lambda: decompose("killed", True))
+compared("embedding", decompose)

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # How fast a bundle answers: over HTTP under load, in process, as a batch, beside `implicit`; how long it
 # takes to be ready. SLATE has the features serve and train.
-# usage: artifacts/serving/run.sh OUT [bundles|load|connections|process|ready|batch|goodreads|implicit|table]...
+# usage: artifacts/serving/run.sh OUT [bundles|load|connections|degraded|process|ready|batch|goodreads|implicit|table]...
 #   bundles   Gowalla at L = 512 and a made-up log of GoodReads' shape at L = 100, 400 000 users and 2.23 M items with
 #             eight interactions each; each with an index that finds 0.95 of the true top 5, and one (-50) for 0.96 of the top 50;
 #             WORK needs 12 GB
 #   load      requests a second and their times: OHA is the load generator's command [default: oha], PYTHON has pyarrow
 #   connections  memory before, while and after 5 000 connections are open
+#   degraded  a front over four shards of Gowalla, one of which is killed under load and comes back: PYTHON has pyarrow
 #   process   one slate alone and many at once, without HTTP
 #   ready     seconds from the start of `slate serve` to its first answer, and memory: f16 and f32, read and mapped;
 #             where /proc/sys/vm/drop_caches may be written, also with nothing of the files in memory
@@ -79,6 +80,15 @@ connections() {
     python3 "$here/connections.py" "$SLATE" "$work/gowalla" "$(pick 5000 50)" | tee "$out/connections.json"
 }
 
+degraded() {
+    local folder=$work/gowalla-shards
+    if [ ! -e "$folder/whole/bundle.toml" ]; then
+        mkdir -p "$folder"
+        slate export "$work/gowalla-run" --out "$folder/whole" --histories --index=false --shards 4
+    fi
+    "$python" "$here/degraded.py" "$SLATE" "$folder" 4 "$(pick 20 2)" | tee "$out/degraded.jsonl"
+}
+
 # A file of users in one run and in four parts, which are joined and compared: NAME BUNDLE USERS K FLAG...
 answered() {
     local name=$1 bundle=$2 users=$3 k=$4 part parts=()
@@ -118,4 +128,4 @@ table() {
     python3 "$here/table.py" "$out" | tee "$out/table.md"
 }
 
-run_stages "$(pick "bundles load connections process ready batch goodreads implicit table" "bundles connections process ready batch")" "$@"
+run_stages "$(pick "bundles load connections degraded process ready batch goodreads implicit table" "bundles connections process ready batch")" "$@"

@@ -7,10 +7,10 @@ import urllib.request
 
 
 class Server:
-    def __init__(self, slate, bundle, *flags, cores=None):
+    def __init__(self, slate, bundle, *flags, cores=None, port=0):
         pin = ["taskset", "-c", cores] if cores else []
         self.started = time.monotonic()
-        command = [*pin, slate, "serve", bundle, "--listen", "127.0.0.1:0", *flags]
+        command = [*pin, slate, "serve", bundle, "--listen", f"127.0.0.1:{port}", *flags]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
             if found := re.search(r"on (http://\S+)", line):

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use fast_slate::dataset::{
-    FeatureSource, Filters, Frames, ITEM_ID, Moment, Source, SplitKind, SplitSettings,
+    FeatureSource, Filters, Frames, ITEM_ID, Moment, Source, SplitKind, SplitSettings, distinct,
 };
 use fast_slate::embedding::{AlsOptions, Import, Missing, SessionPart, SvdOptions};
 use fast_slate::facade::Preset;
@@ -47,6 +47,16 @@ impl Interactions {
         }
         let table = DataFrame::new_infer_height(columns);
         Ok(Self(vec![table.map_err(|error| wrong(INTERACTIONS, error))?]))
+    }
+
+    /// The different pairs, a row each: `user`, `item` and perhaps `time`, of what would be prepared by the
+    /// `wanted` of [`prepare`]. Its filter of items is left out.
+    fn distinct(&self, py: Python<'_>, wanted: &str) -> PyResult<arrow::Table> {
+        let wanted = Wanted::read(wanted)?;
+        let mut columns = wanted.columns(INTERACTIONS.into());
+        columns.first_times = wanted.split()?.kind.is_by_time();
+        let (filters, frames) = (wanted.filters()?, Frames { tables: self.0.clone(), columns });
+        work(py, || distinct(&frames, &filters)).map(arrow::Table::new)
     }
 
     #[getter]
@@ -119,6 +129,10 @@ struct More {
 }
 
 impl Wanted {
+    fn read(json: &str) -> PyResult<Self> {
+        serde_json::from_str(json).map_err(|error| wrong("settings['prepare.…']", error))
+    }
+
     fn columns(&self, path: PathBuf) -> Source {
         Source {
             path,
@@ -238,8 +252,7 @@ fn setting(key: &str, problem: impl std::fmt::Display) -> PyErr {
 /// Prepares interactions, a path or [`Interactions`], and returns a description as JSON.
 #[pyfunction]
 pub fn prepare(py: Python<'_>, interactions: &Bound<'_, PyAny>, wanted: &str) -> PyResult<String> {
-    let wanted: Wanted =
-        serde_json::from_str(wanted).map_err(|error| wrong("settings['prepare.…']", error))?;
+    let wanted = Wanted::read(wanted)?;
     let filters = wanted.filters()?;
     let input = if let Ok(table) = interactions.cast::<Interactions>() {
         let tables = table.get().0.clone();

@@ -31,8 +31,8 @@ pub use folds::Folds;
 pub use prepare::{
     FeatureSource, Filters, Frames, Given, Interactions, ItemSource, ItemTable, Moment,
     PAPER_SHAPES, RowFilter, Shape, Source, SplitKind, SplitSettings, Synthesized, SyntheticLog,
-    SyntheticSettings, UserTable, assemble, digest, read, read_frames, read_given, synthesize,
-    synthetic,
+    SyntheticSettings, UserTable, assemble, digest, distinct, read, read_frames, read_given,
+    synthesize, synthetic,
 };
 #[cfg(feature = "train")]
 pub(crate) use prepare::{Model, Newcomer, Taste};

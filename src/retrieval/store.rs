@@ -31,7 +31,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Of `actions`, of which so many are `twins`.
+    /// The source of a graph over `actions`, of which so many are `twins`.
     pub(super) fn new(actions: &ActionEmbeddings, twins: usize, options: &HnswOptions) -> Self {
         Self {
             beta: actions.digest().into(),

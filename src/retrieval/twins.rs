@@ -15,7 +15,7 @@ pub(super) struct Twins {
 }
 
 impl Twins {
-    /// Those of β.
+    /// The twins among the rows of β.
     pub(super) fn of(beta: &Matrix) -> Self {
         let mut hashed: Vec<(u64, u32)> = (0..u32::try_from(beta.rows()).unwrap_or(u32::MAX))
             .into_par_iter()

@@ -49,8 +49,8 @@ def recommend(
     k
         The number of items on a slate; by default that of the training.
     workers
-        Processes that answer, each with the bundle; by default one for each CPU of the cluster, of which
-        they take half, and two for shards, which do the searching.
+        Processes that answer, each with the bundle; by default one for each CPU of the cluster, of
+        which they take half, and two for shards, which do the searching.
     batch_size
         Users in a batch.
     shards
@@ -60,17 +60,18 @@ def recommend(
     cpus = int(resources.get("CPU", 1))
     count = workers or (2 if shards is not None else max(1, cpus))
     asked: dict[str, Any] = {"k": k, "shards": shards}
-    slates = ray.data.read_parquet(users).map_batches(
+    # Ray reads small files as one block, which one worker would answer alone.
+    blocks = ray.data.read_parquet(users).repartition(target_num_rows_per_block=batch_size)
+    slates = blocks.map_batches(
         SlatesOf,
         fn_constructor_args=(str(bundle),),
         fn_constructor_kwargs=asked,
         batch_format="pyarrow",
         batch_size=batch_size,
-        concurrency=count,
+        # A worker that dies is started again, and asked again.
+        compute=ray.data.ActorPoolStrategy(size=count),
         # Workers that took all CPUs would wait for ever for what reads their input.
         num_cpus=0.5 if shards is None else 0,
         runtime_env={"env_vars": {"RAYON_NUM_THREADS": "1"}},
-        max_restarts=-1,
-        max_task_retries=-1,
     )
     slates.write_parquet(out)

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset
 import ray
 
 from .. import _native
+from ._log import digits, read
 
 _COLUMNS = 32
 """Columns of a block that travel at once."""
@@ -26,26 +25,28 @@ class Users:
 
     def __init__(self, log: str, user: str, item: str, part: int, of: int) -> None:
         users, items = [], []
-        for batch in _read(log, [user, item]).to_batches(columns=[user, item]):
+        for batch in read(log, [user, item]).to_batches(columns=[user, item]):
             whose, what = batch.column(user), batch.column(item)
             for name, column in ((user, whose), (item, what)):
                 if column.null_count:
                     raise ValueError(f"{log}: column {name}: expected an id in each row, found none")
-            own = pa.array(_hash(whose) % np.uint64(of) == part)
+            own = pa.array(digits(whose) % np.uint64(of) == part)
             users.append(whose.filter(own))
             items.append(what.filter(own))
-        schema = _read(log, [user, item]).schema
+        schema = read(log, [user, item]).schema
         who, _ = _numbered(users, schema.field(user).type)
         what, self._items = _numbered(items, schema.field(item).type)
         # An item that a user took twice counts once.
         pairs = np.unique(who.astype(np.int64) * max(1, len(self._items)) + what)
-        self._who, self._what = np.divmod(pairs, max(1, len(self._items)))
+        self._pairs = [of.astype(np.int32) for of in np.divmod(pairs, max(1, len(self._items)))]
         self._slice: _native.Slice | None = None
 
     def counts(self) -> tuple[pa.Array, npt.NDArray[np.int64], int]:
         """The items here, the users of each, and the number of users."""
-        users = np.bincount(self._what, minlength=len(self._items))
-        return self._items, users, len(np.unique(self._who))
+        who, what = self._pairs
+        users = np.bincount(what, minlength=len(self._items))
+        # Users are numbered without gaps, and ascend.
+        return self._items, users, int(who[-1]) + 1 if len(who) else 0
 
     def energy(self, whole: Any) -> float:
         """The sum of the squared entries."""
@@ -64,26 +65,10 @@ class Users:
         if self._slice is None:
             items, counts, normalization = whole
             numbers = pc.index_in(self._items, value_set=items).to_numpy(zero_copy_only=False)
-            what = numbers.astype(np.int32)[self._what]
-            self._slice = _native.Slice(self._who.astype(np.int32), what, counts, normalization)
+            who, what = self._pairs
+            self._slice = _native.Slice(who, numbers.astype(np.int32)[what], counts, normalization)
+            self._pairs = []
         return self._slice
-
-
-def _read(log: str, columns: list[str]) -> Any:
-    found = pyarrow.dataset.dataset(log, format="parquet", partitioning="hive")
-    for name in columns:
-        if name not in found.schema.names:
-            there = ", ".join(found.schema.names)
-            raise ValueError(f"{log}: expected a column {name}, found {there}")
-    return found
-
-
-def _hash(users: pa.Array) -> npt.NDArray[np.uint64]:
-    if pa.types.is_integer(users.type):
-        values = users.to_numpy(zero_copy_only=False)
-    else:
-        values = users.cast(pa.string()).to_numpy(zero_copy_only=False)
-    return np.asarray(pd.util.hash_array(values, categorize=False), dtype=np.uint64)
 
 
 def _numbered(chunks: list[pa.Array], of: pa.DataType) -> tuple[npt.NDArray[np.int32], pa.Array]:
@@ -142,7 +127,7 @@ def embed(
     path = Path(out)
     if path.suffix != ".safetensors":
         raise ValueError(f"out: expected a .safetensors file, found {path}")
-    _read(log, [user, item])
+    read(log, [user, item])
     threads = threads or max(1, (os.cpu_count() or 1) // actors)
     chosen: dict[str, Any] = {
         "num_cpus": 0,

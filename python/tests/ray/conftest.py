@@ -17,9 +17,7 @@ def cluster() -> Iterator[None]:
     import ray
 
     memory = 200 * 1024 * 1024
-    ray.init(
-        num_cpus=2, include_dashboard=False, object_store_memory=memory, log_to_driver=False
-    )
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=memory, log_to_driver=False)
     yield
     ray.shutdown()
 

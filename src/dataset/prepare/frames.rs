@@ -105,6 +105,20 @@ fn bytes(column: &Series) -> PolarsResult<Vec<u8>> {
 /// An error naming the table's row and column: for a missing column, a cell that cannot be read and
 /// may not be skipped, a threshold without ratings, or a filter that leaves nothing.
 pub fn read_frames(frames: &Frames, filters: &Filters) -> Result<Interactions> {
+    pairs(frames, filters)?.finish(frames.columns.path.clone())
+}
+
+/// The interactions in memory, each pair of a user and an item once, as a table of `user`, `item` and, if
+/// times are asked for, `time`. Filters of rows and of users are applied, that of items is not: so a log can be
+/// reduced in parts, each with all rows of its users, and parts without their filter of users first.
+///
+/// # Errors
+/// An error naming the table's row and column, as in [`read_frames`].
+pub fn distinct(frames: &Frames, filters: &Filters) -> Result<DataFrame> {
+    pairs(frames, filters)?.table()
+}
+
+fn pairs<'a>(frames: &Frames, filters: &'a Filters) -> Result<Pairs<'a>> {
     let Frames { columns: Source { path, first_times, .. }, .. } = frames;
     let columns = frames.columns(filters)?;
     let mut pairs = Pairs::new(filters, *first_times);
@@ -114,7 +128,7 @@ pub fn read_frames(frames: &Frames, filters: &Filters) -> Result<Interactions> {
         first_row += batch.columns[0].len() as u64;
         pairs.add(path, &columns, &batch)?;
     }
-    pairs.finish(path.clone())
+    Ok(pairs)
 }
 
 #[cfg(test)]

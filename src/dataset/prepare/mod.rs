@@ -31,7 +31,7 @@ mod text;
 
 pub use features::{FeatureSource, UserTable};
 pub use filter::{Filters, RowFilter};
-pub use frames::{Frames, read_frames};
+pub use frames::{Frames, distinct, read_frames};
 pub use given::{Given, read_given};
 pub use interactions::Interactions;
 pub use labels::{ItemSource, ItemTable};

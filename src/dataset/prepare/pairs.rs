@@ -162,6 +162,35 @@ impl<'a> Pairs<'a> {
         self.seen.dedup();
     }
 
+    /// The pairs, a row each: `user`, `item` and, if times are asked for, `time` in seconds since 1970.
+    /// Thin users are dropped, thin items are not.
+    ///
+    /// # Errors
+    /// [`Error::Library`].
+    pub(super) fn table(mut self) -> Result<DataFrame> {
+        self.sweep();
+        let Self { filters, seen, times, users, items, .. } = self;
+        let mut pairs = seen.clone();
+        thin(&mut pairs, users.len(), user, filters.min_user_interactions);
+        let ids = |ids: Ids, name: &str, of: fn(u64) -> usize| {
+            let used = vec![true; ids.len()];
+            let (ids, ranks) = ids.ranked(&used);
+            let ranks: Vec<u32> = pairs.iter().map(|pair| ranks[of(*pair)]).collect();
+            Ok(ids.take_slice(&ranks)?.with_name(name.into()).into_column())
+        };
+        let mut columns: PolarsResult<Vec<Column>> =
+            ids(users, "user", user).and_then(|users| Ok(vec![users, ids(items, "item", item)?]));
+        if !times.is_empty()
+            && let Ok(columns) = &mut columns
+        {
+            let time = |pair| times[seen.partition_point(|entry| entry < pair)];
+            let times: Vec<i64> = pairs.iter().map(time).collect();
+            columns.push(Column::new("time".into(), times));
+        }
+        let table = columns.and_then(DataFrame::new_infer_height);
+        table.map_err(|error| Error::library("the different pairs", error))
+    }
+
     /// Drops thin users and items and numbers what is left by ascending id; `path` is the log.
     ///
     /// # Errors

@@ -1,0 +1,116 @@
+"""A log → a prepared folder, its rows read and its pairs made different by several processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import ray
+
+from .. import _commands, _native
+from ..policy import PREPARE
+from ._log import digits, read
+
+_PART = "part"
+_FOR_ROWS = ("min_rating", "rows", "skip_bad_rows")
+
+
+def _distinct(
+    rows: pa.Table, *, log: str, wanted: str, ids: dict[str, pa.DataType], parts: int
+) -> pa.Table:
+    """A row for each different pair, and the part that its user is in."""
+    try:
+        pairs = pa.table(_native.Interactions.of_stream(rows, []).distinct(wanted))
+    except ValueError as error:
+        raise ValueError(f"{log}: in {rows.num_rows} rows of it: {error}") from None
+    # A block of texts may happen to hold integers only.
+    for at, (name, dtype) in enumerate(ids.items()):
+        pairs = pairs.set_column(at, name, pairs.column(name).cast(dtype))
+    part = digits(pairs.column("user").combine_chunks()) % np.uint64(parts)
+    return pairs.append_column(_PART, pa.array(part.astype(np.int64)))
+
+
+def prepare(
+    log: str,
+    out: str | Path,
+    *,
+    user: str,
+    item: str,
+    time: str | None = None,
+    weight: str | None = None,
+    parts: int | None = None,
+    settings: dict[str, Any] | None = None,
+    **arguments: Any,
+) -> dict[str, Any]:
+    """Prepares a log that is longer than a machine can read into the folder ``out``.
+
+    Processes of Ray read its files, check and filter rows, bring the rows of a user together and keep
+    each pair of a user and an item once. What is left is written to ``out`` + ``.pairs``, prepared here
+    as by :func:`fast_slate.prepare`, and deleted. So sessions are those of one machine, and a machine
+    has to hold the different pairs of the users that are kept, as training does.
+
+    Parameters
+    ----------
+    log
+        A Parquet file, or a folder of them, perhaps partitioned as Hive does it.
+    user, item, time, weight
+        Names of columns.
+    parts
+        Parts of the users; a process holds the pairs of one. By default four for each CPU there is.
+    settings, arguments
+        Those of :func:`fast_slate.prepare`. Rows of known sets are not chosen by themselves: say
+        ``prepare.rows``.
+    """
+    settings = dict(settings or {})
+    more = {key.removeprefix(PREPARE): value for key, value in settings.items()}
+    names = [user, item, *filter(None, (time, weight))]
+    chosen = str(more.get("rows", "all"))
+    if "=" in chosen:
+        names.append(chosen.split("=", 1)[0])
+    schema = read(log, names).schema
+    given: dict[str, pa.DataType] = {"user": schema.field(user).type, "item": schema.field(item).type}
+    whole = {name: of for name, of in given.items() if pa.types.is_integer(of) and of != pa.uint64()}
+    ids = {name: pa.int64() if name in whole else pa.string() for name in given}
+    resources: Any = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    parts = parts or 4 * max(1, int(resources.get("CPU", 1)))
+
+    def distinct(columns: dict[str, str | None], **filters: Any) -> Callable[[pa.Table], pa.Table]:
+        fixed = {"preset": "default", "seed": 0, "reward": "discounted", "slate_size": 5}
+        wanted = {**columns, **fixed, "embeddings": "svd", "out": str(out), "replace": False}
+        said = json.dumps({**wanted, "more": filters})
+        return partial(_distinct, log=log, wanted=said, ids=ids, parts=parts)
+
+    split = {key: more[key] for key in ("split", "test_after") if key in more}
+    of_rows = {key: more[key] for key in _FOR_ROWS if key in more}
+    of_users = {key: more[key] for key in ("min_user_interactions",) if key in more}
+    first = {"user": user, "item": item, "time": time, "weight": weight}
+    then: dict[str, Any] = {"user": "user", "item": "item", "time": time and "time", "weight": None}
+    pairs = Path(f"{out}.pairs")
+    shutil.rmtree(pairs, ignore_errors=True)
+    try:
+        rows = ray.data.read_parquet(log).select_columns(names)
+        blocks = rows.map_batches(
+            distinct(first, **split, **of_rows, min_user_interactions=1),
+            batch_format="pyarrow",
+            batch_size=None,
+            zero_copy_batch=True,
+        )
+        users = blocks.groupby(_PART, num_partitions=parts).map_groups(
+            distinct(then, **split, **of_users), batch_format="pyarrow"
+        )
+        users.drop_columns([_PART]).write_parquet(str(pairs))
+        for key in _FOR_ROWS:
+            settings.pop(PREPARE + key, None)
+        return _commands.prepare(f"{pairs}/*.parquet", out, **then, settings=settings, **arguments)
+    except ray.exceptions.RayTaskError as error:
+        # The traceback of the other process says it on a line of its own.
+        said = [line for line in str(error).splitlines() if line.startswith("ValueError: ")]
+        raise (ValueError(said[-1].removeprefix("ValueError: ")) if said else error) from None
+    finally:
+        shutil.rmtree(pairs, ignore_errors=True)
