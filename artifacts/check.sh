@@ -12,7 +12,7 @@ SLATE=$(realpath "$SLATE")
 export SLATE QUICK=1
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-for script in readme quality performance plackett_luce variance scale serving logged paper; do
+for script in readme quality performance plackett_luce variance scale serving reliability logged paper; do
     started=$SECONDS
     if ! artifacts/$script/run.sh "$out/$script" >"$out/log" 2>&1; then
         tail -n 40 "$out/log" >&2

@@ -212,6 +212,16 @@ impl Error {
         Self::Setting { key: key.into(), problem: problem.into() }
     }
 
+    /// Says in which step a number appeared that is not finite.
+    pub(crate) fn in_step(self, step: u64) -> Self {
+        match self {
+            Self::NotFinite { what, row, column, value } => {
+                Self::NotFinite { what: format!("step {step}: {what}"), row, column, value }
+            }
+            other => other,
+        }
+    }
+
     /// A [`Error::Library`]: `message` is what the library said while doing `context`.
     pub(crate) fn library(context: impl Into<String>, message: impl std::fmt::Display) -> Self {
         Self::Library { context: context.into(), message: one_line(&message.to_string()) }

@@ -18,7 +18,7 @@ from fast_slate import Recommender, SlatePolicy
 from fast_slate.ray import ShardedRetriever
 
 work, steps, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-settings = {"context.folds": 0, "evaluation.count": 1, "evaluation.patience": 0}
+settings = {"method.kind": "lgp", "context.folds": 0, "evaluation.count": 1, "evaluation.patience": 0}
 
 
 def trained(shards: ShardedRetriever | None) -> tuple[bytes, float]:
@@ -28,7 +28,7 @@ def trained(shards: ShardedRetriever | None) -> tuple[bytes, float]:
         policy.fit(work / "data", run_dir=Path(folder) / "run", shards=shards)
         last = SlatePolicy.load(Path(folder) / "run", checkpoint="last")
         last.save(Path(folder) / "bundle")
-        return (Path(folder) / "bundle" / "model.safetensors").read_bytes(), last.evaluate()["reward"]
+        return (Path(folder) / "bundle" / "model.safetensors").read_bytes(), last.evaluate()["reward"][0]
 
 
 ray.init(num_cpus=2, include_dashboard=False, object_store_memory=500_000_000, log_to_driver=False)

@@ -20,6 +20,8 @@ from fast_slate.ray import ShardedRetriever, recommend
 
 work, steps, copies = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 TURNS = 50
+# Shards search exactly, and so does one process beside them.
+settings = {"method.kind": "lgp", "context.folds": 0, "evaluation.count": 1, "evaluation.patience": 0}
 
 
 def milliseconds(call) -> float:
@@ -40,7 +42,7 @@ def trained(shards: ShardedRetriever | None) -> None:
     """Milliseconds of a step, beside the same run of a tenth of the steps."""
     seconds = []
     for count in (steps // 10, steps):
-        policy = SlatePolicy(steps=count, settings={"context.folds": 0, "evaluation.count": 1, "evaluation.patience": 0})
+        policy = SlatePolicy(steps=count, settings=settings)
         with tempfile.TemporaryDirectory() as folder:
             policy.fit(work / "data", run_dir=Path(folder) / "run", shards=shards)
         rows = policy.history_.to_dict()

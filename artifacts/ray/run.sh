@@ -60,8 +60,12 @@ identical() {
     "$python" "$here/identical.py" "$work/gowalla" "$(pick 500 20)" 2000 | tee "$out/identical.jsonl"
     [ "$quick" != 1 ] || return 0
     shape goodreads
-    bundles "$work/goodreads" "$work/goodreads/log.parquet" item_id 100
-    "$python" "$here/identical.py" "$work/goodreads" 100 500 | tee -a "$out/identical.jsonl"
+    # Few users are judged: exactly, a judgement of all takes longer than a training.
+    mkdir -p "$work/catalogue"
+    [ -e "$work/catalogue/data/prepare.toml" ] || slate prepare "$work/goodreads/log.parquet" "${columns[@]}" item_id --embeddings svd \
+        --latent-dim 100 --no-index --validation-share 0.001 --test-share 0.001 --out "$work/catalogue/data"
+    bundles "$work/catalogue" "$work/goodreads/log.parquet" item_id 100
+    "$python" "$here/identical.py" "$work/catalogue" 100 500 | tee -a "$out/identical.jsonl"
 }
 kills() {
     gowalla

@@ -173,11 +173,17 @@ pub fn svd_of_products(
 impl SvdOptions {
     fn check(&self, rows: usize, num_actions: usize) -> Result<()> {
         let (latent_dim, rank) = (self.latent_dim, rows.min(num_actions));
+        if rank < 2 {
+            let problem = format!(
+                "an SVD needs two training users and two items, and here are {rows} and {num_actions}"
+            );
+            return Err(Error::setting("embedding", problem));
+        }
         if latent_dim == 0 || latent_dim >= rank {
             let problem = format!(
                 "is {latent_dim}, but {rows} training contexts and {num_actions} actions allow 1 to {} \
                  (--latent-dim)",
-                rank.saturating_sub(1)
+                rank - 1
             );
             return Err(Error::setting("embedding.latent_dim", problem));
         }

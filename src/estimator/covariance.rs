@@ -141,7 +141,7 @@ impl Covariance {
             }
         }
         let slates = Slates::unscored(slate_size, slates);
-        let all = self.reward.rewards(&[context], &slates)?; // [S·(K + 1)]
+        let all = self.reward.finite_rewards(&[context], &slates)?; // [S·(K + 1)]
         let mut g = WeightedSum::new(self.draws.actions());
         for (sample, rewards) in all.chunks_exact(slate_size + 1).enumerate() {
             let first = sample * (slate_size + 1);
@@ -169,7 +169,7 @@ impl Covariance {
             slates.extend_from_slice(&slate);
         }
         let slates = Slates::unscored(self.draws.sampling().slate_size, slates);
-        let rewards = self.reward.rewards(&[context], &slates)?; // [S]
+        let rewards = self.reward.finite_rewards(&[context], &slates)?; // [S]
         let mean = rewards.iter().copied().map(f64::from).sum::<f64>() / samples as f64;
         let mut g = WeightedSum::new(self.draws.actions());
         for (at, reward) in rewards.iter().enumerate() {

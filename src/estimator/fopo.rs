@@ -95,7 +95,7 @@ impl Fopo {
         let weights: Vec<f64> = logs.iter().map(|log| (log - largest).exp()).collect();
         let total: f64 = weights.iter().sum();
         let slates = Slates::unscored(1, actions.clone());
-        let rewards = self.reward.rewards(&[context], &slates)?; // [S]
+        let rewards = self.reward.finite_rewards(&[context], &slates)?; // [S]
         let rewards: Vec<f64> = rewards.into_iter().map(f64::from).collect();
         let mean = weights.iter().zip(&rewards).map(|(w, r)| w * r).sum::<f64>() / total;
         // The centred rewards sum to zero under the weights, so β needs no centring.

@@ -65,7 +65,7 @@ impl LearnedActions {
                     let slates = Slates::unscored(policy.sampling().slate_size, slates);
                     let score = |at| ScoreGradient::log_prob(distribution, slates.slate(at));
                     let scores = (0..slates.len()).map(score).collect();
-                    (scores, reward.rewards(&[context], &slates)?)
+                    (scores, reward.finite_rewards(&[context], &slates)?)
                 }
                 Self::PlRank(estimator) => {
                     let (gradient, rewards) = estimator.of_row(rows, row, distribution);

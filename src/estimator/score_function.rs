@@ -70,7 +70,7 @@ impl Estimator for ScoreFunction {
         let s = self.policy.sampling().num_samples;
         let Drawn { slates, scores } = self.policy.sample(rows)?;
         let span = trace_span!("reward").entered();
-        let rewards = self.reward.rewards(rows.contexts, &slates)?; // [B·S]
+        let rewards = self.reward.finite_rewards(rows.contexts, &slates)?; // [B·S]
         drop(span);
         let _span = trace_span!("estimator").entered();
         let weights = self.baseline.centred(&rewards, s); // [B·S]

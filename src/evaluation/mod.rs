@@ -73,7 +73,7 @@ impl Evaluation {
         for block in contexts.chunks(BLOCK) {
             let slates = decide(block)?; // [block, longest]
             let judged = slates.first(task.slate_size());
-            rewards.extend(task.reward.rewards(block, &judged)?);
+            rewards.extend(task.reward.finite_rewards(block, &judged)?);
             for (at, &context) in block.iter().enumerate() {
                 let hidden = task.sessions.hidden.of(context);
                 at_k.add(hidden, judged.slate(at));

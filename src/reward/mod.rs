@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dataset::Sessions;
 use crate::embedding::ActionEmbeddings;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::retrieval::Slates;
 
 pub use nonlinear::{AnyHit, Cascade, Diverse, ReciprocalRank};
@@ -43,6 +43,25 @@ pub trait SlateReward: Send + Sync + Debug {
     /// The reward as rank weights times relevance, where it has this form.
     fn as_linear(&self) -> Option<&LinearReward> {
         None
+    }
+}
+
+impl dyn SlateReward {
+    /// [`rewards`](SlateReward::rewards), of which each is a number: one that is none would spoil all
+    /// parameters in the next step.
+    ///
+    /// # Errors
+    /// The reward's own, and [`Error::NotFinite`] with the row of the first slate whose reward is NaN or
+    /// infinite.
+    pub fn finite_rewards(&self, contexts: &[u32], slates: &Slates) -> Result<Vec<f32>> {
+        let rewards = self.rewards(contexts, slates)?;
+        match rewards.iter().position(|reward| !reward.is_finite()) {
+            None => Ok(rewards),
+            Some(row) => {
+                let (what, value) = ("rewards of slates".into(), rewards[row]);
+                Err(Error::NotFinite { what, row, column: 0, value })
+            }
+        }
     }
 }
 

@@ -109,6 +109,7 @@ impl Learner {
         let latent = to_host(h.clone().inner())?; // waits for the device
         drop(forward);
         let g = estimator.gradient(batch.rows(&latent))?;
+        g.h.require_finite("the gradient in h")?;
         let surrogate =
             (h * to_device(&g.h, &device)).sum().neg().div_scalar(batch.contexts.len() as f32);
         Ok((surrogate, mean(&g.rewards)))
@@ -120,7 +121,9 @@ impl Learner {
             return Err(Error::setting("method.learn_actions", "this model does not learn β"));
         };
         let host = to_host(beta.val().inner())?; // waits for the device
+        host.require_finite("the learned β")?;
         let found = estimator.gradient(&host, batch.rows(&batch.inputs))?;
+        found.beta.require_finite("the gradient in β")?;
         let device = self.model.devices().swap_remove(0);
         let surrogate = (beta.val() * to_device(&found.beta, &device)).sum().neg();
         Ok((surrogate, mean(&found.rewards)))

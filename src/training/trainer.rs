@@ -84,8 +84,8 @@ impl<'a> Trainer<'a> {
     /// Trains until the budget is spent, going on from the last checkpoint if there is one.
     ///
     /// # Errors
-    /// A damaged checkpoint, a failing device or index, a full disk; what was recorded before
-    /// stays and can be resumed from.
+    /// A damaged checkpoint, a failing device or index, a full disk, [`Error::NotFinite`] naming the step
+    /// and the tensor; what was recorded before stays and can be resumed from.
     pub fn train(&self, observer: &mut dyn Observer) -> Result<Outcome> {
         let settings = self.settings;
         if self.task.sessions.contexts(Split::Train).is_empty() {
@@ -96,13 +96,14 @@ impl<'a> Trainer<'a> {
         let budget = Budget::new(settings, &batches);
         let initial = self.task.initial_model(settings, self.device)?;
         let initial = self.run.initial_model(initial, self.task.shape())?;
-        let record = Record::new(self, &initial)?;
+        let record = Record::new(self, &initial).map_err(|error| error.in_step(0))?;
 
         let fresh = self.run.checkpoints()?.is_empty();
         let (mut learner, mut adam, mut state) = self.start(&initial)?;
         let mut clock = Clock { step: state.step, seconds: state.seconds };
         if fresh {
-            record.take(&learner, &adam, clock, &budget, &mut state, observer)?;
+            let taken = record.take(&learner, &adam, clock, &budget, &mut state, observer);
+            taken.map_err(|error| error.in_step(clock.step))?;
             learner = learner.with_estimator(self.estimator(self.task, &state)?);
         }
         let mut halves = Halves::new(self.task, settings);
@@ -117,7 +118,8 @@ impl<'a> Trainer<'a> {
                 learner = learner.with_estimator(self.estimator(halves.task(), &state)?);
             }
             let output = learner.step(batches.at(clock.step, &halves.task().contexts));
-            let sampled_reward = output.item.reward?;
+            let sampled_reward =
+                output.item.reward.map_err(|error| error.in_step(clock.step + 1))?;
             learner = learner.optimize(&mut adam, budget.learning_rate(clock).into(), output.grads);
             clock.step += 1;
             clock.seconds += started.elapsed().as_secs_f64();
@@ -131,7 +133,8 @@ impl<'a> Trainer<'a> {
 
             let due = budget.evaluation_due(before, clock);
             if due {
-                record.take(&learner, &adam, clock, &budget, &mut state, observer)?;
+                let taken = record.take(&learner, &adam, clock, &budget, &mut state, observer);
+                taken.map_err(|error| error.in_step(clock.step))?;
                 learner = learner.with_estimator(self.estimator(halves.task(), &state)?);
             }
             if self.stop.load(Ordering::Relaxed) && !budget.is_spent(clock) {

@@ -18,6 +18,7 @@ mod conformance;
 mod contexts;
 mod covariance;
 mod early_stopping;
+mod edges;
 mod estimators;
 mod facade;
 mod gradient;

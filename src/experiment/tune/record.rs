@@ -156,4 +156,19 @@ mod tests {
         assert_eq!(record.find(1, 0).unwrap().best.reward, 0.55);
         assert_eq!(record.find(1, 2), None);
     }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_to_the_last_bit() {
+        // A faster way to read numbers of JSON takes this one for its neighbour.
+        let tried = Tried {
+            trial: 0,
+            rung: 0,
+            run: "run".into(),
+            best: Best { step: 0, reward: 1.011_458_333_333_333_3 },
+            seconds: 0.1,
+            settings: Vec::new(),
+        };
+        let text = serde_json::to_string(&tried).unwrap();
+        assert_eq!(serde_json::from_str::<Tried>(&text).unwrap(), tried);
+    }
 }

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# What is left when things go wrong: kills, failing system calls, a server under abuse and for long. PYTHON has pyarrow for
+# kills and soak; `faults` needs strace, and for some of its rows a C compiler and the right to mount.
+# usage: artifacts/reliability/run.sh OUT [kills|faults|abuse|soak]...
+#   kills   1 000 kills by −9 at random moments of every verb that writes, and of a server with a log
+#   faults  every n-th write, every 20th read and every lock of each verb fails; full disks, signals, two at once
+#   abuse   twelve things that visitors do
+#   soak    an hour at half load: memory and descriptors
+source "$(dirname "$0")/../common.sh"
+
+kills() { "$python" "$here/kills.py" "$SLATE" "$work/kills" "$(pick 1000 18)" | tee "$out/kills.jsonl"; }
+faults() { "$python" "$here/faults.py" "$SLATE" "$work/faults" "$(pick 20 200)" $(pick "" recommend) | tee "$out/faults.jsonl"; }
+abuse() { "$python" "$here/abuse.py" "$SLATE" "$work/abuse" "$(pick 1 0.01)" | tee "$out/abuse.jsonl"; }
+soak() {
+    slate synth --users 600 --actions 800 --density 0.03 --out "$work/soak.csv" --force >/dev/null
+    rm -rf "$work/soak-data" "$work/soak-run" "$work/soak-bundle"
+    slate prepare "$work/soak.csv" --user-column user_id --item-column item_id --min-user-interactions 5 --embeddings svd \
+        --latent-dim 16 --out "$work/soak-data" >/dev/null
+    slate train --data "$work/soak-data" --out "$work/soak-run" --steps 20 >/dev/null
+    slate export "$work/soak-run" --out "$work/soak-bundle" --histories --index >/dev/null
+    "$python" "$here/soak.py" "$SLATE" "$work/soak-bundle" "$(pick 3600 4)" "$out/soak.svg" | tee "$out/soak.jsonl"
+}
+
+run_stages "$(pick "kills faults abuse soak" "abuse")" "$@"
