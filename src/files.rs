@@ -112,6 +112,17 @@ impl StagedFolder {
     }
 }
 
+/// Removes a folder. It loses its name first, so that nothing is taken for whole of which a killed process
+/// left a half; a later writer removes that.
+///
+/// # Errors
+/// An I/O error naming the folder.
+pub fn remove_folder(path: &Path) -> Result<()> {
+    let old = partial_name(path)?;
+    fs::rename(path, &old)?;
+    Ok(fs::remove_dir_all(&old)?)
+}
+
 impl Drop for StagedFolder {
     fn drop(&mut self) {
         if !self.committed {

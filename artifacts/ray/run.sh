@@ -14,7 +14,7 @@ bundles() {
     [ -e "$folder/data/prepare.toml" ] \
         || slate prepare "$log" "${columns[@]}" "$item" --embeddings svd --latent-dim "$length" --no-index --out "$folder/data"
     rm -rf "$folder/run"
-    slate train --data "$folder/data" --out "$folder/run" --steps 1 --set context.folds=0
+    slate train --data "$folder/data" --out "$folder/run" --steps 1 --method lgp --set context.folds=0
     for count in 1 2 4; do
         mkdir -p "$folder/$count"
         slate export "$folder/run" --out "$folder/$count/whole" --histories --index=false --shards "$count"

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from verbs import RESUMED, VERBS, Bench, differences, digests, environment, reference, said
 
+# Whoever began this may have had signals ignored, as nohup does.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 slate, work, reads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 bench = Bench(slate, work)
 WRITES = "write,pwrite64,writev,fsync,fdatasync,rename,renameat,renameat2,ftruncate,fallocate,copy_file_range"
@@ -97,8 +99,9 @@ def signalled(number: int, seconds: float):
         process.send_signal(number)
         out, text = process.communicate()
         # A process that a signal ends says nothing, and need not.
-        code = process.returncode if process.returncode >= 0 else 1
-        return subprocess.CompletedProcess(words, code, out, text or b"error: a signal\n")
+        if process.returncode < 0:
+            return subprocess.CompletedProcess(words, 1, out, b"error: a signal\n")
+        return subprocess.CompletedProcess(words, process.returncode, out, text)
 
     return run
 

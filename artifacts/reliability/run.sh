@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is left when things go wrong: kills, failing system calls, a server under abuse and for long. PYTHON has pyarrow for
 # kills and soak; `faults` needs strace, and for some of its rows a C compiler and the right to mount.
-# usage: artifacts/reliability/run.sh OUT [kills|faults|abuse|soak]...
+# usage: artifacts/reliability/run.sh OUT [kills|faults|abuse|soak|table]...
 #   kills   1 000 kills by −9 at random moments of every verb that writes, and of a server with a log
 #   faults  every n-th write, every 20th read and every lock of each verb fails; full disks, signals, two at once
 #   abuse   twelve things that visitors do
@@ -21,4 +21,6 @@ soak() {
     "$python" "$here/soak.py" "$SLATE" "$work/soak-bundle" "$(pick 3600 4)" "$out/soak.svg" | tee "$out/soak.jsonl"
 }
 
-run_stages "$(pick "kills faults abuse soak" "abuse")" "$@"
+table() { python3 "$here/table.py" "$out" | tee "$out/table.md"; }
+
+run_stages "$(pick "kills faults abuse soak table" "abuse table")" "$@"

@@ -115,7 +115,9 @@ def digests(place: Path) -> dict[str, str]:
     """A digest of each file below, without its clocks; files of text lose the name of the place."""
     found = {}
     for path in sorted(place.rglob("*")):
-        if not path.is_file() or path.name == "run.lock":
+        # A later writer removes what has no name yet, or has lost it.
+        is_partial = any(".partial-" in part for part in path.parts)
+        if not path.is_file() or is_partial or path.name == "run.lock" or path.suffix == ".log":
             continue
         content = path.read_bytes()
         if path.suffix in (".json", ".jsonl", ".toml", ".md", ".html", ".svg"):

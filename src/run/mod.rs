@@ -19,7 +19,7 @@ use checkpoint::MODEL;
 pub use checkpoint::{Best, Checkpoint, CheckpointState, Which};
 
 use crate::error::{Error, Result, toml_problem};
-use crate::files::{StagedFolder, digest_file, write_atomic};
+use crate::files::{StagedFolder, digest_file, remove_folder, write_atomic};
 use crate::logged::Reading;
 use crate::method::{LatentMethod, Method};
 use crate::model::Model;
@@ -453,7 +453,7 @@ impl RunFolder {
         let steps = self.checkpoints()?;
         let drop = steps.len().saturating_sub(keep);
         for &step in steps[..drop].iter().filter(|step| Some(**step) != best) {
-            fs::remove_dir_all(self.checkpoint_path(step))?;
+            remove_folder(&self.checkpoint_path(step))?;
         }
         Ok(())
     }
