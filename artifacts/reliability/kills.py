@@ -1,4 +1,4 @@
-"""Kills by −9 at random moments of every verb that writes: kills.py SLATE WORK KILLS
+"""Kills by −9 at random moments of every verb that writes: kills.py SLATE WORK KILLS [VERB...]
 
 KILLS in all, as many for each verb. A verb is killed up to three times in one place, begun again each time, and then left
 in peace; what it wrote must be what it writes undisturbed, and what had its final name meanwhile must have been whole. A line of
@@ -40,7 +40,7 @@ def killed(command: list[str], seconds: float) -> bool:
     return False
 
 
-for verb in VERBS:
+for verb in sys.argv[4:] or VERBS:
     place = work / "place"
     wanted, loose, seconds = reference(bench, verb, place)
     row = {"verb": verb, "kills": 0, "places": 0, "identical": 0, "half_written": 0, "loose": sorted(loose)}
@@ -81,7 +81,7 @@ class Visitor(threading.Thread):
                 answer = self.ask(connection, "/v1/slates", {"user": self.user})
                 items = [item["item_id"] for item in answer["slate"]]
                 self.slates.append((answer["bundle"], items))
-                event = {"request_id": answer["request_id"], "position": 0, "value": 1.0}
+                event = {"request_id": answer["request_id"], "position": 0, "value": 1.0, "event_id": answer["request_id"]}
                 self.ask(connection, "/v1/feedback", event)
                 self.acknowledged.append(answer["request_id"])
         except (OSError, http.client.HTTPException, ValueError):
@@ -106,6 +106,8 @@ def served(link: Path, log: Path) -> tuple[subprocess.Popen, int]:
     raise SystemExit("the server ended")
 
 
+if sys.argv[4:]:
+    raise SystemExit
 place = work / "place"
 shutil.rmtree(place, ignore_errors=True)
 place.mkdir()

@@ -45,7 +45,7 @@ def client(first: int, rate: float | None, until: float) -> None:
         try:
             answer = post(connection, "/v1/slates", {"user": users[at % len(users)]})
             if at // CLIENTS % 10 == 0:
-                post(connection, "/v1/feedback", {"request_id": answer["request_id"], "position": 0, "value": 1})
+                post(connection, "/v1/feedback", {"request_id": answer["request_id"], "position": 0, "value": 1, "event_id": str(at)})
         except (OSError, ValueError, http.client.HTTPException):
             with lock:
                 failed += 1

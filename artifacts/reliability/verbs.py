@@ -78,7 +78,11 @@ class Bench:
                 "tune": ["tune", "--data", data, "--out", out, *(["--resume"] if (out / "tune.toml").exists() else search)],
                 "compare": ["compare", self.grid, "--out", out],
                 "export": ["export", made / "run", "--out", out, "--histories", "--index", "--onnx"],
-                "export, shards": ["export", made / "run", "--out", out, "--histories", "--index", "--shards", 2],
+                "export, shards": [
+                    *["export", made / "run", "--out", out, "--histories", "--index", "--shards", 2],
+                    # The bundle comes last, and a shard that is there already is not replaced unasked.
+                    *(["--force"] if (place / "out-1-of-2").exists() else []),
+                ],
                 "recommend": ["recommend", made / "bundle", "--users", made / "bundle" / "users.parquet", "--out", out],
             }[verb]
         )

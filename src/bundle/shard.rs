@@ -40,8 +40,9 @@ pub fn shard_folders(out: &Path, count: usize) -> Vec<PathBuf> {
 }
 
 impl Bundle {
-    /// [`write`](Self::write)s the bundle to `out`, and `count` shards of it to [`shard_folders`]. Each
-    /// shard of a bundle with an index has a graph of its own with the same options.
+    /// [`write`](Self::write)s `count` shards of the bundle to [`shard_folders`], and then the bundle to
+    /// `out`: where it is, all of them are. Each shard of a bundle with an index has a graph of its own with
+    /// the same options.
     ///
     /// # Errors
     /// [`Error::Setting`] for more shards than items, or none; the errors of [`write`](Self::write),
@@ -62,7 +63,7 @@ impl Bundle {
         for folder in std::iter::once(out).chain(folders.iter().map(PathBuf::as_path)) {
             Self::may_write(folder, replace)?;
         }
-        let manifest = self.write(out, scalar, replace)?;
+        let (staged, manifest) = self.stage(out, scalar)?;
         let whole = manifest.digest()?;
         for (at, folder) in folders.iter().enumerate() {
             #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
@@ -76,6 +77,7 @@ impl Bundle {
             };
             self.shard(start..end, part)?.write(folder, scalar, replace)?;
         }
+        staged.commit()?;
         Ok(manifest)
     }
 

@@ -56,6 +56,17 @@ impl Bundle {
     /// Nothing is left under that name then.
     pub fn write(&self, out: &Path, scalar: VectorScalar, replace: bool) -> Result<Manifest> {
         Self::may_write(out, replace)?;
+        let (staged, manifest) = self.stage(out, scalar)?;
+        staged.commit()?;
+        Ok(manifest)
+    }
+
+    /// Writes the folder, which has no name yet.
+    pub(super) fn stage(
+        &self,
+        out: &Path,
+        scalar: VectorScalar,
+    ) -> Result<(StagedFolder, Manifest)> {
         let onnx = self.onnx.then(|| self.onnx_model()).transpose()?;
         let staged = StagedFolder::new(out)?;
         let at = |name: &str| staged.path().join(name);
@@ -110,8 +121,7 @@ impl Bundle {
             trained: self.trained.clone(),
         };
         fs_err::write(at(MANIFEST), manifest.text()?)?;
-        staged.commit()?;
-        Ok(manifest)
+        Ok((staged, manifest))
     }
 
     /// Fails if there is something at `out` that is not to be replaced.

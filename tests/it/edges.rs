@@ -207,9 +207,9 @@ fn a_pair_counts_once_however_often_it_is_there() {
     let thrice: Vec<_> = pairs(60, 30, 8).iter().flat_map(|pair| vec![pair.clone(); 3]).collect();
     let thrice = Place::new(&thrice, 4);
     for name in ["interactions.parquet", "actions.parquet", "embeddings.safetensors"] {
-        let [one, other] =
+        let [single, triple] =
             [&once, &thrice].map(|at| fs_err::read(at.at("data").join(name)).unwrap());
-        assert_eq!(one, other, "{name}");
+        assert_eq!(single, triple, "{name}");
     }
 }
 
