@@ -9,6 +9,7 @@ mod exclusion;
 mod graph;
 mod heads;
 pub mod hnsw;
+mod layout;
 pub mod options;
 pub mod sharded;
 mod slots;

@@ -9,7 +9,8 @@ use usearch::{Index, MetricKind};
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result, toml_problem};
-use crate::files::{StagedFolder, digest_bytes, digest_file};
+use crate::files::{Mapped, StagedFolder, digest_bytes, digest_file};
+use crate::retrieval::layout::is_sound;
 use crate::retrieval::twins::Twins;
 use crate::retrieval::{HnswOptions, Scalar};
 
@@ -90,6 +91,11 @@ pub(super) fn load(
     actions: &ActionEmbeddings,
     options: &HnswOptions,
 ) -> Result<(Index, Twins)> {
+    let other = || Error::file(path, format!("the graph belongs to other embeddings; {EXPORT}"));
+    // Who maps a file has been told that nobody looks at it first.
+    if bytes.is_some_and(|bytes| !is_sound(bytes, shape(actions), options)) {
+        return Err(other());
+    }
     let index = options.index(actions.latent_dim())?;
     let loaded = match bytes {
         Some(bytes) => index.load_from_buffer(bytes),
@@ -103,11 +109,16 @@ pub(super) fn load(
         Twins::of(actions.beta()).without(|action| index.contains(u64::from(action)))
     };
     if !fits(&index, actions, twins.len(), options) {
-        return Err(Error::file(path, format!("the graph belongs to other embeddings; {EXPORT}")));
+        return Err(other());
     }
     // Loading resets it to the default.
     index.change_expansion_search(options.ef_search);
     Ok((index, twins))
+}
+
+/// `[P, L]`.
+fn shape(actions: &ActionEmbeddings) -> [usize; 2] {
+    [actions.num_actions(), actions.latent_dim()]
 }
 
 /// True if the graph has the shape and the options of its source.
@@ -152,6 +163,10 @@ pub(super) fn open(
         return Err(Error::file(path, problem));
     }
 
+    let other = || Error::file(&path, format!("the graph belongs to other embeddings; {REBUILD}"));
+    if !is_sound(&Mapped::open(&path)?, shape(actions), options) {
+        return Err(other());
+    }
     let index = options.index(source.latent_dim)?;
     index
         .view(utf8(&path)?)
@@ -159,8 +174,7 @@ pub(super) fn open(
     if !fits(&index, actions, source.twins, options)
         || !holds_beta(&index, actions, options.scalar, scale)
     {
-        let problem = format!("the graph belongs to other embeddings; {REBUILD}");
-        return Err(Error::file(path, problem));
+        return Err(other());
     }
     // Viewing resets it to the default.
     index.change_expansion_search(options.ef_search);
