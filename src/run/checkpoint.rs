@@ -16,6 +16,8 @@ use crate::model::Model;
 
 pub(super) const MODEL: &str = "model.bpk";
 const STATE: &str = "state.toml";
+/// How the names of Burn's records end.
+const RECORD: &str = ".bpk";
 
 /// The state of a run beside the parameters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -99,6 +101,13 @@ pub(super) fn open(path: PathBuf, advice: &str) -> Result<Checkpoint> {
     let text = fs::read_to_string(path.join(STATE)).map_err(|error| damaged(&error))?;
     let state: CheckpointState = toml::from_str(&text)
         .map_err(|error| damaged(&format!("{STATE}: {}", toml_problem(&error, &text))))?;
+    for entry in fs::read_dir(&path)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        // It would be read as it is.
+        if name.ends_with(RECORD) && !state.digests.contains_key(&name) {
+            return Err(damaged(&format!("{STATE} has no digest of {name}")));
+        }
+    }
     for (name, expected) in &state.digests {
         let found = digest_file(&path.join(name)).map_err(|error| damaged(&error))?;
         if found != *expected {
