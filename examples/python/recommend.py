@@ -19,7 +19,7 @@ ACTIVATIONS = {
 class Bundle:
     def __init__(self, folder: Path):
         self.about = tomllib.loads((folder / "bundle.toml").read_text())
-        assert self.about["format"] == 1, "a newer fast-slate wrote this bundle"
+        assert self.about["format"] == 2, "another fast-slate wrote this bundle"
         scales = self.about["vectors"]["scales"]
         tensors = load_file(folder / "vectors.safetensors")
         vectors = {name: t.astype(np.float32) / scales.get(name, 1) for name, t in tensors.items()}

@@ -21,7 +21,7 @@ use crate::tower::{Radius, TowerForm};
 pub const MANIFEST: &str = "bundle.toml";
 
 /// The version of the format.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 
 /// The beginning of the last table.
 const DIGEST: &str = "\n[digest]\n";
@@ -170,6 +170,11 @@ impl Manifest {
                     "is of format {format}, which a newer fast-slate wrote; this one reads up to \
                      {FORMAT}"
                 );
+                return Err(Error::file(&path, problem));
+            }
+            Some(format) => {
+                let problem =
+                    format!("is of format {format}, which an older fast-slate wrote; {AGAIN}");
                 return Err(Error::file(&path, problem));
             }
             _ => return Err(bad("it has no known `format`".into())),

@@ -287,11 +287,11 @@ fn damage_is_refused_by_the_files_name() {
     }
     let manifest = bundle.join("bundle.toml");
     let text = fs_err::read_to_string(&manifest).unwrap();
-    fs_err::write(&manifest, text.replace("format = 1", "format = 2")).unwrap();
+    fs_err::write(&manifest, text.replace("format = 2", "format = 3")).unwrap();
     let error = opened(&bundle).unwrap_err().to_string();
     assert_says(
         &error,
-        &["bundle.toml: is of format 2, which a newer fast-slate wrote", "up to 1"],
+        &["bundle.toml: is of format 3, which a newer fast-slate wrote", "up to 2"],
     );
     fs_err::write(&manifest, text).unwrap();
     opened(&bundle).unwrap();
@@ -695,7 +695,7 @@ fn a_run_is_exported_once_and_answers_alike_from_the_command_line() {
     let said = stdout(&mut export(&["--histories", "--force", "--index", "--recall", "0.5"]));
     assert_says(&said, &["the index finds", "of the true top 5 of training users"]);
     assert!(place.path("bundle/index.usearch").exists());
-    assert_says(&stdout(slate().args(["info", &bundle])), &["format = 1", "[trained.settings]"]);
+    assert_says(&stdout(slate().args(["info", &bundle])), &["format = 2", "[trained.settings]"]);
 
     let asked = |from: &str, args: &[&str]| {
         let mut command = slate();
