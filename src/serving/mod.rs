@@ -174,7 +174,8 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
         return Err(Error::setting("explore-share", problem));
     }
     let journal = log.map(|folder| Writer::open(&folder, LogOptions::default())).transpose()?;
-    let journal = journal.map(Journal::new);
+    // Long before the request is given up.
+    let journal = journal.map(|writer| Journal::new(writer, limits.request / 2));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let runs = runtime.enter();
     let front = options.shards.map(Front::new).transpose()?.map(Arc::new);
