@@ -113,6 +113,7 @@ struct More {
     test_share: Option<f64>,
     rows: Option<String>,
     skip_bad_rows: u64,
+    max_unpacked_mib: Option<u64>,
     min_rating: Option<f64>,
     min_user_interactions: Option<u32>,
     min_item_interactions: Option<u32>,
@@ -141,6 +142,7 @@ impl Wanted {
             rating_column: self.weight.clone(),
             time_column: self.time.clone(),
             first_times: false,
+            max_unpacked_mib: self.more.max_unpacked_mib,
         }
     }
 

@@ -11,8 +11,7 @@ use crate::files::open_regular;
 
 /// No log or table shrinks to less than a hundredth; a file that claims so was made to fill memory.
 const RATIO: u64 = 100;
-/// Bytes that any file may unpack to.
-const ALWAYS: u64 = 64 << 20;
+const MIB: u64 = 1 << 20;
 
 /// A file, perhaps within an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +20,13 @@ pub(super) struct Packed {
     pub(super) path: PathBuf,
     /// Its name within the archive that `path` is, if it is one.
     pub(super) member: Option<String>,
+    /// MiB that it may unpack to; by default 64, or [`RATIO`] times its size.
+    pub(super) max_unpacked_mib: Option<u64>,
 }
 
 impl Packed {
     pub(super) fn file(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), member: None }
+        Self { path: path.into(), member: None, max_unpacked_mib: None }
     }
 
     /// The path to show in messages: `ml-25m.zip/ml-25m/ratings.csv` is a file of an archive.
@@ -44,14 +45,14 @@ impl Packed {
     pub(super) fn sibling(&self, name: &str) -> Result<Option<Self>> {
         let Some(member) = &self.member else {
             let path = self.path.with_file_name(name);
-            return Ok(path.is_file().then(|| Self::file(path)));
+            return Ok(path.is_file().then(|| Self { path, ..self.clone() }));
         };
         let sibling = Path::new(member).with_file_name(name).to_string_lossy().into_owned();
         let found = members(&self.path)?.contains(&sibling);
-        Ok(found.then(|| Self { path: self.path.clone(), member: Some(sibling) }))
+        Ok(found.then(|| Self { member: Some(sibling), ..self.clone() }))
     }
 
-    /// Hands `read` the unpacked bytes. Reading fails beyond [`RATIO`] times the packed file's size.
+    /// Hands `read` the unpacked bytes. Reading fails beyond what the file may unpack to.
     ///
     /// # Errors
     /// A file that cannot be opened or an archive that cannot be read, by name, or an error of
@@ -61,16 +62,19 @@ impl Packed {
         read: impl FnOnce(&mut (dyn Read + Send)) -> Result<T>,
     ) -> Result<T> {
         let mut file = open_regular(&self.path)?;
-        let left = ALWAYS.max(RATIO.saturating_mul(file.metadata()?.len()));
+        let limit = match self.max_unpacked_mib {
+            Some(mib) => mib.saturating_mul(MIB),
+            None => RATIO.saturating_mul(file.metadata()?.len()).max(64 * MIB),
+        };
         if let Some(member) = &self.member {
             let mut archive = ZipArchive::new(file).map_err(|error| damaged(&self.path, &error))?;
             let entry = archive.by_name(member).map_err(|error| damaged(&self.path, &error))?;
-            if entry.size() > left {
-                return Err(Error::file(self.shown(), too_large()));
+            if entry.size() > limit {
+                return Err(Error::file(self.shown(), too_large(limit)));
             }
-            read(&mut Bounded { reader: entry, left })
+            read(&mut Bounded { reader: entry, read: 0, limit })
         } else if self.path.extension().is_some_and(|extension| extension == "gz") {
-            read(&mut Bounded { reader: MultiGzDecoder::new(file), left })
+            read(&mut Bounded { reader: MultiGzDecoder::new(file), read: 0, limit })
         } else {
             read(&mut file)
         }
@@ -91,26 +95,26 @@ impl Packed {
     }
 }
 
-/// A reader that fails when more than `left` bytes come.
+/// A reader that fails when more than `limit` bytes come.
 struct Bounded<R> {
     reader: R,
-    left: u64,
+    read: u64,
+    limit: u64,
 }
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(buffer)?;
-        self.left =
-            self.left.checked_sub(read as u64).ok_or_else(|| io::Error::other(too_large()))?;
-        Ok(read)
+        self.read += read as u64;
+        if self.read > self.limit { Err(io::Error::other(too_large(self.limit))) } else { Ok(read) }
     }
 }
 
-fn too_large() -> String {
-    let mib = ALWAYS >> 20;
+fn too_large(limit: u64) -> String {
     format!(
-        "unpacks to more than {mib} MiB and more than {RATIO} times its size, as no log does; if it \
-         is right, unpack it yourself"
+        "unpacks to more than {} MiB; if it is right, unpack it yourself, or let a log unpack to \
+         more with --max-unpacked-mib",
+        limit / MIB
     )
 }
 

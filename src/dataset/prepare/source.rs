@@ -31,11 +31,22 @@ pub struct Source {
     /// Keep the first time of a pair that occurs several times, as a split by time needs: the pair is
     /// known from then on. Otherwise the last one is kept.
     pub first_times: bool,
+    /// MiB that each packed file (`.gz`, or one of an archive) may unpack to; by default 64, or a
+    /// hundred times its size where that is more.
+    pub max_unpacked_mib: Option<u64>,
 }
 
 impl Source {
     /// The files that hold the interactions, in a fixed order.
     pub(super) fn files(&self) -> Result<Vec<Packed>> {
+        let mut files = self.found()?;
+        for file in &mut files {
+            file.max_unpacked_mib = self.max_unpacked_mib;
+        }
+        Ok(files)
+    }
+
+    fn found(&self) -> Result<Vec<Packed>> {
         let path = &self.path;
         if path.try_exists().is_ok_and(|exists| !exists) {
             if is_pattern(path) {
@@ -77,7 +88,7 @@ impl Source {
                 );
                 return Err(Error::file(path, problem));
             };
-            return Ok(vec![Packed { path: path.clone(), member: Some(name.clone()) }]);
+            return Ok(vec![Packed { member: Some(name.clone()), ..Packed::file(path) }]);
         }
         Ok(vec![Packed::file(path)])
     }

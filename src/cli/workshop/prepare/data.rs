@@ -76,6 +76,10 @@ pub(super) struct DataArgs {
     /// then a row, even within quotes.
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_bad_rows: u64,
+    /// Refuse a packed log (.gz, or a file of a .zip) that unpacks to more than this many MiB
+    /// [default: 64, or a hundred times its size].
+    #[arg(long, value_name = "MIB")]
+    max_unpacked_mib: Option<u64>,
     /// Keep only interactions with at least this rating.
     #[arg(long)]
     min_rating: Option<f64>,
@@ -128,6 +132,7 @@ impl DataArgs {
             rating_column: self.rating_column.clone(),
             time_column: self.time_column.clone(),
             first_times: false,
+            max_unpacked_mib: self.max_unpacked_mib,
         }
     }
 

@@ -303,6 +303,10 @@ fn archives_are_read_where_they_are() {
     assert_eq!(labels(&interactions)[0], (Some("Heat (1995)"), None));
     assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 2);
 
+    let refused = read(&Source { max_unpacked_mib: Some(0), ..source.clone() }, &all());
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("ratings.csv: unpacks to more than 0 MiB"), "{message}");
+
     let bytes = fs_err::read(&path).unwrap();
     fs_err::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let message = read(&source, &all()).unwrap_err().to_string();
