@@ -50,3 +50,4 @@ mod shared_candidates;
 mod splits;
 mod synth;
 mod tune;
+mod upgrade;
