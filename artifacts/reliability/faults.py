@@ -6,6 +6,8 @@ without faults, the verb must write what it writes undisturbed. Then situations:
 no standard output, signals, two processes at once, a clock that jumps. A line of JSON each.
 """
 
+import http.client
+import json
 import os
 import re
 import shutil
@@ -16,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from verbs import RESUMED, VERBS, Bench, differences, digests, environment, reference, said
+from verbs import RESUMED, VERBS, Bench, differences, digests, environment, reference, said, served
 
 # Whoever began this may have had signals ignored, as nohup does.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -172,7 +174,7 @@ def with_clock(words: list[str]) -> subprocess.CompletedProcess | None:
     return subprocess.run(words, capture_output=True, env={**environment(), "LD_PRELOAD": str(library)})
 
 
-for verb in sys.argv[4:] or VERBS:
+for verb in [verb for verb in sys.argv[4:] if verb in VERBS] if sys.argv[4:] else VERBS:
     wanted = reference(bench, verb, PLACE)
     for error in KINDS:
         injected(verb, error, wanted)
@@ -183,4 +185,53 @@ for verb in sys.argv[4:] or VERBS:
     situation(verb, "SIGHUP", wanted, signalled(signal.SIGHUP, wanted[2]))
     situation(verb, "two at once", wanted, at_once)
     situation(verb, "a clock that jumps", wanted, with_clock)
-shutil.rmtree(PLACE)
+shutil.rmtree(PLACE, ignore_errors=True)
+
+
+def hanging() -> None:
+    """The disk of a server's log takes eight seconds for each sync, for twenty seconds, as a network folder that hangs."""
+    log = work / "hanging"
+    shutil.rmtree(log, ignore_errors=True)
+    process, port = served(bench, bench.made / "bundle", log, "--timeout", "4")
+    row = {"verb": "server", "fault": "a disk that hangs", "slates": 0, "slowest_ms": 0, "stored": 0, "refused": 0, "live": True}
+
+    def ask(path: str, body: dict | None = None) -> tuple[int, dict]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if text.startswith(b"{") else {}
+
+    def both(at: int) -> int:
+        """A slate, and what came of it."""
+        started = time.perf_counter()
+        status, slate = ask("/v1/slates", {"user": "1"})
+        row["slates"] += status == 200
+        row["slowest_ms"] = max(row["slowest_ms"], round(1e3 * (time.perf_counter() - started)))
+        event = {"request_id": slate["request_id"], "position": 0, "value": 1, "event_id": str(at)}
+        status, _ = ask("/v1/feedback", event)
+        row["stored" if status == 204 else "refused"] += 1
+        row["live"] &= ask("/livez")[0] == 200
+        return status
+
+    both(0)
+    slow = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_enter=8000000"]
+    strace = subprocess.Popen([*slow, "-p", str(process.pid)])
+    asked, until = 1, time.time() + 20
+    while time.time() < until:
+        both(asked)
+        asked += 1
+    strace.send_signal(signal.SIGINT)
+    strace.wait()
+    started = time.time()
+    while both(asked) != 204:
+        asked += 1
+        time.sleep(0.1)
+    row["back_after_s"] = round(time.time() - started, 1)
+    process.terminate()
+    process.wait()
+    said(row)
+
+
+if not sys.argv[4:] or "server" in sys.argv[4:]:
+    hanging()

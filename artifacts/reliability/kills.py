@@ -17,7 +17,7 @@ import threading
 import time
 from pathlib import Path
 
-from verbs import VERBS, Bench, differences, digests, environment, reference, said
+from verbs import VERBS, Bench, differences, digests, environment, reference, said, served
 
 slate, work, kills = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 dice = random.Random(0)
@@ -97,15 +97,6 @@ class Visitor(threading.Thread):
         return json.loads(text or b"{}")
 
 
-def served(link: Path, log: Path) -> tuple[subprocess.Popen, int]:
-    command = bench.command("serve", link, "--listen", "127.0.0.1:0", "--log", log)
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
-    for line in process.stderr:
-        if " on http://" in line:
-            return process, int(line.rsplit(":", 1)[1].split()[0].strip("/"))
-    raise SystemExit("the server ended")
-
-
 if sys.argv[4:]:
     raise SystemExit
 place = work / "place"
@@ -118,7 +109,7 @@ row = {"verb": "server", "kills": 0, "acknowledged": 0, "lost": 0, "twice": 0, "
 truth: dict[str, dict[str, list]] = {}
 acknowledged: list[str] = []
 for _ in range(each):
-    process, port = served(link, log)
+    process, port = served(bench, link, log)
     visitors = [Visitor(port, str(user)) for user in (1, 2, 3, 4)]
     for visitor in visitors:
         visitor.start()

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # What is left when things go wrong: kills, failing system calls, a server under abuse and for long. PYTHON has pyarrow for
 # kills and soak; `faults` needs strace, and for some of its rows a C compiler and the right to mount.
-# usage: artifacts/reliability/run.sh OUT [kills|faults|abuse|soak|table]...
+# usage: artifacts/reliability/run.sh OUT [kills|faults|abuse|soak|fuzz|table]...
 #   kills   1 000 kills by −9 at random moments of every verb that writes, and of a server with a log
 #   faults  every n-th write, every 20th read and every lock of each verb fails; full disks, signals, two at once
 #   abuse   twelve things that visitors do
 #   soak    an hour at half load: memory and descriptors
+#   fuzz    every reader a million times, or for half an hour; TARGETS names some. Needs Rust's nightly and cargo-fuzz
 source "$(dirname "$0")/../common.sh"
 
 kills() { "$python" "$here/kills.py" "$SLATE" "$work/kills" "$(pick 1000 18)" | tee "$out/kills.jsonl"; }
@@ -21,6 +22,11 @@ soak() {
     "$python" "$here/soak.py" "$SLATE" "$work/soak-bundle" "$(pick 3600 4)" "$out/soak.svg" | tee "$out/soak.jsonl"
 }
 
+fuzz() {
+    # shellcheck disable=SC2086 # some names
+    "$python" "$here/fuzz.py" "$SLATE" "$work/fuzz" "$(pick 1000000 1000)" "$(pick 1800 5)" ${TARGETS:-} | tee "$out/fuzz.jsonl"
+}
+
 table() { python3 "$here/table.py" "$out" | tee "$out/table.md"; }
 
-run_stages "$(pick "kills faults abuse soak table" "abuse table")" "$@"
+run_stages "$(pick "kills faults abuse soak fuzz table" "abuse table")" "$@"

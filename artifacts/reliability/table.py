@@ -24,11 +24,21 @@ if killed := rows("kills"):
         )
 if failed := rows("faults"):
     print("| verb | fault | runs | faults made | not started | no harm | error | wrong |\n|---|---|---|---|---|---|---|---|")
-    for row in failed:
+    for row in (row for row in failed if row["verb"] != "server"):
         print(
             f"| {row['verb']} | {row['fault']} | {row['runs']} | {row['injected']} | {row.get('not_started', 0)} | {row['no_harm']} | "
             f"{row['clean_error']} | {len(row.get('wrong', []))} |"
         )
+    print()
+    for row in (row for row in failed if row["verb"] == "server"):
+        print(
+            f"{row['fault']}: {row['slates']} slates, the slowest after {row['slowest_ms']} ms; of their events {row['stored']} stored and "
+            f"{row['refused']} refused; stored again {row['back_after_s']} s after it went on\n"
+        )
+if fuzzed := rows("fuzz"):
+    print("| reader | executions | edges | files kept | found |\n|---|---|---|---|---|")
+    for row in fuzzed:
+        print(f"| {row['reader']} | {row['executions']:,} | {row['edges']:,} | {row['corpus']} | {len(row['found'])} |".replace(",", " "))
     print()
 if abused := rows("abuse"):
     print("| what | answers | answered meanwhile, after | MiB before, after |\n|---|---|---|---|")

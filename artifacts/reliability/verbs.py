@@ -107,6 +107,16 @@ class Bench:
         return subprocess.run(self.command("info", out), capture_output=True, env=environment()).returncode == 0
 
 
+def served(bench: Bench, bundle: Path, log: Path, *flags: str) -> tuple[subprocess.Popen, int]:
+    """A server with a log, and its port."""
+    command = bench.command("serve", bundle, "--listen", "127.0.0.1:0", "--log", log, *flags)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    for line in process.stderr:
+        if " on http://" in line:
+            return process, int(line.rsplit(":", 1)[1].split()[0].strip("/"))
+    raise SystemExit("the server ended")
+
+
 RESUMED = ("train", "tune", "compare")
 VERBS = ["prepare", "prepare, league", "train", "tune", "compare", "export", "export, shards", "recommend"]
 

@@ -1,0 +1,23 @@
+//! A log of interactions in a `.csv` file.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use fast_slate::dataset::{Filters, Source, read};
+use fast_slate_fuzz::{folder, limited, write};
+use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
+
+static PLACE: LazyLock<TempDir> = LazyLock::new(folder);
+
+fuzz_target!(|bytes: &[u8]| {
+    let path = PLACE.path().join("log.csv");
+    write(&path, bytes);
+    let source = Source {
+        path,
+        user_column: Some("user_id".into()),
+        item_column: Some("item_id".into()),
+        ..Source::default()
+    };
+    limited(bytes.len(), || drop(read(&source, &Filters::default())));
+});
