@@ -83,7 +83,7 @@ with tempfile.TemporaryDirectory() as folder:
     started = time.perf_counter()
     for _ in range(copies):
         whole.recommend(users["user_id"], k=50)
-    said(what="batch", workers=0, rows_per_second=round(rows / (time.perf_counter() - started)))
+    said(what="batch", workers=0, users=rows, users_per_second=round(rows / (time.perf_counter() - started)))
     started = time.perf_counter()
     recommend(work / "whole", str(Path(folder) / "users"), str(Path(folder) / "out"), k=50)
-    said(what="batch", workers=2, rows_per_second=round(rows / (time.perf_counter() - started)))
+    said(what="batch", workers=2, users=rows, users_per_second=round(rows / (time.perf_counter() - started)))

@@ -52,7 +52,7 @@ shape() {
 
 overhead() {
     gowalla
-    "$python" "$here/overhead.py" "$work/gowalla" "$(pick 1000 20)" "$(pick 50 1)" | tee "$out/overhead.jsonl"
+    "$python" "$here/overhead.py" "$work/gowalla" "$(pick 3000 20)" "$(pick 85 1)" | tee "$out/overhead.jsonl"
 }
 model() { python3 "$here/model.py" "$out/overhead.jsonl" | tee "$out/model.md"; }
 identical() {
