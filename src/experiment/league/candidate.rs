@@ -168,18 +168,24 @@ pub(super) fn start(normalization: f32, latent_dim: usize, recency: f32) -> Cand
     Candidate::Svd { normalization, latent_dim, form, popularity_power: 0.25, recency }
 }
 
-/// Weights that are far apart, by which normalisations are compared.
-pub(super) fn probes(normalization: f32, latent_dim: usize, recency: f32) -> [Candidate; 4] {
+/// Weights that are far apart, by which normalisations are compared. With κ = η an action gets back what
+/// the normalisation took from it.
+pub(super) fn probes(normalization: f32, latent_dim: usize, recency: f32) -> Vec<Candidate> {
     let with = |power, ridge, popularity, popularity_power| {
         let form = Form { power, ridge, popularity };
         Candidate::Svd { normalization, latent_dim, form, popularity_power, recency }
     };
-    [
+    let mut all = vec![
         start(normalization, latent_dim, recency),
         with(Power::Half, 0.0, 0.0, 0.5),
         with(Power::Zero, 0.0, 0.25, 0.5),
         with(Power::Zero, 8.0, 0.25, 0.5),
-    ]
+    ];
+    let given_back = with(Power::Half, 0.0, normalization, normalization + 0.5);
+    if !all.contains(&given_back) {
+        all.push(given_back);
+    }
+    all
 }
 
 /// All weights and powers at the η and the L of a candidate; `ordered` where a split hid the latest
