@@ -1,10 +1,21 @@
 //! The name of a backend in, its device out. No other file knows which backends are compiled in.
 
-use burn::tensor::Device;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+mod sweep;
 
+use std::ops::Range;
+use std::sync::OnceLock;
+
+#[cfg(all(feature = "cuda", not(feature = "wgpu")))]
+use burn::backend::Cuda as Cube;
+#[cfg(feature = "wgpu")]
+use burn::backend::Wgpu as Cube;
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use serde::Serialize;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 
 use crate::error::{Error, Result};
+use crate::matrix::Matrix;
 
 /// A device and its name.
 #[derive(Clone, Debug)]
@@ -13,6 +24,48 @@ pub struct Chosen {
     pub device: Device,
     /// The name, as `--device` takes it.
     pub name: &'static str,
+    /// The memory of a GPU; none on a CPU, which shares the host's.
+    pub memory: Option<Memory>,
+}
+
+impl Chosen {
+    /// This device with one of `shares` equal parts of the budget of its memory.
+    #[must_use]
+    pub fn shared_by(&self, shares: usize) -> Self {
+        let part = |budget: u64| budget / shares.max(1) as u64;
+        let of = |memory: Memory| Memory { budget: memory.budget.map(part), ..memory };
+        Self { memory: self.memory.map(of), ..self.clone() }
+    }
+}
+
+/// What may be stored on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The most bytes of one tensor.
+    pub tensor: u64,
+    /// The most bytes of all that a search or a policy keeps there; none for as much as there is.
+    pub budget: Option<u64>,
+}
+
+/// The most bytes of one tensor, whatever the device allows: an index into it fits 32 bits.
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+const LARGEST_TENSOR: u64 = 1 << 30;
+
+/// The budget that [`limit_memory`] has set.
+static BUDGET: OnceLock<u64> = OnceLock::new();
+
+/// Limits what is kept on a GPU to so many bytes, for every device that is chosen from now on. A
+/// process has one limit, as it has one runtime of a device; the first counts.
+pub fn limit_memory(bytes: u64) {
+    BUDGET.get_or_init(|| bytes);
+}
+
+impl Memory {
+    /// As much as a device takes whose tensors may have so many bytes, within [`limit_memory`].
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    fn of(tensor: u64) -> Self {
+        Self { tensor: tensor.min(LARGEST_TENSOR), budget: BUDGET.get().copied() }
+    }
 }
 
 /// The names of all backends.
@@ -51,7 +104,7 @@ pub fn choose(name: Option<&str>) -> Result<Chosen> {
 
 /// The device called `name`, and its kind.
 fn named(name: &str) -> Result<(Chosen, String)> {
-    let asked = |device, name, what: &str| (Chosen { device, name }, what.to_owned());
+    let asked = |device, name, what: &str| (Chosen { device, name, memory: None }, what.to_owned());
     match name {
         #[cfg(feature = "ndarray")]
         "ndarray" => Ok(asked(ndarray(), "ndarray", " (CPU)")),
@@ -59,18 +112,17 @@ fn named(name: &str) -> Result<(Chosen, String)> {
         "flex" => Ok(asked(Device::flex(), "flex", " (CPU)")),
         #[cfg(feature = "wgpu")]
         "wgpu" => {
-            let (device, what) =
-                wgpu::gpu().or_else(wgpu::software).ok_or_else(|| Error::Device {
-                    device: name.into(),
-                    problem: "no adapter was found; install a graphics driver (on Debian, \
+            let found = wgpu::gpu().or_else(wgpu::software).ok_or_else(|| Error::Device {
+                device: name.into(),
+                problem: "no adapter was found; install a graphics driver (on Debian, \
                           mesa-vulkan-drivers has a software one), or use a CPU device"
-                        .into(),
-                })?;
-            Ok(asked(device, "wgpu", what))
+                    .into(),
+            })?;
+            Ok((found.chosen(), found.kind.to_owned()))
         }
         #[cfg(feature = "cuda")]
         "cuda" => match cuda::gpu() {
-            Some(device) => Ok(asked(device, "cuda", " (GPU)")),
+            Some(device) => Ok((cuda::chosen(device), " (GPU)".to_owned())),
             None => Err(Error::Device {
                 device: name.into(),
                 problem: "no CUDA device was found; check the driver, or use another device".into(),
@@ -94,11 +146,11 @@ fn named(name: &str) -> Result<(Chosen, String)> {
 fn automatic() -> Result<(Chosen, String)> {
     #[cfg(feature = "cuda")]
     if let Some(device) = cuda::gpu() {
-        return Ok((Chosen { device, name: "cuda" }, FOUND.into()));
+        return Ok((cuda::chosen(device), FOUND.into()));
     }
     #[cfg(feature = "wgpu")]
-    if let Some((device, _)) = wgpu::gpu() {
-        return Ok((Chosen { device, name: "wgpu" }, FOUND.into()));
+    if let Some(found) = wgpu::gpu() {
+        return Ok((found.chosen(), FOUND.into()));
     }
     let gpus: Vec<_> =
         compiled().into_iter().filter(|name| ["wgpu", "cuda"].contains(name)).collect();
@@ -129,17 +181,36 @@ mod wgpu {
     use burn::tensor::wgpu::WgpuBackend;
     use burn::tensor::{Device, DeviceKind};
 
+    use super::{Chosen, Memory};
+
     /// Vulkan only on Linux, because the runtime would try OpenGL next, which computes too slowly.
     /// Elsewhere the runtime chooses the API.
     const API: WgpuBackend =
         if cfg!(target_os = "linux") { WgpuBackend::Vulkan } else { WgpuBackend::Auto };
 
-    type Found = Option<(Device, &'static str)>;
+    /// An adapter that the runtime has been started on.
+    #[derive(Clone, Debug)]
+    pub(super) struct Found {
+        device: Device,
+        /// The driver's name of it.
+        pub(super) name: String,
+        /// What it is, in brackets.
+        pub(super) kind: &'static str,
+        /// The most bytes of a buffer that a kernel can be given.
+        pub(super) binding: u64,
+    }
+
+    impl Found {
+        pub(super) fn chosen(&self) -> Chosen {
+            let memory = Some(Memory::of(self.binding));
+            Chosen { device: self.device.clone(), name: "wgpu", memory }
+        }
+    }
 
     /// The first discrete GPU, else the first integrated, else the first virtual one.
-    pub(super) fn gpu() -> Found {
+    pub(super) fn gpu() -> Option<Found> {
         // A process can initialise the runtime only once, so the answer is kept.
-        static GPU: OnceLock<Found> = OnceLock::new();
+        static GPU: OnceLock<Option<Found>> = OnceLock::new();
         GPU.get_or_init(|| {
             first([
                 (DeviceKind::DiscreteGpu(0), " (GPU)"),
@@ -151,15 +222,18 @@ mod wgpu {
     }
 
     /// A CPU that the driver offers as a GPU, such as Mesa's lavapipe.
-    pub(super) fn software() -> Found {
-        static SOFTWARE: OnceLock<Found> = OnceLock::new();
+    pub(super) fn software() -> Option<Found> {
+        static SOFTWARE: OnceLock<Option<Found>> = OnceLock::new();
         SOFTWARE.get_or_init(|| first([(DeviceKind::Cpu, " (software adapter)")])).clone()
     }
 
-    fn first<const N: usize>(kinds: [(DeviceKind, &'static str); N]) -> Found {
-        kinds.into_iter().find_map(|(kind, what)| {
-            let device = Device::wgpu_options().device_kind(kind).graphics_api(API).init().ok()?;
-            Some((device, what))
+    fn first<const N: usize>(kinds: [(DeviceKind, &'static str); N]) -> Option<Found> {
+        kinds.into_iter().find_map(|(wanted, kind)| {
+            let options = Device::wgpu_options().device_kind(wanted).graphics_api(API);
+            let (device, setup) = options.init_with_setup().ok()?;
+            let limits = setup.device.limits();
+            let binding = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
+            Some(Found { device, name: setup.adapter.get_info().name, kind, binding })
         })
     }
 }
@@ -168,11 +242,118 @@ mod wgpu {
 mod cuda {
     use burn::tensor::{Device, DeviceType};
 
+    use super::{Chosen, LARGEST_TENSOR, Memory};
+
     /// The first CUDA device. The loader panics if there is no driver.
     pub(super) fn gpu() -> Option<Device> {
         let found = std::panic::catch_unwind(|| Device::enumerate(DeviceType::Cuda).into_vec());
         found.ok()?.into_iter().next()
     }
+
+    pub(super) fn chosen(device: Device) -> Chosen {
+        Chosen { device, name: "cuda", memory: Some(Memory::of(LARGEST_TENSOR)) }
+    }
+}
+
+/// A backend of this build, and what it finds here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listed {
+    /// The name, as `--device` takes it.
+    pub name: &'static str,
+    /// What it computes on; none where it finds nothing.
+    pub found: Option<String>,
+    /// The most bytes of one tensor on a GPU.
+    pub largest_tensor: Option<u64>,
+}
+
+/// The backends of this build with what each finds on this machine. Starts the runtimes of GPUs.
+#[must_use]
+pub fn list() -> Vec<Listed> {
+    let listed = |name| match named(name) {
+        Ok((chosen, _)) => Listed {
+            name,
+            found: Some(description(&chosen)),
+            largest_tensor: chosen.memory.map(|memory| memory.tensor),
+        },
+        Err(_) => Listed { name, found: None, largest_tensor: None },
+    };
+    compiled().into_iter().map(listed).collect()
+}
+
+fn description(chosen: &Chosen) -> String {
+    #[cfg(feature = "wgpu")]
+    if let ("wgpu", Some(found)) = (chosen.name, wgpu::gpu().or_else(wgpu::software)) {
+        return format!("{}{}", found.name, found.kind);
+    }
+    if chosen.memory.is_some() { format!("{:?}", chosen.device) } else { "CPU".into() }
+}
+
+/// Queries and the part of a block of β that they are multiplied with; which products are asked for.
+#[allow(dead_code, reason = "kernels read it, which a build without GPUs does not have")]
+pub(crate) struct Over<'a> {
+    /// `[N, L]`.
+    pub(crate) queries: &'a Tensor<2>,
+    /// `[block, L]`.
+    pub(crate) beta: &'a Tensor<2>,
+    /// Rows of `beta`.
+    pub(crate) part: Range<usize>,
+    /// The products of both, `[N, part]`, if they are made already.
+    pub(crate) products: Option<&'a Tensor<2>>,
+    /// The action of the first row of `beta`.
+    pub(crate) offset: usize,
+    /// What a product must exceed, `[N]`.
+    pub(crate) thresholds: &'a Tensor<1>,
+    /// Where the excluded actions of each query begin, `[N + 1]`.
+    pub(crate) starts: &'a Tensor<1, Int>,
+    /// Excluded actions, ascending for a query; at least one number.
+    pub(crate) excluded: &'a Tensor<1, Int>,
+    /// The most products that are kept.
+    pub(crate) capacity: usize,
+}
+
+/// Products on their way from the device, in no order.
+pub(crate) struct Passed {
+    /// How many there were, `[1]`; more than the capacity if some were not kept.
+    pub(crate) count: Tensor<1, Int>,
+    /// Query and action of each, one after the other, `[2 · capacity]`.
+    pub(crate) places: Tensor<1, Int>,
+    /// The products, `[capacity]`.
+    pub(crate) scores: Tensor<1>,
+}
+
+/// Asks for the products above thresholds, by a kernel of our own; none on a device that runs none.
+#[allow(unused_variables, reason = "a build without GPUs has no kernels")]
+pub(crate) fn passing(over: &Over<'_>, device: &Device) -> Option<Passed> {
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
+    return sweep::passing(over, device);
+    #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
+    None
+}
+
+/// Host → device copy of `[B, D]`.
+#[must_use]
+pub fn to_device(matrix: &Matrix, device: &Device) -> Tensor<2> {
+    rows_to_device(matrix.as_slice(), matrix.cols(), device)
+}
+
+/// Host → device copy of whole rows of `cols` numbers.
+pub(crate) fn rows_to_device(rows: &[f32], cols: usize, device: &Device) -> Tensor<2> {
+    Tensor::from_data(TensorData::new(rows.to_vec(), [rows.len() / cols, cols]), device)
+}
+
+/// Device → host copy of `[B, L]`; waits for the device.
+///
+/// # Errors
+/// [`Error::Library`] when the device fails.
+pub fn to_host(tensor: Tensor<2>) -> Result<Matrix> {
+    let [_, cols] = tensor.dims();
+    let data = tensor.try_into_data().map_err(|error| failed(&error))?;
+    Matrix::new(data.try_into_vec::<f32>().map_err(|error| failed(&error))?, cols)
+}
+
+/// The error of a device that did not give an answer.
+pub(crate) fn failed(error: &dyn std::fmt::Debug) -> Error {
+    Error::library("reading from the device", format!("{error:?}"))
 }
 
 /// The memory that can be had without swapping, in bytes; none where the system does not tell.

@@ -3,6 +3,7 @@
 //! the policy learns (section 3). [`fold_in`] computes the ALS vector of a user.
 
 pub mod als;
+mod blocks;
 mod descent;
 pub mod fold_in;
 mod form;
@@ -23,6 +24,7 @@ use crate::error::Result;
 use crate::matrix::{Matrix, norm};
 
 pub use als::{AlsOptions, implicit_als};
+pub use blocks::Blocks;
 pub use fold_in::{FoldIn, FoldInOptions};
 pub use form::{Form, Power, Spectrum};
 pub use import::{Import, Missing, import};

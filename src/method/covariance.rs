@@ -73,7 +73,8 @@ impl<const AS_PRINTED: bool> Recipe for CovarianceMethod<AS_PRINTED> {
             return Ok(Covariance::new(Self::FORM, sampler, reward)?.into());
         }
         let actions = Arc::clone(&parts.actions);
-        let policy = PlackettLuce::new(actions, self.draws, parts.sampling(self.samples))?;
+        let policy = PlackettLuce::new(actions, self.draws, parts.sampling(self.samples))?
+            .on(parts.retriever.blocks());
         Ok(Covariance::new(Self::FORM, policy, reward)?.into())
     }
 }

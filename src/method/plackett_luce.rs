@@ -51,7 +51,8 @@ impl Default for PlRankMethod {
 }
 
 fn policy(parts: &Parts, samples: usize, draws: SlateDraws) -> Result<PlackettLuce> {
-    PlackettLuce::new(Arc::clone(&parts.actions), draws, parts.sampling(samples))
+    let policy = PlackettLuce::new(Arc::clone(&parts.actions), draws, parts.sampling(samples))?;
+    Ok(policy.on(parts.retriever.blocks()))
 }
 
 fn learned(learn_actions: bool) -> Learned {

@@ -1,6 +1,7 @@
 //! Shared candidates take centres and the perturbed queries around them, search once for the M best
 //! actions of each centre, and rank these M for each of its queries by a small product. Actions outside
-//! the M are missed; audits measure how many, which depends on the noise.
+//! the M are missed; audits measure how many, which depends on the noise. Where a GPU searches, it ranks,
+//! too: it makes the products of many centres at once.
 
 use std::sync::Arc;
 
@@ -8,10 +9,12 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
 
-use crate::embedding::ActionEmbeddings;
+use crate::device::rows_to_device;
+use crate::embedding::{ActionEmbeddings, Blocks};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::retrieval::best::{key, unpack};
+use crate::retrieval::best::{best_of_scores, key, unpack};
+use crate::retrieval::on_device::floats;
 use crate::retrieval::{Queries, Retriever, Slates, check};
 
 /// Searches once for all queries around a centre.
@@ -58,6 +61,10 @@ impl Candidates {
         let pool_size = self.count.max(2 * slate_size).min(num_actions - excluded);
         let pools = self.retriever.search(Queries { slate_size: pool_size, ..centres })?; // [N, M]
 
+        if let Some(blocks) = self.retriever.blocks() {
+            queries.require_finite("query")?;
+            return self.rank_on_device(blocks, &pools, queries, slate_size);
+        }
         let mut actions = vec![0; queries.rows() * slate_size];
         let mut scores = vec![0.0; queries.rows() * slate_size];
         let finite = actions
@@ -71,6 +78,57 @@ impl Candidates {
             .reduce(|| true, |all, one| all && one);
         if !finite {
             queries.require_finite("query")?;
+        }
+        Ok(Slates::new(slate_size, actions, scores))
+    }
+
+    /// The top K out of the pool of its centre for each of `queries` `[N · S, L]`. Equal scores go to the
+    /// lower action.
+    fn rank_on_device(
+        &self,
+        blocks: &Blocks,
+        pools: &Slates,
+        queries: &Matrix,
+        slate_size: usize,
+    ) -> Result<Slates> {
+        let (pool_size, latent_dim) = (pools.slate_size(), queries.cols());
+        let samples = queries.rows() / pools.len();
+        let mut actions = vec![0; queries.rows() * slate_size];
+        let mut scores = vec![0.0; actions.len()];
+        // Neither the vectors of the pools nor the products are larger than a block of products.
+        let most = blocks.products() / (pool_size * samples.max(latent_dim));
+        for first in (0..pools.len()).step_by(most.max(1)) {
+            let count = most.max(1).min(pools.len() - first);
+            let pooled: Vec<Vec<u32>> = (first..first + count)
+                .map(|row| {
+                    let mut pool = pools.slate(row).to_vec();
+                    pool.sort_unstable();
+                    pool
+                })
+                .collect();
+            let beta = self.actions.beta().select(&pooled.concat());
+            let rows = first * samples * latent_dim..(first + count) * samples * latent_dim;
+            let up = |numbers: &[f32], length: usize| {
+                let rows = rows_to_device(numbers, latent_dim, blocks.device());
+                rows.reshape([count, length, latent_dim])
+            };
+            let products = blocks.attempt(|| {
+                let latent = up(&queries.as_slice()[rows.clone()], samples);
+                floats(latent.matmul(up(beta.as_slice(), pool_size).swap_dims(1, 2)))
+            })?; // [count, S, M]
+            let rows = first * samples * slate_size..(first + count) * samples * slate_size;
+            actions[rows.clone()]
+                .par_chunks_mut(slate_size)
+                .zip(scores[rows].par_chunks_mut(slate_size))
+                .zip(products.par_chunks(pool_size))
+                .enumerate()
+                .for_each(|(at, ((actions, scores), products))| {
+                    best_of_scores(products, &[], actions, scores);
+                    let pool = &pooled[at / samples];
+                    for place in actions {
+                        *place = pool[*place as usize];
+                    }
+                });
         }
         Ok(Slates::new(slate_size, actions, scores))
     }

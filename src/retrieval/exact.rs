@@ -60,6 +60,11 @@ impl Exact {
         4.0 * query.len() as f32 * f32::EPSILON * norm(query) * self.largest_norm
     }
 
+    /// The largest norm of an action.
+    pub(super) fn largest_norm(&self) -> f32 {
+        self.largest_norm
+    }
+
     /// The K best of `actions`, and the ones within rounding of them, for each of the queries `rows`.
     fn best_of(
         &self,
@@ -151,7 +156,7 @@ impl Retriever for Exact {
     fn search(&self, queries: Queries<'_>) -> Result<Slates> {
         let num_actions = self.actions.num_actions();
         check(queries, num_actions, self.actions.latent_dim())?;
-        let (count, slate_size) = (queries.latent.rows(), queries.slate_size);
+        let count = queries.latent.rows();
         let (groups, panels) = (count.div_ceil(GROUP), num_actions.div_ceil(PANEL));
         // Equal parts, the same number for each thread, so that no thread waits for another.
         let threads = rayon::current_num_threads();
@@ -169,6 +174,20 @@ impl Retriever for Exact {
             .collect();
         let found: Vec<Best> = found.into_iter().flatten().collect(); // [ranges, count]
 
+        Ok(self.ranked(queries, &found, |query| self.rounding(query)))
+    }
+}
+
+impl Exact {
+    /// The slates of `queries` out of what parts of the catalogue had for them, `[parts, N]`: scores
+    /// that differ by more than `rounding` of a query differ in truth.
+    pub(super) fn ranked(
+        &self,
+        queries: Queries<'_>,
+        found: &[Best],
+        rounding: impl Fn(&[f32]) -> f32 + Sync,
+    ) -> Slates {
+        let (count, slate_size) = (queries.latent.rows(), queries.slate_size);
         let mut actions = vec![0; count * slate_size];
         let mut scores = vec![0.0; count * slate_size];
         actions
@@ -177,13 +196,13 @@ impl Retriever for Exact {
             .enumerate()
             .for_each(|(row, (actions, scores))| {
                 let query = queries.latent.row(row);
-                let mut best = Best::new(slate_size, self.rounding(query));
+                let mut best = Best::new(slate_size, rounding(query));
                 best.keys.extend(found.iter().skip(row).step_by(count).flat_map(|best| &best.keys));
                 best.prune();
                 let found = best.keys.iter().map(|&key| unpack(key).1);
                 rank(query, &self.actions, found, actions, scores);
             });
-        Ok(Slates::new(slate_size, actions, scores))
+        Slates::new(slate_size, actions, scores)
     }
 }
 

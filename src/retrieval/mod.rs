@@ -10,6 +10,7 @@ mod graph;
 mod heads;
 pub mod hnsw;
 mod layout;
+mod on_device;
 pub mod options;
 pub mod sharded;
 mod slots;
@@ -18,7 +19,9 @@ mod twins;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 
+use crate::embedding::Blocks;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
@@ -30,6 +33,7 @@ pub use graph::BuildObserver;
 pub(crate) use graph::half_scale;
 pub(crate) use heads::Heads;
 pub use hnsw::Hnsw;
+pub use on_device::{Manner, OnDevice, exact_on};
 pub use options::{HnswOptions, Scalar, Search};
 pub use sharded::{FanOut, Partial, Shard, Sharded};
 
@@ -157,6 +161,11 @@ pub trait Retriever: Send + Sync + std::fmt::Debug {
     /// [`Error::NotFinite`] for a query that is not finite, [`Error::Shape`] for queries of another
     /// dimension, [`Error::Library`] from the index.
     fn search(&self, queries: Queries<'_>) -> Result<Slates>;
+
+    /// β on the GPU that searches, if one does.
+    fn blocks(&self) -> Option<&Arc<Blocks>> {
+        None
+    }
 }
 
 /// Fails unless every query can be answered with K of `num_actions` actions.

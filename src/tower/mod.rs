@@ -13,8 +13,10 @@ pub use linear::LinearTower;
 pub use mlp::SigmoidMlp;
 pub use residual::{Activation, ResidualMlp};
 
+pub use crate::device::{to_device, to_host};
+
 use burn::module::Module;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -217,24 +219,4 @@ pub(crate) fn latent(
     let mut latent = latent.into_vec();
     latent.truncate(rows * cols);
     Matrix::new(latent, cols)
-}
-
-/// Host → device copy of `[B, D]`.
-#[must_use]
-pub fn to_device(matrix: &Matrix, device: &Device) -> Tensor<2> {
-    let shape = [matrix.rows(), matrix.cols()];
-    Tensor::from_data(TensorData::new(matrix.as_slice().to_vec(), shape), device)
-}
-
-/// Device → host copy of `[B, L]`; waits for the device.
-///
-/// # Errors
-/// [`Error::Library`] when the device fails.
-pub fn to_host(tensor: Tensor<2>) -> Result<Matrix> {
-    let [_, cols] = tensor.dims();
-    let failed = |error: &dyn std::fmt::Debug| {
-        Error::library("reading from the device", format!("{error:?}"))
-    };
-    let data = tensor.try_into_data().map_err(|error| failed(&error))?;
-    Matrix::new(data.try_into_vec::<f32>().map_err(|error| failed(&error))?, cols)
 }

@@ -17,6 +17,7 @@ mod cli;
 mod conformance;
 mod contexts;
 mod covariance;
+mod device_retrieval;
 mod early_stopping;
 mod edges;
 mod estimators;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tracing::trace_span;
 
 use super::{BatchRows, Drawn, Sampling, SlatePolicy};
-use crate::embedding::ActionEmbeddings;
+use crate::embedding::{ActionEmbeddings, Blocks};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::{Slates, check_slate_size};
@@ -42,6 +42,7 @@ pub struct PlackettLuce {
     actions: Arc<ActionEmbeddings>,
     draws: SlateDraws,
     sampling: Sampling,
+    blocks: Option<Arc<Blocks>>,
 }
 
 impl PlackettLuce {
@@ -71,7 +72,18 @@ impl PlackettLuce {
     ) -> Result<Self> {
         sampling.validate()?;
         Self::check_draws(draws)?;
-        Ok(Self { actions, draws, sampling })
+        Ok(Self { actions, draws, sampling, blocks: None })
+    }
+
+    /// Makes the products of both passes on the GPU that has β in `blocks`, if there is one.
+    #[must_use]
+    pub fn on(self, blocks: Option<&Arc<Blocks>>) -> Self {
+        Self { blocks: blocks.cloned(), ..self }
+    }
+
+    /// The blocks that hold `beta`.
+    fn blocks_of(&self, beta: &Matrix) -> Option<&Blocks> {
+        self.blocks.as_deref().filter(|blocks| std::ptr::eq(blocks.actions().beta(), beta))
     }
 
     /// β.
@@ -141,7 +153,10 @@ impl PlackettLuce {
                 visit(row, distribution)
             };
             let visited = self.visit_group(beta, rows, start, &mut buffer, visit)?;
-            let tail_sums = dense::weighted_sums(beta, &buffer); // [GROUP, L]
+            let tail_sums = match self.blocks_of(beta) {
+                Some(blocks) => dense::weighted_sums_on(blocks, &buffer)?,
+                None => dense::weighted_sums(beta, &buffer),
+            }; // [GROUP, L]
             for ((gradients, other), tail_sum) in
                 visited.into_iter().zip(tail_sums.chunks_exact(latent_dim))
             {
@@ -168,7 +183,10 @@ impl PlackettLuce {
         visit: impl Fn(usize, &Distribution, &mut [f32]) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
         let end = (start + dense::GROUP).min(rows.h.rows());
-        dense::scores(beta, rows.h, start, end, scores);
+        match self.blocks_of(beta) {
+            Some(blocks) => dense::scores_on(blocks, rows.h, start, end, scores)?,
+            None => dense::scores(beta, rows.h, start, end, scores),
+        }
         let visit = |(row, scores): (usize, &mut [f32])| {
             let excluded = self.sampling.excluded_of(rows.contexts[row]);
             let of_row = scores.iter().map(|&score| f64::from(score)).collect();
