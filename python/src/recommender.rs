@@ -52,8 +52,8 @@ impl Recommender {
     #[staticmethod]
     fn open(py: Python<'_>, folder: PathBuf, device: Option<String>) -> PyResult<Self> {
         let opened = work(py, || {
-            let device = device::choose(device.as_deref())?.device;
-            fast_slate::bundle::Recommender::open(&folder, &device)
+            let chosen = device::choose(device.as_deref())?;
+            fast_slate::bundle::Recommender::open(&folder, &chosen.device)?.on(&chosen)
         })?;
         Ok(Self::new(opened))
     }

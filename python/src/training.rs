@@ -178,6 +178,7 @@ pub fn train(
             origin.sharded = true;
             task = task.through(PythonShards::new(call, &word));
         }
+        task = task.on(&chosen)?;
         task.check(&settings, &chosen.device)?;
         let _lock = folder.lock()?;
         if resume {

@@ -12,11 +12,14 @@ use rayon::prelude::*;
 use super::filter::{actions, union};
 use super::request::Placed;
 use super::{Answer, Bundle, Options, Query, Recommendation, Request, Unchecked, Who};
+use crate::device::Chosen;
 use crate::encoder::{ContextEncoder, Known};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::policy::{Radial, Scale, Sigma};
-use crate::retrieval::{Exact, FanOut, Queries, Retriever, Search, Sharded, check_slate_size};
+use crate::retrieval::{
+    Exact, FanOut, Queries, Retriever, Search, Sharded, check_slate_size, exact_on,
+};
 use crate::seed::{Purpose, Seed};
 
 /// Answers requests with a bundle, from memory; many threads may ask it at once, and a clone shares all
@@ -26,7 +29,7 @@ pub struct Recommender {
     bundle: Arc<Bundle>,
     digest: Option<Arc<str>>,
     encoder: Arc<dyn ContextEncoder>,
-    exact: Arc<Exact>,
+    exact: Arc<dyn Retriever>,
     /// The search of the whole catalogue elsewhere, in the place of what the bundle has.
     elsewhere: Option<Arc<Sharded>>,
     scale: Option<Scale>,
@@ -82,6 +85,18 @@ impl Recommender {
     pub fn map(folder: &Path, device: &Device) -> Result<(Self, Unchecked)> {
         let (bundle, digest, unchecked) = Bundle::map(folder, device)?;
         Ok((Self { digest: Some(digest.into()), ..Self::new(bundle)? }, unchecked))
+    }
+
+    /// Searches exactly on the `chosen` device if it is a GPU. The answers are the same. A bundle with an
+    /// index is searched on the host: few requests ask for an exact search of it.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if it has too little memory.
+    pub fn on(self, chosen: &Chosen) -> Result<Self> {
+        if self.bundle.index.is_some() {
+            return Ok(self);
+        }
+        Ok(Self { exact: exact_on(&self.bundle.actions, chosen)?, ..self })
     }
 
     /// Answers through the shards behind `fan_out`. A search among a few items that are allowed alone

@@ -1,4 +1,4 @@
-//! `slate info`: a bundle, a run or a prepared folder in, its description out.
+//! `slate info`: a bundle, a run or a prepared folder in, its description out; or the devices here.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,8 @@ use crate::device;
 
 #[derive(Debug, Args)]
 pub(crate) struct InfoArgs {
-    /// A bundle, a run or a prepared folder; without one, this build is described.
+    /// A bundle, a run or a prepared folder; `devices` for what there is to compute on; without one, this
+    /// build is described.
     #[arg(value_hint = ValueHint::DirPath)]
     folder: Option<PathBuf>,
 }
@@ -27,6 +28,9 @@ struct Build {
 
 pub(super) fn run(args: &InfoArgs) -> Result<Report> {
     let Some(folder) = &args.folder else { return build() };
+    if folder.as_os_str() == "devices" {
+        return devices();
+    }
     #[cfg(feature = "train")]
     if !folder.join(MANIFEST).exists() {
         return super::workshop::describe(folder);
@@ -49,4 +53,18 @@ fn build() -> Result<Report> {
         if build.train { "yes" } else { "no, this build only serves" }
     );
     Report::new(&build, text)
+}
+
+/// Every backend of this build, and what it finds here.
+fn devices() -> Result<Report> {
+    let listed = device::list();
+    let mut text = String::new();
+    for device::Listed { name, found, largest_tensor } in &listed {
+        let found = found.as_deref().unwrap_or("nothing found");
+        let tensor = largest_tensor
+            .map(|bytes| format!(", tensors of {} MiB at most", bytes >> 20))
+            .unwrap_or_default();
+        text += &format!("{name:<8} {found}{tensor}\n");
+    }
+    Report::new(&listed, text)
 }

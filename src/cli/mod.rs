@@ -46,7 +46,7 @@ enum Verb {
     Join(join::JoinArgs),
     /// Answer over HTTP with a bundle, with a page to look at.
     #[cfg(feature = "serve")]
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     /// Describe this build, a bundle, a run or a prepared folder.
     Info(info::InfoArgs),
     /// Check or join logs of served slates.

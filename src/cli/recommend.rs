@@ -74,14 +74,15 @@ pub(crate) struct RecommendArgs {
 }
 
 pub(super) fn run(args: &RecommendArgs) -> Result<Report> {
-    let device = args.device.device.as_deref();
+    let device = args.device.name();
     #[cfg(feature = "train")]
     if !args.from.join(crate::bundle::MANIFEST).exists() {
         return args.answer(args.run.open(&args.from, device)?.recommender()?);
     } else if args.run.checkpoint.is_some() {
         bail!("--checkpoint belongs to a run; the bundle {} holds one model", args.from.display());
     }
-    args.answer(&Recommender::open(&args.from, &device::choose(device)?.device)?)
+    let chosen = device::choose(device)?;
+    args.answer(&Recommender::open(&args.from, &chosen.device)?.on(&chosen)?)
 }
 
 impl RecommendArgs {

@@ -117,7 +117,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Report> {
         bundle: args.bundle.clone(),
         map: args.mmap,
         listen: args.listen,
-        device: args.device.device.clone(),
+        device: args.device.name().map(ToOwned::to_owned),
         log: args.log.clone(),
         explore_share: args.explore_share,
         access: Access {

@@ -127,7 +127,7 @@ impl Prepared {
     pub fn train(&self, settings: &Settings, out: &Path) -> Result<Policy> {
         let run = RunFolder::new(out);
         let chosen = device::choose(None)?;
-        let task = Task::load(self, settings)?;
+        let task = Task::load(self, settings)?.on(&chosen)?;
         task.check(settings, &chosen.device)?;
         let _lock = run.lock()?;
         let origin = RunOrigin::new(self, chosen.name);
@@ -178,7 +178,7 @@ impl Policy {
             let problem = "has changed since this run was trained on it; train again";
             return Err(Error::file(&origin.data, problem));
         }
-        let task = Task::to_decide(&prepared, &settings)?;
+        let task = Task::to_decide(&prepared, &settings)?.on(&chosen)?;
         let fresh = task.initial_model(&settings, &chosen.device)?;
         let initial = folder.initial_model(fresh, task.shape())?;
         let model = checkpoint.load_model(initial.clone())?;
@@ -255,7 +255,11 @@ impl Policy {
         if let Some(recommender) = self.recommender.get() {
             return Ok(recommender);
         }
-        let made = Arc::new(Recommender::new(self.bundle(true)?)?);
+        let made = Recommender::new(self.bundle(true)?)?;
+        let made = Arc::new(match self.task.gpu() {
+            Some(chosen) => made.on(chosen)?,
+            None => made,
+        });
         Ok(self.recommender.get_or_init(|| made))
     }
 

@@ -4,11 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use burn::tensor::Device;
-
 use super::titles::Titles;
 use crate::bundle::{Manifest, Options, Recommender, Request, Unchecked, VectorScalar, Who};
-use crate::device::available_memory;
+use crate::device::{Chosen, available_memory};
 use crate::error::{Error, Result};
 use crate::retrieval::Search;
 
@@ -42,7 +40,7 @@ impl Loaded {
     ///
     /// # Errors
     /// [`Error::File`] for a bundle that is damaged, or larger than the memory that is left.
-    pub(super) fn open(folder: &Path, device: &Device, map: bool) -> Result<Self> {
+    pub(super) fn open(folder: &Path, chosen: &Chosen, map: bool) -> Result<Self> {
         let version = Version::of(folder);
         let (manifest, _) = Manifest::read(folder)?;
         let bytes: u64 = manifest.files.values().map(|file| file.bytes).sum();
@@ -57,10 +55,10 @@ impl Loaded {
             return Err(Error::file(folder, problem));
         }
         let (recommender, unchecked) = if map {
-            let (recommender, unchecked) = Recommender::map(folder, device)?;
+            let (recommender, unchecked) = Recommender::map(folder, &chosen.device)?;
             (recommender, Some(unchecked))
         } else {
-            (Recommender::open(folder, device)?, None)
+            (Recommender::open(folder, &chosen.device)?.on(chosen)?, None)
         };
         let index = manifest.files.get("index.usearch").map(|file| &file.blake3[..16]);
         let ef = manifest.index.map(|options| options.ef_search);

@@ -167,7 +167,7 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
         let problem = "what is drawn to learn from has to be logged: give --log";
         return Err(Error::setting("explore-share", problem));
     }
-    let device = device::choose(device.as_deref())?.device;
+    let device = device::choose(device.as_deref())?;
     let loaded = Loaded::open(&bundle, &device, map)?;
     if explore_share > 0.0 && loaded.recommender.bundle().sigma.is_none() {
         let problem = "the policy of this bundle does not draw by Gaussian noise on its query";

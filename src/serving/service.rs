@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use burn::tensor::Device;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 
 use super::front::Front;
@@ -13,6 +12,7 @@ use super::loaded::{Loaded, Version};
 use super::metrics::{Metrics, Outcome};
 use super::problem::Problem;
 use super::{Access, Limits};
+use crate::device::Chosen;
 use crate::log::Key;
 
 /// How long a shard that was replaced goes on answering.
@@ -28,7 +28,7 @@ pub(super) struct Service {
     pub(super) front: Option<Arc<Front>>,
     /// Where bundles come from; may be a link.
     folder: PathBuf,
-    device: Device,
+    device: Chosen,
     /// True if the large files of bundles stay on disk.
     map: bool,
     reloading: Mutex<()>,
@@ -46,7 +46,7 @@ pub(super) struct Service {
 impl Service {
     pub(super) fn new(
         folder: PathBuf,
-        (loaded, device, map): (Loaded, Device, bool),
+        (loaded, device, map): (Loaded, Chosen, bool),
         front: Option<Arc<Front>>,
         (access, limits, key): (Access, Limits, Key),
         (journal, explore_share): (Option<Journal>, f32),

@@ -16,12 +16,13 @@ use rayon::prelude::*;
 
 use super::contexts::Contexts;
 use crate::dataset::Folds;
+use crate::device::Chosen;
 use crate::embedding::ActionEmbeddings;
 use crate::encoder::{ContextEncoder, Known, encode_all};
 use crate::error::{Error, Result};
 use crate::estimator::{BatchRows, Estimator, Gradient};
 use crate::matrix::{Matrix, norm};
-use crate::retrieval::{Exact, Queries, Retriever, Slates};
+use crate::retrieval::{Exact, Queries, Retriever, Slates, exact_on};
 
 /// The most popular actions, which are enough to find a rotation.
 const ANCHORS: usize = 16_384;
@@ -70,7 +71,7 @@ impl CrossFit {
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     pub(super) actions: Arc<ActionEmbeddings>,
-    pub(super) exact: Arc<Exact>,
+    pub(super) exact: Arc<dyn Retriever>,
     encoder: Arc<dyn ContextEncoder>,
     /// Leading blocks of L numbers in a context that are turned.
     turned: usize,
@@ -92,6 +93,11 @@ impl Fit {
             rotation: rotation(own.beta(), actions.beta())?,
             scale: 1.0,
         })
+    }
+
+    /// Searches exactly on the `chosen` device.
+    pub(super) fn on(&self, chosen: &Chosen) -> Result<Self> {
+        Ok(Self { exact: exact_on(&self.actions, chosen)?, ..self.clone() })
     }
 
     /// Makes the contexts of `users` as long as `wanted`, in the mean.

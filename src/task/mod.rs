@@ -14,7 +14,7 @@ use burn::tensor::Device;
 use self::contexts::Contexts;
 use self::folds::{CrossFit, CrossFitted, Fit};
 use crate::dataset::{ActionSets, Sessions, Split, Times};
-use crate::device;
+use crate::device::{self, Chosen};
 use crate::embedding::{ActionEmbeddings, Vectors};
 use crate::encoder::{ContextEncoder, Encoding, encode_all};
 use crate::error::{Error, Result};
@@ -27,7 +27,7 @@ use crate::policy::Noise;
 use crate::prepared::Prepared;
 use crate::retrieval::{
     Exact, FanOut, Hnsw, HnswOptions, Queries, Retriever, Search, Sharded, Slates,
-    check_slate_size, excluded_lists, most_excluded,
+    check_slate_size, exact_on, excluded_lists, most_excluded,
 };
 use crate::reward::SlateReward;
 use crate::seed::Seed;
@@ -75,6 +75,8 @@ pub struct Task {
     noise: Option<Arc<dyn Noise>>,
     /// The search of β elsewhere, in the place of those here.
     elsewhere: Option<Arc<dyn Retriever>>,
+    /// The GPU of exact searches, if they are made on one.
+    gpu: Option<Chosen>,
     /// The task before, where the contexts are the rows of a log.
     before: Option<Arc<Task>>,
     /// The weights of these rows, if what a query earns is told by them.
@@ -151,6 +153,7 @@ impl Task {
             order: None,
             noise: None,
             elsewhere: None,
+            gpu: None,
             before: None,
             logged: None,
             slate_size,
@@ -284,6 +287,25 @@ impl Task {
         Self { elsewhere: Some(Arc::clone(&sharded)), exact: sharded, ..self }
     }
 
+    /// Searches exactly on the `chosen` device if it is a GPU, in β and in the vectors of the folds, which
+    /// share its memory. The answers are the same.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if it has too little memory.
+    pub fn on(self, chosen: &Chosen) -> Result<Self> {
+        if chosen.memory.is_none() || self.elsewhere.is_some() {
+            return Ok(self);
+        }
+        let folds = self.cross.as_ref().map_or(0, |cross| cross.fits.len());
+        let chosen = chosen.shared_by(1 + folds);
+        let cross = self.cross.map(|cross| {
+            let fits = cross.fits.iter().map(|fit| fit.on(&chosen)).collect::<Result<_>>()?;
+            Ok::<_, Error>(Arc::new(CrossFit { folds: cross.folds.clone(), fits }))
+        });
+        let (exact, cross) = (exact_on(&self.actions, &chosen)?, cross.transpose()?);
+        Ok(Self { exact, cross, gpu: Some(chosen), ..self })
+    }
+
     /// Replaces the latent noise that a method's settings name.
     #[must_use]
     pub fn with_noise(self, noise: Arc<dyn Noise>) -> Self {
@@ -294,6 +316,12 @@ impl Task {
     #[must_use]
     pub fn with_slate_size(self, slate_size: usize) -> Self {
         Self { slate_size, ..self }
+    }
+
+    /// The GPU of exact searches, if they are made on one.
+    #[must_use]
+    pub(crate) fn gpu(&self) -> Option<&Chosen> {
+        self.gpu.as_ref()
     }
 
     /// K.
@@ -347,8 +375,8 @@ impl Task {
             }
         };
         let of_fold = |fit: &Fit| {
-            let retriever: Arc<dyn Retriever> = fit.exact.clone();
-            let parts = Parts { actions: Arc::clone(&fit.actions), retriever, ..parts.clone() };
+            let (actions, retriever) = (Arc::clone(&fit.actions), Arc::clone(&fit.exact));
+            let parts = Parts { actions, retriever, ..parts.clone() };
             of_queries(method.recipe().estimator(&parts)?)
         };
         let of_folds = cross.fits.iter().map(of_fold).collect::<Result<Vec<_>>>()?;
@@ -397,7 +425,10 @@ impl Task {
     /// Fails if the device fails, or if the index cannot be opened or built.
     pub fn retriever(&self, model: &Model, search: Search) -> Result<Arc<dyn Retriever>> {
         match model.learned_actions()? {
-            Some(actions) => Ok(Arc::new(Exact::new(Arc::new(actions)))),
+            Some(actions) => match &self.gpu {
+                Some(chosen) => exact_on(&Arc::new(actions), chosen),
+                None => Ok(Arc::new(Exact::new(Arc::new(actions)))),
+            },
             None => self.search(search),
         }
     }

@@ -23,7 +23,7 @@ fn train(
     out: &Path,
 ) -> (Outcome, Vec<f64>) {
     let chosen = device::choose(Some(device)).unwrap();
-    let task = Task::load(prepared, settings).unwrap();
+    let task = Task::load(prepared, settings).unwrap().on(&chosen).unwrap();
     let run = RunFolder::new(out);
     run.begin(settings, &RunOrigin::new(prepared, chosen.name)).unwrap();
     let trainer = Trainer::new(&task, settings, &run, &chosen.device);

@@ -58,7 +58,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     }
     let trained = ready.start(&run, None)?;
 
-    let device = args.settings.device.device.as_deref();
+    let device = args.settings.device.name();
     let policy = Policy::open(run.path(), Which::Best, device)?;
     let user = policy.user_ids()?.next().context("the demo has users")?.to_owned();
     let slate = policy.recommend(&user)?.slate;
@@ -89,7 +89,7 @@ fn serve_page(args: &DemoArgs, policy: &Policy) -> Result<()> {
         map: false,
         shards: None,
         listen: args.listen,
-        device: args.settings.device.device.clone(),
+        device: args.settings.device.name().map(ToOwned::to_owned),
         log: Some(args.out.join("log")),
         explore_share: 0.0,
         access: Access::default(),

@@ -69,7 +69,7 @@ struct Evaluated {
 }
 
 pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
-    let device = args.device.device.as_deref();
+    let device = args.device.name();
     let policy = Policy::open(&args.run, args.checkpoint, device)?;
     if let Some(name) = &policy.origin.reward {
         let run = args.run.display();

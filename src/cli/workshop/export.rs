@@ -100,7 +100,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
         })
     });
     let titles = titles.transpose()?;
-    let policy = Policy::open(&args.run, args.checkpoint, args.device.device.as_deref())?;
+    let policy = Policy::open(&args.run, args.checkpoint, args.device.name())?;
     let large = policy.task.actions.num_actions() > FEW && policy.model.actions.is_none();
     let mut bundle = policy.bundle(args.histories)?;
     let slate_size = args.slate_size.unwrap_or(policy.settings.slate_size);

@@ -123,7 +123,7 @@ pub(super) struct Opened {
 impl DeviceArgs {
     /// Chooses the device that the flag names, else the `recorded` one, else the best one here.
     pub(super) fn choose(&self, recorded: Option<&str>) -> Result<Chosen> {
-        Ok(device::choose(self.device.as_deref().or(recorded))?)
+        Ok(device::choose(self.name().or(recorded))?)
     }
 }
 

@@ -118,7 +118,7 @@ impl Ready {
     /// Loads the task and constructs what the settings describe. Writes nothing to the run.
     pub(super) fn new(opened: Opened) -> Result<Self> {
         let Opened { prepared, device, settings } = opened;
-        let task = Task::load(&prepared, &settings)?;
+        let task = Task::load(&prepared, &settings)?.on(&device)?;
         task.check(&settings, &device.device)?;
         let origin = RunOrigin::new(&prepared, device.name);
         Ok(Self { task, settings, device, origin })

@@ -75,7 +75,7 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
         }
         None => begin(args, &prepared, &chosen, origin)?,
     };
-    let (stop, device) = (stop_on_interrupt()?, &chosen.device);
+    let (stop, device) = (stop_on_interrupt()?, &chosen);
     let folder = &args.out;
     let search = Tuner { plan: &plan, prepared: &prepared, folder, device, started, stop };
     let tuned = search.run(&mut Lines)?;

@@ -80,7 +80,7 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
                 let found = match settings {
                     Err(refusal) => Found::Refused(refusal.to_string()),
                     Ok(settings) => {
-                        let task = Task::load(&prepared, &settings)?;
+                        let task = Task::load(&prepared, &settings)?.on(&device)?;
                         let initial = task.initial_model(&settings, &device.device)?;
                         let model = match &checkpoint {
                             Some(checkpoint) => checkpoint.load_model(initial)?,

@@ -25,13 +25,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use burn::tensor::Device;
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use self::record::{Record, Rung, Spent};
 use super::search::{Deadline, Judged, search};
 use crate::dataset::Split;
+use crate::device::Chosen;
 use crate::error::{Error, Result, toml_problem};
 use crate::files::write_atomic;
 use crate::prepared::Prepared;
@@ -146,8 +146,8 @@ pub struct Tuner<'a> {
     pub prepared: &'a Prepared,
     /// The search's folder; each trial's run goes below it.
     pub folder: &'a Path,
-    /// The device, without autodiff.
-    pub device: &'a Device,
+    /// The device.
+    pub device: &'a Chosen,
     /// When this process began to work on the search; loading the data counts.
     pub started: Instant,
     /// Set this flag to stop the search where it can go on.
@@ -164,7 +164,8 @@ impl Tuner<'_> {
         let limit = self.plan.within.map(Duration::from_secs);
         let before = Duration::from_secs_f64(record.seconds);
         let clock = Deadline::new(self.started, limit).after(before);
-        let mut tasks = Tasks { prepared: self.prepared, loaded: HashMap::new() };
+        let (prepared, device) = (self.prepared, self.device);
+        let mut tasks = Tasks { prepared, device, loaded: HashMap::new() };
         // The first trial's time is not for an index that has to be built.
         tasks.of(&self.plan.settings)?;
         let mut others: Vec<u64> = (1..self.plan.trials).collect();
@@ -250,7 +251,8 @@ impl Tuner<'_> {
         }
         let task = tasks.of(&settings)?;
         let stop = self.stop;
-        let trainer = Trainer { task, settings: &settings, run: &run, device: self.device, stop };
+        let device = &self.device.device;
+        let trainer = Trainer { task, settings: &settings, run: &run, device, stop };
         let outcome = trainer.train(&mut Spent::new(record, self.folder, clock))?;
         if outcome.ending == Ending::Interrupted || stop.load(Ordering::Relaxed) {
             record.save(self.folder, clock)?;
@@ -267,6 +269,7 @@ impl Tuner<'_> {
 /// The tasks of the trials, each loaded once: β, contexts and indexes are the same for most.
 struct Tasks<'a> {
     prepared: &'a Prepared,
+    device: &'a Chosen,
     loaded: HashMap<String, Task>,
 }
 
@@ -274,7 +277,8 @@ impl Tasks<'_> {
     fn of(&mut self, settings: &Settings) -> Result<&Task> {
         let key = Task::depends_on(settings);
         if !self.loaded.contains_key(&key) {
-            self.loaded.insert(key.clone(), Task::load(self.prepared, settings)?);
+            let task = Task::load(self.prepared, settings)?.on(self.device)?;
+            self.loaded.insert(key.clone(), task);
         }
         Ok(&self.loaded[&key])
     }

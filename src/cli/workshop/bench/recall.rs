@@ -24,7 +24,7 @@ pub(crate) struct BenchRecallArgs {
 
 pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
     let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
-    let task = Task::to_decide(&prepared, &settings)?;
+    let task = Task::to_decide(&prepared, &settings)?.on(&device)?;
     let model = task.initial_model(&settings, &device.device)?;
     let audits = Audits { task: &task, method: &settings.method, seed: settings.seed };
     let options = settings.retrieval.hnsw;

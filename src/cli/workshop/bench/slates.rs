@@ -49,8 +49,8 @@ struct Timed {
 }
 
 pub(super) fn run(args: &BenchSlatesArgs) -> Result<Report> {
-    let device = device::choose(args.device.device.as_deref())?.device;
-    let recommender = Recommender::open(&args.bundle, &device)?;
+    let chosen = device::choose(args.device.name())?;
+    let recommender = Recommender::open(&args.bundle, &chosen.device)?.on(&chosen)?;
     let Some(users) = recommender.bundle().users.as_ref().filter(|users| !users.ids.is_empty())
     else {
         bail!("{}: holds no users; export it with --histories", args.bundle.display());

@@ -71,7 +71,7 @@ struct Part {
 
 pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
-    let task = Task::load(&prepared, &settings)?;
+    let task = Task::load(&prepared, &settings)?.on(&device)?;
     let groups = task.training_groups();
     let nobody = groups.iter().all(Vec::is_empty);
     anyhow::ensure!(!nobody, "{}: no training user", args.data.display());
