@@ -12,7 +12,13 @@ SLATE=$(realpath "$SLATE")
 export SLATE QUICK=1
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-for script in readme quality performance plackett_luce variance scale serving reliability logged paper; do
+scripts=(readme quality performance plackett_luce variance scale serving reliability logged paper)
+if "$SLATE" info devices | grep -q '^wgpu .*tensors'; then
+    scripts+=(gpu)
+else
+    echo "LEFT OUT: artifacts/gpu/run.sh: $SLATE has no adapter of wgpu"
+fi
+for script in "${scripts[@]}"; do
     started=$SECONDS
     if ! artifacts/$script/run.sh "$out/$script" >"$out/log" 2>&1; then
         tail -n 40 "$out/log" >&2

@@ -28,7 +28,7 @@ else
     trap 'rm -rf "$work"' EXIT
 fi
 if [ -z "${SLATE:-}" ]; then # built before: nothing may compile while something is measured
-    cargo build --quiet --release --manifest-path "$root/Cargo.toml"
+    cargo build --quiet --release --manifest-path "$root/Cargo.toml" ${FEATURES:+--features "$FEATURES"}
     SLATE=${CARGO_TARGET_DIR:-$root/target}/release/slate
 fi
 

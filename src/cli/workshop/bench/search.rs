@@ -1,21 +1,26 @@
-//! `slate bench search`: sizes in, the speed of exact search out, on standard normal embeddings and
-//! queries. A search is a matrix product and a selection, so a plain product bounds its speed.
+//! `slate bench search`: sizes in, the speed of exact search on a device out, on standard normal
+//! embeddings and queries. A search is a matrix product and a selection, so a plain product on the same
+//! device bounds its speed. Some answers of a GPU are compared with the host's.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use burn::tensor::Tensor;
 use clap::Args;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::cli::flags::DeviceArgs;
 use crate::cli::report::Report;
+use crate::device::Chosen;
 use crate::embedding::ActionEmbeddings;
 use crate::matrix::Matrix;
-use crate::retrieval::{Exact, Queries, Retriever as _};
+use crate::retrieval::{Exact, Queries, Retriever, Slates, exact_on};
 use crate::seed::{Purpose, Seed};
 
 #[derive(Debug, Args)]
@@ -32,13 +37,22 @@ pub(crate) struct BenchSearchArgs {
     /// The values of K, the number of items on a slate, separated by commas.
     #[arg(long, value_delimiter = ',', default_value = "5,100")]
     slate_size: Vec<NonZeroUsize>,
+    /// Keep so many random actions off each slate.
+    #[arg(long, default_value = "0")]
+    excluded: usize,
     /// The number of times to measure everything.
     #[arg(long, default_value = "3")]
     repetitions: NonZeroUsize,
+    /// Rows and columns of the plain product [default: 4096, on a GPU 8192]. Larger products are not
+    /// faster per operation.
+    #[arg(long)]
+    product: Option<NonZeroUsize>,
+    #[command(flatten)]
+    device: DeviceArgs,
 }
 
-/// Rows and columns of the plain product. Larger products are not faster per operation.
-const PRODUCT: usize = 4096;
+/// Queries whose answers are compared with the host's.
+const COMPARED: usize = 64;
 
 /// A search is repeated for at least this long, because small searches begin with cold caches.
 const LEAST: Duration = Duration::from_millis(100);
@@ -46,6 +60,8 @@ const LEAST: Duration = Duration::from_millis(100);
 /// The result of the benchmark.
 #[derive(Debug, Serialize)]
 struct Measured {
+    device: &'static str,
+    /// Threads of the host.
     threads: usize,
     latent_dim: usize,
     /// Speed of the plain product, the best repetition.
@@ -65,65 +81,128 @@ struct Search {
     share: f64,
 }
 
+/// A search to be measured.
+struct Cell {
+    retriever: Arc<dyn Retriever>,
+    actions: usize,
+    latent: Matrix,
+    slate_size: usize,
+    excluded: Vec<Vec<u32>>,
+    seconds: Vec<f64>,
+}
+
 pub(super) fn run(args: &BenchSearchArgs) -> Result<Report> {
     let most = args.slate_size.iter().max();
     if let Some(fewest) = args.actions.iter().min().filter(|fewest| most > Some(fewest)) {
         bail!("--slate-size: at most the {fewest} of --actions");
     }
     let latent_dim = args.latent_dim.get();
-    let catalogues = args.actions.iter().map(|actions| {
-        let beta = normals(0, actions.get(), latent_dim);
-        Ok(Exact::new(Arc::new(ActionEmbeddings::new(beta)?)))
-    });
-    let catalogues = catalogues.collect::<Result<Vec<Exact>>>()?;
-    let latent: Vec<Matrix> =
-        args.queries.iter().map(|queries| normals(1, queries.get(), latent_dim)).collect();
+    anyhow::ensure!(
+        args.actions
+            .iter()
+            .all(|actions| args.excluded + most.map_or(0, |k| k.get()) <= actions.get()),
+        "--excluded: leaves fewer actions than --slate-size asks for"
+    );
+    let chosen = args.device.choose(None)?;
     let mut cells = Vec::new();
-    for exact in &catalogues {
-        for latent in &latent {
-            for slate_size in &args.slate_size {
-                let slate_size = slate_size.get();
-                cells.push((exact, Queries { latent, slate_size, excluded: None }, Vec::new()));
+    for actions in args.actions.iter().map(|actions| actions.get()) {
+        let beta = Arc::new(ActionEmbeddings::new(normals(0, actions, latent_dim))?);
+        let (host, retriever) = (Exact::new(Arc::clone(&beta)), exact_on(&beta, &chosen)?);
+        for rows in args.queries.iter().map(|rows| rows.get()) {
+            let latent = normals(1, rows, latent_dim);
+            let excluded: Vec<Vec<u32>> =
+                (0..rows).map(|row| sample(row, args.excluded, actions)).collect();
+            for slate_size in args.slate_size.iter().map(|k| k.get()) {
+                let (retriever, seconds) = (Arc::clone(&retriever), Vec::new());
+                let (latent, excluded) = (latent.clone(), excluded.clone());
+                let cell = Cell { retriever, actions, latent, slate_size, excluded, seconds };
+                // The first search also compiles what it runs.
+                cell.search()?;
+                if chosen.memory.is_some() {
+                    cell.compare(&host)?;
+                }
+                cells.push(cell);
             }
         }
     }
 
     // Each repetition measures all searches, so that a slow minute of the machine slows all alike.
-    let mut product = f64::INFINITY;
+    let size =
+        args.product.map_or(if chosen.memory.is_some() { 8192 } else { 4096 }, NonZeroUsize::get);
+    let mut product: f64 = 0.0;
     for _ in 0..args.repetitions.get() {
-        product = product.min(plain_product());
-        for (exact, queries, seconds) in &mut cells {
+        product = product.max(plain_product(&chosen, size)?);
+        for cell in &mut cells {
             let (started, mut searches) = (Instant::now(), 0);
             while searches == 0 || started.elapsed() < LEAST {
-                exact.search(*queries)?;
+                cell.search()?;
                 searches += 1;
             }
-            seconds.push(started.elapsed().as_secs_f64() / f64::from(searches));
+            cell.seconds.push(started.elapsed().as_secs_f64() / f64::from(searches));
         }
     }
+    let measured = Measured {
+        device: chosen.name,
+        threads: rayon::current_num_threads(),
+        latent_dim,
+        product_gflops: product,
+        searches: cells.into_iter().map(|cell| cell.measured(product)).collect(),
+    };
+    Report::new(&measured, measured.text())
+}
 
-    let product_gflops = 2e-9 * (PRODUCT as f64).powi(3) / product;
-    let search = |(exact, queries, mut seconds): (&Exact, Queries<'_>, Vec<f64>)| {
-        seconds.sort_unstable_by(f64::total_cmp);
-        let seconds = seconds[seconds.len() / 2];
-        let (actions, rows) = (exact.actions().num_actions(), queries.latent.rows());
-        let gflops = 2e-9 * actions as f64 * latent_dim as f64 * rows as f64 / seconds;
+impl Cell {
+    fn ask(&self, retriever: &dyn Retriever, rows: usize) -> Result<Slates> {
+        let first: Vec<u32> = (0_u32..).take(rows).collect();
+        let latent = self.latent.select(&first);
+        let lists: Vec<&[u32]> = self.excluded[..rows].iter().map(Vec::as_slice).collect();
+        let excluded = Some(lists.as_slice());
+        Ok(retriever.search(Queries { latent: &latent, slate_size: self.slate_size, excluded })?)
+    }
+
+    fn search(&self) -> Result<Slates> {
+        let lists: Vec<&[u32]> = self.excluded.iter().map(Vec::as_slice).collect();
+        let (latent, slate_size, excluded) = (&self.latent, self.slate_size, Some(&*lists));
+        Ok(self.retriever.search(Queries { latent, slate_size, excluded })?)
+    }
+
+    /// Fails unless the first queries have the host's answers.
+    fn compare(&self, host: &Exact) -> Result<()> {
+        let rows = self.latent.rows().min(COMPARED);
+        let same = self.ask(self.retriever.as_ref(), rows)? == self.ask(host, rows)?;
+        let Self { actions, slate_size, .. } = self;
+        anyhow::ensure!(
+            same,
+            "the device finds other slates than the host: P = {actions}, K = {slate_size}"
+        );
+        Ok(())
+    }
+
+    /// The median repetition.
+    fn measured(mut self, product_gflops: f64) -> Search {
+        self.seconds.sort_unstable_by(f64::total_cmp);
+        let seconds = self.seconds[self.seconds.len() / 2];
+        let (queries, latent_dim) = (self.latent.rows(), self.latent.cols());
+        let gflops = 2e-9 * self.actions as f64 * latent_dim as f64 * queries as f64 / seconds;
         Search {
-            actions,
-            queries: rows,
-            slate_size: queries.slate_size,
+            actions: self.actions,
+            queries,
+            slate_size: self.slate_size,
             milliseconds: 1e3 * seconds,
             gflops,
             share: gflops / product_gflops,
         }
-    };
-    let measured = Measured {
-        threads: rayon::current_num_threads(),
-        latent_dim,
-        product_gflops,
-        searches: cells.into_iter().map(search).collect(),
-    };
-    Report::new(&measured, measured.text())
+    }
+}
+
+/// So many different ones of the actions, ascending.
+fn sample(row: usize, count: usize, actions: usize) -> Vec<u32> {
+    let mut stream = Seed::default().stream(Purpose::Synthetic, 2, row as u64);
+    let mut chosen = BTreeSet::new();
+    while chosen.len() < count {
+        chosen.insert(stream.below(u32::try_from(actions).unwrap_or(u32::MAX)));
+    }
+    chosen.into_iter().collect()
 }
 
 /// Standard normals `[rows, cols]`; each row has a stream of its own.
@@ -135,20 +214,36 @@ fn normals(step: u64, rows: usize, cols: usize) -> Matrix {
     matrix
 }
 
-/// Seconds of one product of two square matrices on all threads.
-fn plain_product() -> f64 {
-    let factor = Mat::<f32>::full(PRODUCT, PRODUCT, 1.0);
-    let mut product = Mat::<f32>::zeros(PRODUCT, PRODUCT);
-    let started = Instant::now();
-    matmul(product.as_mut(), Accum::Replace, &factor, &factor, 1.0, Par::rayon(0));
-    started.elapsed().as_secs_f64()
+/// Speed of one product of two square matrices, in GFLOP/s: of faer on all threads of a CPU, or of Burn on
+/// a GPU, where the time of one comes from several.
+fn plain_product(chosen: &Chosen, size: usize) -> Result<f64> {
+    let gflops = |seconds: f64| 2e-9 * (size as f64).powi(3) / seconds;
+    if chosen.memory.is_none() {
+        let factor = Mat::<f32>::full(size, size, 1.0);
+        let mut product = Mat::<f32>::zeros(size, size);
+        let started = Instant::now();
+        matmul(product.as_mut(), Accum::Replace, &factor, &factor, 1.0, Par::rayon(0));
+        return Ok(gflops(started.elapsed().as_secs_f64()));
+    }
+    let factor = Tensor::<2>::ones([size, size], &chosen.device);
+    let multiply = || -> Result<()> {
+        drop(factor.clone().matmul(factor.clone()));
+        chosen.device.sync().map_err(|error| anyhow::anyhow!("{error:?}"))
+    };
+    multiply()?;
+    let (started, mut count) = (Instant::now(), 0);
+    while count == 0 || started.elapsed() < LEAST {
+        multiply()?;
+        count += 1;
+    }
+    Ok(gflops(started.elapsed().as_secs_f64() / f64::from(count)))
 }
 
 impl Measured {
     fn text(&self) -> String {
         let mut text = format!(
-            "L = {}, {} threads; a plain product: {:.1} GFLOP/s\n",
-            self.latent_dim, self.threads, self.product_gflops
+            "L = {}, on {}, {} threads; a plain product: {:.1} GFLOP/s\n",
+            self.latent_dim, self.device, self.threads, self.product_gflops
         );
         text += "       P  queries     K          ms   GFLOP/s  of the product\n";
         for search in &self.searches {
