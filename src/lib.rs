@@ -39,7 +39,7 @@
 //! |---|---|
 //! | [`error`], [`files`], [`seed`], [`matrix`] | errors; files that appear whole; addressed randomness; host matrices |
 //! | [`estimate`] | numbers → mean, standard error, interval |
-//! | [`device`] | `--device` names → Burn devices |
+//! | [`device`] | `--device` names → Burn devices and their memory; the kernel of their searches |
 //! | [`dataset`] | files, or tables in memory → sessions X, Y |
 //! | [`embedding`] | sessions → β, and the input vectors of contexts |
 //! | [`encoder`] | what is known of somebody → the context M(X) |
@@ -101,7 +101,8 @@
 //! - Nothing but [`device`] knows which backends are compiled in.
 //! - Nothing draws from a global generator: a draw is addressed by (seed, purpose, step, place in
 //!   the batch), so a resumed run draws what an uninterrupted one draws.
-//! - Nothing ever holds `[queries, P]` scores.
+//! - Nothing ever holds `[queries, P]` scores, and an exact search on a GPU ([`retrieval::OnDevice`]) gives
+//!   the answer of the one on the host, bit for bit.
 //! - No context of a training user is made from vectors that were fitted on what that user hides,
 //!   unless a setting asks for it ([`dataset::Folds`]).
 //! - No public function takes a distance: retrieval speaks in scores, greater is better.
