@@ -14,7 +14,7 @@ FEATURES=flex,wgpu
 source "$(dirname "$0")/../common.sh"
 device=${DEVICE:-wgpu}
 repetitions=$(pick 20 1)
-read -ra sizes <<<"${ACTIONS:-$(pick "55000 750000 2230000" "3000")}"
+read -ra sizes <<<"${ACTIONS:-$(pick "55000 750000 2230000" "9000")}"
 kinds=(--slate-size "$(pick 5,100 5)" --excluded 20)
 
 devices() {

@@ -55,16 +55,22 @@ fn build() -> Result<Report> {
     Report::new(&build, text)
 }
 
+/// What there is to compute on.
+#[derive(Debug, Serialize)]
+struct Devices {
+    devices: Vec<device::Listed>,
+}
+
 /// Every backend of this build, and what it finds here.
 fn devices() -> Result<Report> {
-    let listed = device::list();
+    let devices = Devices { devices: device::list() };
     let mut text = String::new();
-    for device::Listed { name, found, largest_tensor } in &listed {
+    for device::Listed { name, found, largest_tensor } in &devices.devices {
         let found = found.as_deref().unwrap_or("nothing found");
         let tensor = largest_tensor
             .map(|bytes| format!(", tensors of {} MiB at most", bytes >> 20))
             .unwrap_or_default();
         text += &format!("{name:<8} {found}{tensor}\n");
     }
-    Report::new(&listed, text)
+    Report::new(&devices, text)
 }

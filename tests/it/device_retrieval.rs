@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
+use assert_cmd::Command;
+use fast_slate::dataset::Split;
 use fast_slate::device::{self, Chosen, Memory};
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{BatchRows, PlackettLuce, Sampling, SlateDraws, SlatePolicy as _};
 use fast_slate::retrieval::{Candidates, Exact, Manner, OnDevice, Queries, Retriever};
 use fast_slate::seed::{Purpose, Seed, Stream};
+use fast_slate::settings::Preset;
+use fast_slate::task::Task;
+use serde_json::Value;
 
-use crate::common::devices;
+use crate::common::{devices, refused, slate, small, stdout};
 
 /// The adapter with tensors of at most so many bytes, if this build and this machine have one.
 fn adapter(tensor: u64) -> Option<Chosen> {
@@ -160,4 +165,68 @@ fn plackett_luce_draws_the_same_with_products_of_the_device() {
         assert!((found - expected).abs() < 1e-4, "{found} and {expected}");
     }
     assert_ne!(found.scores, expected.scores, "these are the host's");
+}
+
+/// Users of the folds are searched for in the vectors of their fold, others in β.
+#[test]
+fn a_task_decides_on_the_device_as_on_the_host() {
+    let Some(chosen) = adapter(1 << 20) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = small(&folder.path().join("data"));
+    let settings = Preset::Default.settings();
+    let host = Task::load(&prepared, &settings).unwrap();
+    assert!(host.training_groups().len() > 1, "these settings have folds");
+    let device = host.clone().on(&chosen).unwrap();
+    assert!(device.exact.blocks().is_some() && host.exact.blocks().is_none());
+    let model = host.initial_model(&settings, &chosen.device).unwrap();
+    for split in [Split::Train, Split::Test] {
+        let contexts = host.sessions.contexts(split);
+        let decided = |task: &Task| task.decide(&model, &contexts, task.exact.as_ref()).unwrap();
+        assert_eq!(decided(&device), decided(&host));
+    }
+}
+
+#[test]
+fn the_command_line_searches_on_the_device() {
+    if adapter(1 << 20).is_none() {
+        return;
+    }
+    let json = |command: &mut Command| -> Value { serde_json::from_str(&stdout(command)).unwrap() };
+    let listed = json(slate().args(["info", "devices", "--json"]));
+    let wgpu = listed["devices"].as_array().unwrap().iter().find(|row| row["name"] == "wgpu");
+    assert!(wgpu.unwrap()["largest_tensor"].as_u64().unwrap() >= 1 << 20, "{listed}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let (data, run) = (folder.path().join("data"), folder.path().join("run"));
+    small(&data);
+    let mut train = slate();
+    train.arg("train").arg("--data").arg(&data).arg("--out").arg(&run);
+    stdout(train.args(["--steps", "3", "--device", "wgpu", "--device-memory", "64MB"]));
+    let bundle = folder.path().join("bundle");
+    stdout(slate().arg("export").arg(&run).arg("--out").arg(&bundle).arg("--histories"));
+    let slates = |device: &str| {
+        stdout(slate().arg("recommend").arg(&bundle).args(["--user", "3", "--device", device]))
+    };
+    assert_eq!(slates("wgpu"), slates(device::compiled()[0]));
+
+    let mut bench = slate();
+    bench.args(["bench", "search", "--device", "wgpu", "--actions", "5000", "--queries", "20"]);
+    bench.args([
+        "--slate-size",
+        "5",
+        "--repetitions",
+        "1",
+        "--product",
+        "64",
+        "--excluded",
+        "3",
+        "--json",
+    ]);
+    let measured = json(&mut bench);
+    assert_eq!(
+        (&measured["device"], &measured["searches"][0]["actions"]),
+        (&"wgpu".into(), &5000.into())
+    );
+    bench.args(["--device-memory", "1KB"]);
+    assert!(refused(&mut bench).contains("--device-memory"));
 }
