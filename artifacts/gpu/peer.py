@@ -67,14 +67,15 @@ beta = torch.randn(arguments.actions, arguments.latent_dim, device=device).to(dt
 
 def search(queries, slate_size, excluded, block):
     """The K best of all actions for each query, without its excluded ones `[N, E]`."""
-    rows = torch.arange(len(queries), device=device).unsqueeze(1).expand_as(excluded)
     best, found = None, None
     for start in range(0, len(beta), block):
         part = beta[start : start + block]
         scores = (queries @ part.T).float()
         places = excluded - start
-        inside = (places >= 0) & (places < len(part))
-        scores[rows[inside], places[inside]] = -torch.inf
+        # Without a look at what is inside, which would wait for the card.
+        outside = (places < 0) | (places >= len(part))
+        limits = torch.full_like(places, -torch.inf, dtype=scores.dtype).masked_fill_(outside, torch.inf)
+        scores.scatter_reduce_(1, places.clamp(0, len(part) - 1), limits, "amin")
         top, place = scores.topk(min(slate_size, len(part)))
         place = place + start
         if best is not None:
