@@ -9,7 +9,8 @@
 #   peer_step  the steps by PyTorch
 #   table      what the others wrote
 # Data come from seeds and nothing from a network. SLATE is a release build with the feature wgpu, DEVICE the
-# device [default: wgpu]. A row is written as soon as it is measured; a section takes less than 8 minutes.
+# device [default: wgpu], ACTIONS the sizes of the catalogue, if not all three. A row is written as soon as it is
+# measured.
 FEATURES=flex,wgpu
 source "$(dirname "$0")/../common.sh"
 device=${DEVICE:-wgpu}

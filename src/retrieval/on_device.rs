@@ -126,8 +126,11 @@ impl OnDevice {
         let host = Exact::new(Arc::clone(actions));
         let mut this = Self { host, blocks, manner, precision: 0.0 };
         let error = this.blocks.attempt(|| this.error())?;
-        let of_f32 = actions.latent_dim() as f32 * f32::EPSILON;
-        this.precision = if error <= of_f32 { of_f32 } else { of_f32 + TEN_BITS };
+        // Roundings add up to the whole of the bound in theory and to its root in practice, where a product
+        // of shorter numbers is far above.
+        let dim = actions.latent_dim() as f32;
+        let (bound, usual) = (dim * f32::EPSILON, 4.0 * dim.sqrt() * f32::EPSILON);
+        this.precision = if error <= usual { bound } else { bound + TEN_BITS };
         if error <= this.precision {
             return Ok(this);
         }
