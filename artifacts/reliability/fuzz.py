@@ -1,8 +1,9 @@
 """Fuzzes every reader: fuzz.py SLATE WORK EXECUTIONS SECONDS [TARGET...]
 
 EXECUTIONS for each reader of ours, SECONDS for each that ends in a dependency. Each begins with real files, and goes on from
-what was found before (fuzz/corpus). A line of JSON for each: executions, coverage (edges that were reached), and what was
-found. Needs Rust's nightly and cargo-fuzz.
+what reached most before: of fuzz/corpus, which gets the fewest files that reach as much, and of WORK, which keeps all. A line
+of JSON for each: executions, seconds, coverage (edges that were reached), and what was found. Needs Rust's nightly and
+cargo-fuzz.
 """
 
 import gzip
@@ -10,9 +11,11 @@ import io
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
+import time
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -20,6 +23,8 @@ from pathlib import Path
 slate, work, executions, seconds = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ["settings", "grid", "npy", "safetensors", "checkpoint", "bundle", "http", "log"]
+# Longer files are not kept in the repository.
+KEPT = 4096
 DEPENDENCIES = ["csv", "gzip", "zip", "parquet", "index"]
 made = work / "made"
 COLUMNS = ["--user-column", "user_id", "--item-column", "item_id"]
@@ -32,7 +37,7 @@ def ran(*words: object) -> None:
 def make() -> None:
     made.mkdir(parents=True)
     for name in ("log.csv", "log.parquet"):
-        ran("synth", "--users", 80, "--actions", 60, "--density", 0.15, "--out", made / name)
+        ran("synth", "--users", 80, "--actions", 120, "--density", 0.18, "--out", made / name)
     small = [*COLUMNS, "--min-user-interactions", 5, "--embeddings", "svd", "--latent-dim", 8]
     ran("prepare", made / "log.csv", *small, "--no-index", "--out", made / "data")
     # θ is 8 by 8, as the target expects.
@@ -129,32 +134,43 @@ for target, files in seeds().items():
     for number, file in enumerate(files):
         (folder / str(number)).write_bytes(file)
 
+
+
+def fuzzed(target: str, *args: object) -> subprocess.CompletedProcess:
+    # Safe Rust needs no sanitizer, and it would slow all by three times.
+    command = ["cargo", "+nightly", "fuzz", "run", "--sanitizer", "none", target, *map(str, args)]
+    environment = {**os.environ, "FUZZ_MADE": str(made.resolve())}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, errors="replace")
+
+
 for target in sys.argv[5:] or OURS + DEPENDENCIES:
-    corpus = ROOT / "fuzz" / "corpus" / target
-    found = work / "found" / target
-    for folder in (corpus, found):
+    kept, all_, found, fresh = (folder / target for folder in (ROOT / "fuzz/corpus", work / "corpus", work / "found", work / "fresh"))
+    for folder in (kept, all_, found):
         folder.mkdir(parents=True, exist_ok=True)
     # A reader that hangs or holds too much has failed; what usearch holds is counted by the second limit alone.
     limits = ["-timeout=5", "-rss_limit_mb=4096", "-max_len=65536", "-print_final_stats=1", f"-artifact_prefix={found}/"]
     until = f"-runs={executions}" if target in OURS else f"-max_total_time={seconds}"
-    told = subprocess.run(
-        # Safe Rust needs no sanitizer, and it would slow all by three times.
-        ["cargo", "+nightly", "fuzz", "run", "--sanitizer", "none", target, corpus, work / "seeds" / target, "--", *limits, until],
-        cwd=ROOT,
-        env={**os.environ, "FUZZ_MADE": str(made.resolve())},
-        capture_output=True,
-        text=True,
-        errors="replace",
-    )
+    before = set(found.iterdir())
+    fuzzed(target, all_, "--", "-runs=0")  # builds it
+    began = time.monotonic()
+    told = fuzzed(target, all_, kept, work / "seeds" / target, "--", *limits, until)
+    taken = time.monotonic() - began
     (work / f"{target}.log").write_text(told.stderr)
     done = re.findall(r"stat::number_of_executed_units:\s*(\d+)", told.stderr)
     covered = re.findall(r"cov: (\d+)", told.stderr)
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    fuzzed(target, fresh, all_, kept, "--", "-set_cover_merge=1", f"-max_len={KEPT}", f"-artifact_prefix={found}/")
+    if any(fresh.iterdir()):
+        shutil.rmtree(kept)
+        shutil.copytree(fresh, kept)
     row = {
         "reader": target,
         "executions": int(done[-1]) if done else 0,
+        "seconds": round(taken),
         "edges": int(covered[-1]) if covered else 0,
-        "corpus": len(list(corpus.iterdir())),
-        "found": sorted(path.name for path in found.iterdir()),
+        "kept": len(list(kept.iterdir())),
+        "found": sorted(path.name for path in set(found.iterdir()) - before),
         "ended": told.returncode,
     }
     print(json.dumps(row), flush=True)

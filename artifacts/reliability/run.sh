@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # What is left when things go wrong: kills, failing system calls, a server under abuse and for long. PYTHON has pyarrow for
-# kills and soak; `faults` needs strace, and for some of its rows a C compiler and the right to mount.
-# usage: artifacts/reliability/run.sh OUT [kills|faults|abuse|soak|fuzz|table]...
+# kills and soak, and cyclonedx-python-lib for supply, which needs cargo-deny; `faults` needs strace, and for some of its
+# rows a C compiler and the right to mount.
+# usage: artifacts/reliability/run.sh OUT [kills|faults|abuse|soak|fuzz|supply|table]...
 #   kills   1 000 kills by −9 at random moments of every verb that writes, and of a server with a log
 #   faults  every n-th write, every 20th read and every lock of each verb fails; full disks, signals, two at once
 #   abuse   twelve things that visitors do
 #   soak    an hour at half load: memory and descriptors
 #   fuzz    every reader a million times, or for half an hour; TARGETS names some. Needs Rust's nightly and cargo-fuzz
+#   supply  licences and sources of all crates, and the list of them
 source "$(dirname "$0")/../common.sh"
 
 kills() { "$python" "$here/kills.py" "$SLATE" "$work/kills" "$(pick 1000 18)" | tee "$out/kills.jsonl"; }
@@ -27,6 +29,12 @@ fuzz() {
     "$python" "$here/fuzz.py" "$SLATE" "$work/fuzz" "$(pick 1000000 1000)" "$(pick 1800 5)" ${TARGETS:-} | tee "$out/fuzz.jsonl"
 }
 
+supply() {
+    cd "$root"
+    cargo deny --log-level error check licenses bans sources 2>&1 | tee "$out/deny.txt"
+    "$python" "$here/sbom.py" "$work/fast-slate.cdx.json" serve,flex,wgpu | tee "$out/sbom.txt"
+}
+
 table() { python3 "$here/table.py" "$out" | tee "$out/table.md"; }
 
-run_stages "$(pick "kills faults abuse soak fuzz table" "abuse table")" "$@"
+run_stages "$(pick "kills faults abuse soak fuzz supply table" "abuse table")" "$@"

@@ -63,4 +63,4 @@ except ImportError:
 else:
     if problem := JsonStrictValidator(SchemaVersion.V1_5).validate_str(text):
         raise SystemExit(f"{out}: {problem}")
-    print(f"{out}: {len(reached)} crates, as its schema asks")
+    print(f"{out.name}: {len(reached)} crates, as its schema asks")

@@ -36,9 +36,9 @@ if failed := rows("faults"):
             f"{row['refused']} refused; stored again {row['back_after_s']} s after it went on\n"
         )
 if fuzzed := rows("fuzz"):
-    print("| reader | executions | edges | files kept | found |\n|---|---|---|---|---|")
+    print("| reader | executions | seconds | edges | files kept |\n|---|---|---|---|---|")
     for row in fuzzed:
-        print(f"| {row['reader']} | {row['executions']:,} | {row['edges']:,} | {row['corpus']} | {len(row['found'])} |".replace(",", " "))
+        print(f"| {row['reader']} | {row['executions']:,} | {row['seconds']:,} | {row['edges']:,} | {row['kept']} |".replace(",", " "))
     print()
 if abused := rows("abuse"):
     print("| what | answers | answered meanwhile, after | MiB before, after |\n|---|---|---|---|")

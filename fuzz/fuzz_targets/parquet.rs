@@ -4,11 +4,14 @@
 use std::sync::LazyLock;
 
 use fast_slate::dataset::{Filters, Source, read};
-use fast_slate_fuzz::{folder, limited, write};
+use fast_slate_fuzz::{catching, folder, limited, write};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
-static PLACE: LazyLock<TempDir> = LazyLock::new(folder);
+static PLACE: LazyLock<TempDir> = LazyLock::new(|| {
+    catching();
+    folder()
+});
 
 fuzz_target!(|bytes: &[u8]| {
     let path = PLACE.path().join("log.parquet");

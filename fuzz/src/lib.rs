@@ -50,6 +50,12 @@ pub fn limited<T>(unpacked: usize, read: impl FnOnce() -> T) -> T {
     found
 }
 
+/// Lets panics unwind, for a reader that catches those of a dependency. One that nobody catches
+/// still ends the process.
+pub fn catching() {
+    std::panic::set_hook(Box::new(|_| ()));
+}
+
 /// A folder in memory, removed in the end.
 ///
 /// # Panics
@@ -68,19 +74,19 @@ pub fn write(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).expect("a file");
 }
 
-/// A copy of what `run.sh` made: the folder `name` in `FUZZ_MADE`.
+/// A copy of what `fuzz.py` made: the folder `name` in `FUZZ_MADE`.
 ///
 /// # Panics
 /// If it is not there.
 pub fn copy_of(name: &str) -> TempDir {
-    let made = std::env::var_os("FUZZ_MADE").expect("FUZZ_MADE, which fuzz/run.sh sets");
+    let made = std::env::var_os("FUZZ_MADE").expect("FUZZ_MADE, which fuzz.py sets");
     let copy = folder();
     copy_all(&PathBuf::from(made).join(name), copy.path());
     copy
 }
 
 fn copy_all(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).expect("what fuzz/run.sh made") {
+    for entry in std::fs::read_dir(from).expect("what fuzz.py made") {
         let path = entry.expect("a name").path();
         let target = to.join(path.file_name().expect("a name"));
         if path.is_dir() {

@@ -30,7 +30,7 @@ pub(crate) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
 /// Bytes that are no Parquet, or a column of a type that this build of polars cannot hold.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<DataFrame> {
     let mut reader = ParquetReader::new(Cursor::new(bytes));
-    let schema = reader.schema().map_err(|error| wrap(path, &error))?;
+    let schema = guarded(path, || reader.schema())?;
     let names: Vec<String> = schema.iter_names().map(ToString::to_string).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     check_columns(&schema, path, &names)?;
@@ -54,7 +54,8 @@ pub(crate) fn write_table(table: &mut DataFrame, path: &Path) -> Result<()> {
 /// # Errors
 /// A file that is missing or damaged.
 pub(crate) fn num_rows(path: &Path) -> Result<usize> {
-    open(path)?.num_rows().map_err(|error| wrap(path, &error))
+    let mut reader = open(path)?;
+    guarded(path, || reader.num_rows())
 }
 
 /// The value of `key` in the file's own metadata.
@@ -63,7 +64,7 @@ pub(crate) fn num_rows(path: &Path) -> Result<usize> {
 /// A file that is missing or damaged.
 pub(crate) fn metadata(path: &Path, key: &str) -> Result<Option<String>> {
     let mut reader = open(path)?;
-    let metadata = reader.get_metadata().map_err(|error| wrap(path, &error))?;
+    let metadata = guarded(path, || reader.get_metadata().cloned())?;
     let entries = metadata.key_value_metadata().iter().flatten();
     Ok(entries.filter(|entry| entry.key == key).find_map(|entry| entry.value.clone()))
 }
@@ -79,7 +80,7 @@ pub(crate) fn pieces<'a>(
     piece: usize,
 ) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
     let slices = rows.clone().step_by(piece).map(move |at| (at, piece.min(rows.end - at)));
-    read_slices(path, columns, move |_| slices.collect())
+    read_slices(path, columns, |_| slices)
 }
 
 /// Reads `columns`, in that order, one row group after the other, or [`ROWS`] of a larger group.
@@ -91,11 +92,10 @@ pub(super) fn row_groups<'a>(
     columns: &'a [&str],
 ) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
     read_slices(path, columns, |groups| {
-        let pieces = |(start, rows): &(usize, usize)| {
+        groups.into_iter().flat_map(|(start, rows)| {
             let end = start + rows;
-            (*start..end).step_by(ROWS).map(move |at| (at, ROWS.min(end - at)))
-        };
-        groups.iter().flat_map(pieces).collect()
+            (start..end).step_by(ROWS).map(move |at| (at, ROWS.min(end - at)))
+        })
     })
 }
 
@@ -107,24 +107,25 @@ pub(crate) fn whole_row_groups<'a>(
     path: &'a Path,
     columns: &'a [&str],
 ) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
-    read_slices(path, columns, <[_]>::to_vec)
+    read_slices(path, columns, Vec::into_iter)
 }
 
 /// Reads first row and number of rows of what `slices` makes of the row groups.
-fn read_slices<'a>(
+fn read_slices<'a, S: Iterator<Item = (usize, usize)> + 'a>(
     path: &'a Path,
     columns: &'a [&str],
-    slices: impl FnOnce(&[(usize, usize)]) -> Vec<(usize, usize)>,
+    slices: impl FnOnce(Vec<(usize, usize)>) -> S,
 ) -> Result<impl Iterator<Item = Result<DataFrame>> + 'a> {
-    let metadata = checked(path, columns)?.get_metadata().map_err(|e| wrap(path, &e))?.clone();
-    let mut end = 0;
-    let groups = metadata.row_groups.iter().map(|group| {
+    let mut reader = checked(path, columns)?;
+    let metadata = guarded(path, || reader.get_metadata().cloned())?;
+    let mut groups = Vec::with_capacity(metadata.row_groups.len());
+    let mut end = 0_usize;
+    for group in &metadata.row_groups {
         let start = end;
-        end += group.num_rows();
-        (start, group.num_rows())
-    });
-    let groups: Vec<_> = groups.collect();
-    Ok(slices(&groups).into_iter().map(move |slice| {
+        end = start.checked_add(group.num_rows()).ok_or_else(|| damaged(path))?;
+        groups.push((start, group.num_rows()));
+    }
+    Ok(slices(groups).map(move |slice| {
         let mut reader = open(path)?;
         reader.set_metadata(metadata.clone());
         finish(reader.with_slice(Some(slice)), path, columns)
@@ -134,7 +135,7 @@ fn read_slices<'a>(
 /// Opens a file that has `columns`, of types that can be read.
 fn checked(path: &Path, columns: &[&str]) -> Result<ParquetReader<std::fs::File>> {
     let mut reader = open(path)?;
-    let schema = reader.schema().map_err(|error| wrap(path, &error))?;
+    let schema = guarded(path, || reader.schema())?;
     check_columns(&schema, path, columns)?;
     Ok(reader)
 }
@@ -167,11 +168,18 @@ fn finish<R: MmapBytesReader>(
 ) -> Result<DataFrame> {
     let names = columns.iter().map(ToString::to_string).collect();
     let reader = reader.with_columns(Some(names));
-    // On some damaged pages polars panics where it should return an error.
-    let read = catch_unwind(AssertUnwindSafe(|| reader.finish()));
-    let table =
-        read.map_err(|_| Error::file(path, "is damaged"))?.map_err(|error| wrap(path, &error))?;
+    let table = guarded(path, || reader.finish())?;
     table.select(columns.iter().copied()).map_err(|error| wrap(path, &error))
+}
+
+/// What polars reads; on some damaged files it panics where it should return an error.
+fn guarded<T>(path: &Path, read: impl FnOnce() -> PolarsResult<T>) -> Result<T> {
+    let read = catch_unwind(AssertUnwindSafe(read)).map_err(|_| damaged(path))?;
+    read.map_err(|error| wrap(path, &error))
+}
+
+fn damaged(path: &Path) -> Error {
+    Error::file(path, "is damaged")
 }
 
 fn wrap(path: &Path, error: &PolarsError) -> Error {
@@ -191,7 +199,8 @@ pub(crate) fn column_names(path: &Path) -> Result<Vec<String>> {
 /// # Errors
 /// A file that is missing or damaged.
 pub(super) fn schema(path: &Path) -> Result<Arc<ArrowSchema>> {
-    open(path)?.schema().map_err(|error| wrap(path, &error))
+    let mut reader = open(path)?;
+    guarded(path, || reader.schema())
 }
 
 /// [`Error::MissingColumn`].
