@@ -1,7 +1,7 @@
-"""Every n-th system call of a kind fails, and what a verb then does: faults.py SLATE WORK READS [VERB...]
+"""Every n-th system call of a kind fails, and what a verb then does: faults.py SLATE WORK WRITES READS [VERB...]
 
 `strace` makes the N-th call of a kind fail, N = 1, 2, … until a run ends without a fault, and counts the faults that it
-really made; of reads every READS-th N is tried. A run ends identical (the fault did no harm), or with one line of error; begun again
+really made; of writes every WRITES-th N is tried, of reads every READS-th. A run ends identical (the fault did no harm), or with one line of error; begun again
 without faults, the verb must write what it writes undisturbed. Then situations: a full disk, a folder that may not be written,
 no standard output, signals, two processes at once, a clock that jumps. A line of JSON each.
 """
@@ -22,10 +22,10 @@ from verbs import RESUMED, VERBS, Bench, differences, digests, environment, refe
 
 # Whoever began this may have had signals ignored, as nohup does.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-slate, work, reads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+slate, work, writes, reads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 bench = Bench(slate, work)
 WRITES = "write,pwrite64,writev,fsync,fdatasync,rename,renameat,renameat2,ftruncate,fallocate,copy_file_range"
-KINDS = {"ENOSPC": (WRITES, 1), "EIO": ("read,pread64,readv", reads), "ENOLCK": ("flock", 1)}
+KINDS = {"ENOSPC": (WRITES, writes), "EIO": ("read,pread64,readv", reads), "ENOLCK": ("flock", 1)}
 ONE_THREAD = {**environment(), "RAYON_NUM_THREADS": "1"}
 PLACE = work / "place"
 
@@ -63,7 +63,7 @@ def settled(verb: str, told: subprocess.CompletedProcess, wanted: tuple, mute: b
 
 def injected(verb: str, error: str, wanted: tuple) -> None:
     calls, stride = KINDS[error]
-    row = {"verb": verb, "fault": error, "injected": 0, "runs": 0, "not_started": 0, "no_harm": 0, "clean_error": 0}
+    row = {"verb": verb, "fault": error, "every": stride, "injected": 0, "runs": 0, "not_started": 0, "no_harm": 0, "clean_error": 0}
     at = 1
     while True:
         bench.begin(PLACE)
@@ -174,7 +174,7 @@ def with_clock(words: list[str]) -> subprocess.CompletedProcess | None:
     return subprocess.run(words, capture_output=True, env={**environment(), "LD_PRELOAD": str(library)})
 
 
-for verb in [verb for verb in sys.argv[4:] if verb in VERBS] if sys.argv[4:] else VERBS:
+for verb in [verb for verb in sys.argv[5:] if verb in VERBS] if sys.argv[5:] else VERBS:
     wanted = reference(bench, verb, PLACE)
     for error in KINDS:
         injected(verb, error, wanted)
@@ -233,5 +233,5 @@ def hanging() -> None:
     said(row)
 
 
-if not sys.argv[4:] or "server" in sys.argv[4:]:
+if not sys.argv[5:] or "server" in sys.argv[5:]:
     hanging()

@@ -103,7 +103,7 @@ def seeds() -> dict[str, list[bytes]]:
     digest = re.search(rb'\[digest\]\nblake3 = "(\w+)"', read("bundle/bundle.toml"))[1]
     search = b"slate/q1" + digest + struct.pack("<4I8f3I", 3, 0, 1, 8, *range(8), 0, 1, 2)
     return {
-        "settings": [read("run/run.toml"), b"seed = 3\n[method]\nkind = 'pl-rank'\nsamples = 8\n", b"method.sigma=0.5\nbudget=1 epoch\n"],
+        "settings": [b"\0" + read("run/run.toml"), b"\0seed = 3\n[method]\nkind = 'pl-rank'\nsamples = 8\n", b"\1method.sigma=0.5", b"\1budget=1 epoch"],
         "grid": [path.read_bytes() for path in sorted((ROOT / "examples" / "paper").glob("*.toml"))],
         "npy": [npy("<f4", False), npy(">f8", True)],
         "safetensors": [safetensors(), read("data/embeddings.safetensors")],

@@ -12,7 +12,7 @@
 source "$(dirname "$0")/../common.sh"
 
 kills() { "$python" "$here/kills.py" "$SLATE" "$work/kills" "$(pick 1000 18)" | tee "$out/kills.jsonl"; }
-faults() { "$python" "$here/faults.py" "$SLATE" "$work/faults" "$(pick 20 200)" $(pick "" recommend) | tee "$out/faults.jsonl"; }
+faults() { "$python" "$here/faults.py" "$SLATE" "$work/faults" 1 "$(pick 20 200)" $(pick "" recommend) | tee "$out/faults.jsonl"; }
 abuse() { "$python" "$here/abuse.py" "$SLATE" "$work/abuse" "$(pick 1 0.01)" | tee "$out/abuse.jsonl"; }
 soak() {
     slate synth --users 600 --actions 800 --density 0.03 --out "$work/soak.csv" --force >/dev/null

@@ -121,7 +121,13 @@ impl<'a> Record<'a> {
         let run = self.trainer.run;
         let model = learner.model().valid();
         run.write_checkpoint(state.clone(), &model, |folder| save_adam(adam, folder))?;
-        run.prune_checkpoints(self.trainer.settings.checkpoint.keep, state.best.map(|b| b.step))
+        self.prune(state)
+    }
+
+    /// Removes the checkpoints that need not be kept.
+    pub(super) fn prune(&self, state: &CheckpointState) -> Result<()> {
+        let Trainer { run, settings, .. } = self.trainer;
+        run.prune_checkpoints(settings.checkpoint.keep, state.best.map(|b| b.step))
     }
 
     fn audits(&self) -> Audits<'_> {

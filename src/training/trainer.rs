@@ -105,6 +105,9 @@ impl<'a> Trainer<'a> {
             let taken = record.take(&learner, &adam, clock, &budget, &mut state, observer);
             taken.map_err(|error| error.in_step(clock.step))?;
             learner = learner.with_estimator(self.estimator(self.task, &state)?);
+        } else {
+            // Whoever ended after a checkpoint was written may have left the ones before it.
+            record.prune(&state)?;
         }
         let mut halves = Halves::new(self.task, settings);
 

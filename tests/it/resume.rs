@@ -244,6 +244,21 @@ fn a_finished_run_stays_as_it_is() {
 }
 
 #[test]
+fn what_was_not_yet_removed_when_a_run_was_killed_is_removed() {
+    let place = Place::new();
+    let run = place.trained("run", &STEPS);
+    let checkpoints = run.join("checkpoints");
+    let kept = names(&checkpoints);
+    let older = checkpoints.join("step-000000001");
+    fs_err::create_dir(&older).unwrap();
+    for name in names(&checkpoints.join("step-000000240")) {
+        fs_err::copy(checkpoints.join("step-000000240").join(&name), older.join(&name)).unwrap();
+    }
+    stdout(&mut resume(&run));
+    assert_eq!(names(&checkpoints), kept);
+}
+
+#[test]
 fn ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on() {
     let place = Place::new();
     let whole = place.trained("whole", &STEPS);
