@@ -76,7 +76,8 @@ pub(super) struct Contents {
 /// Reads a segment up to its last whole row.
 ///
 /// # Errors
-/// [`Error::File`] for a file that is no segment, or that a newer version wrote.
+/// [`Error::File`] for a file that is no segment, that a newer version wrote, or that holds a row that
+/// no writer takes.
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Contents> {
     let Some((header, mut rest)) = bytes.split_at_checked(HEADER) else {
         // Rows are written only after the header is on disk.
@@ -97,7 +98,10 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Contents> {
     let mut records = Vec::new();
     while let Some((row, after)) = next(rest) {
         let undecodable = || Error::file(path, "holds a row that this version cannot read");
-        records.push(decode(row).ok_or_else(undecodable)?);
+        let record = decode(row).ok_or_else(undecodable)?;
+        // A table would be refused for it, and with the table the whole log.
+        record.check().map_err(|error| Error::file(path, error.to_string()))?;
+        records.push(record);
         rest = after;
     }
     Ok(Contents { records, whole: bytes.len() - rest.len() })
@@ -171,6 +175,19 @@ mod tests {
         let newer = [&MAGIC[..], &format, &checksum([&MAGIC, &format]), b"anything"].concat();
         let error = parse(Path::new("x"), &newer).unwrap_err().to_string();
         assert_eq!(error, "x: is of format 2, which a newer fast-slate wrote; this one reads 1");
+    }
+
+    #[test]
+    fn a_row_that_no_writer_takes_is_refused_although_its_checksum_is_right() {
+        let mut wrong = exposure(2);
+        wrong.z.push(0.5);
+        let mut row = Vec::new();
+        encode(&wrong.into(), &mut row);
+        let length = u32::try_from(row.len()).unwrap().to_le_bytes();
+        let bytes = [&header()[..], &length, &checksum([&length, &row]), &row].concat();
+        let error = parse(Path::new("x"), &bytes).unwrap_err().to_string();
+        assert!(error.starts_with("x: log row"), "{error}");
+        assert!(error.contains("expected `h` and `z` of one length"), "{error}");
     }
 
     #[test]

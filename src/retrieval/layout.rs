@@ -88,11 +88,8 @@ fn read(bytes: &[u8], [num_actions, latent_dim]: [usize; 2], options: &HnswOptio
     if !is_ours || !fits {
         return None;
     }
-    let layers = reader.bytes(2 * nodes)?;
-    let layers_of = |node: usize| {
-        let bytes = layers.get(2 * node..2 * node + 2)?;
-        usize::try_from(i16::from_le_bytes([bytes[0], bytes[1]])).ok()
-    };
+    let (layers, _) = reader.bytes(2 * nodes)?.as_chunks();
+    let layers_of = |node: usize| usize::try_from(i16::from_le_bytes(*layers.get(node)?)).ok();
     if layers_of(start)? < top {
         return None;
     }
@@ -182,6 +179,8 @@ mod tests {
         assert!(!changed(node + 10, &[25, 0, 0, 0]), "more neighbours than there is room for");
         assert!(!changed(node + 14, &[44, 1, 0, 0]), "a neighbour that is no node");
         assert!(!changed(header + 32, &[44, 1]), "a beginning that is no node");
+        let beyond = (1_u64 << 63).to_le_bytes();
+        assert!(!changed(header + 32, &beyond), "a beginning whose place in the table overflows");
         assert!(!changed(header + 24, &[99]), "a beginning below the top");
         assert!(!changed(header + 40, &[255, 255]), "layers below the lowest");
         for end in [0, 3, header, node, node + 9, written.len() - 1] {
