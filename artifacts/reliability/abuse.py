@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from verbs import Bench, environment, said
+from verbs import Bench, end, environment, said
 
 slate, work, scale = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3])
 bench = Bench(slate, work)
@@ -239,7 +239,9 @@ for abuse in (
     time.sleep(1)
     row = {"abuse": abuse.__name__.replace("_", " "), "answers": {str(status): count for status, count in sorted(found.items(), key=str)}}
     row |= {"answered_meanwhile": meanwhile, "answered_after": ordinary(), "alive": server.poll() is None}
-    said(row | {"mib_before": before, "mib_after": mib(), "seconds": round(seconds, 1)})
+    memory = {"mib_before": before, "mib_after": mib(), "seconds": round(seconds, 1)}
+    said(row | memory, not (row["alive"] and row["answered_after"]))
 server.terminate()
 if server.wait() != 0:
     raise SystemExit(f"the server ended with {server.returncode}")
+end()

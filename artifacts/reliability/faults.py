@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from verbs import RESUMED, VERBS, Bench, differences, digests, environment, reference, said, served
+from verbs import RESUMED, VERBS, Bench, differences, digests, end, environment, reference, said, served
 
 # Whoever began this may have had signals ignored, as nohup does.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -81,7 +81,7 @@ def injected(verb: str, error: str, wanted: tuple) -> None:
         else:
             settled(verb, told, wanted, any("write(2" in line for line in hits), row, at)
         at += stride
-    said(row)
+    said(row, not row["injected"] or "wrong" in row)
 
 
 def situation(verb: str, name: str, wanted: tuple, run) -> None:
@@ -91,7 +91,7 @@ def situation(verb: str, name: str, wanted: tuple, run) -> None:
     if told is None:
         return
     settled(verb, told, wanted, False, row, name)
-    said(row)
+    said(row, "wrong" in row)
 
 
 def signalled(number: int, seconds: float):
@@ -230,8 +230,9 @@ def hanging() -> None:
     row["back_after_s"] = round(time.time() - started, 1)
     process.terminate()
     process.wait()
-    said(row)
+    said(row, not row["live"])
 
 
 if not sys.argv[5:] or "server" in sys.argv[5:]:
     hanging()
+end()

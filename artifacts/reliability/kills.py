@@ -17,7 +17,7 @@ import threading
 import time
 from pathlib import Path
 
-from verbs import VERBS, Bench, differences, digests, environment, reference, said, served
+from verbs import VERBS, Bench, differences, digests, end, environment, reference, said, served
 
 slate, work, kills = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
 dice = random.Random(0)
@@ -64,7 +64,7 @@ for verb in [verb for verb in sys.argv[4:] if verb in VERBS] if sys.argv[4:] els
         if other:
             row.setdefault("others", []).append(other)
             shutil.copytree(place, work / f"other-{verb.split(',')[0]}-{row['places']}", dirs_exist_ok=True)
-    said(row)
+    said(row, bool(row["half_written"] or row["identical"] < row["places"]))
 
 
 class Visitor(threading.Thread):
@@ -98,7 +98,7 @@ class Visitor(threading.Thread):
 
 
 if sys.argv[4:] and "server" not in sys.argv[4:]:
-    raise SystemExit
+    end()
 place = work / "place"
 shutil.rmtree(place, ignore_errors=True)
 place.mkdir()
@@ -142,4 +142,5 @@ for path in (place / "joined").rglob("*.parquet"):
         rows += table["request"].to_pylist() if "request" in table.column_names else table["request_id"].to_pylist()
 row["lost"] = len(set(acknowledged) - set(rows))
 row["twice"] = len(rows) - len(set(rows))
-said(row)
+said(row, bool(row["lost"] or row["twice"] or row["of_neither_bundle"]))
+end()

@@ -23,10 +23,10 @@ if killed := rows("kills"):
             f"{row['slates']} slates of {row['bundles']} bundles, {row['of_neither_bundle']} of neither\n"
         )
 if failed := rows("faults"):
-    print("| verb | fault | runs | faults made | not started | no harm | error | wrong |\n|---|---|---|---|---|---|---|---|")
+    print("| verb | fault | every | runs | faults made | not started | no harm | error | wrong |\n|---|---|---|---|---|---|---|---|---|")
     for row in (row for row in failed if row["verb"] != "server"):
         print(
-            f"| {row['verb']} | {row['fault']} | {row['runs']} | {row['injected']} | {row.get('not_started', 0)} | {row['no_harm']} | "
+            f"| {row['verb']} | {row['fault']} | {row.get('every', '')} | {row['runs']} | {row['injected']} | {row.get('not_started', 0)} | {row['no_harm']} | "
             f"{row['clean_error']} | {len(row.get('wrong', []))} |"
         )
     print()
@@ -50,8 +50,9 @@ if abused := rows("abuse"):
 if soaked := rows("soak"):
     tenth = max(1, len(soaked) // 10)
     first, last = soaked[tenth : 2 * tenth], soaked[-tenth - 1 : -1]
+    most = max(row["mib"] for row in soaked)
     print(
         f"soak: {soaked[-1]['seconds']} s, {sum(row['answers'] for row in soaked)} answers, {soaked[-1]['failed']} failed; own memory "
-        f"{first[0]['mib'] if first else soaked[0]['mib']:.0f} MiB after a tenth, {last[-1]['mib'] if last else soaked[-1]['mib']:.0f} at the end, "
+        f"{first[0]['mib'] if first else soaked[0]['mib']:.0f} MiB after a tenth, {last[-1]['mib'] if last else soaked[-1]['mib']:.0f} at the end, {most:.0f} at most, "
         f"descriptors {min(row['descriptors'] for row in soaked)} to {max(row['descriptors'] for row in soaked)}"
     )

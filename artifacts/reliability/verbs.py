@@ -167,5 +167,15 @@ def differences(found: dict[str, str], wanted: dict[str, str], loose: set[str]) 
     )
 
 
-def said(row: dict) -> None:
+FAILED: list[dict] = []
+
+
+def said(row: dict, failed: bool = False) -> None:
     print(json.dumps(row), flush=True)
+    if failed:
+        FAILED.append(row)
+
+
+def end() -> None:
+    """Ends the script, with an error if a row failed."""
+    raise SystemExit(f"failed: {json.dumps(FAILED)}" if FAILED else 0)
