@@ -23,8 +23,8 @@ from pathlib import Path
 slate, work, executions, seconds = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ["settings", "grid", "npy", "safetensors", "checkpoint", "bundle", "http", "log"]
-# Longer files are not kept in the repository.
-KEPT = 4096
+# Bytes of each corpus in the repository: the shortest files.
+KEPT = 1 << 17
 DEPENDENCIES = ["csv", "gzip", "zip", "parquet", "index"]
 made = work / "made"
 COLUMNS = ["--user-column", "user_id", "--item-column", "item_id"]
@@ -160,10 +160,16 @@ for target in sys.argv[5:] or OURS + DEPENDENCIES:
     covered = re.findall(r"cov: (\d+)", told.stderr)
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    fuzzed(target, fresh, all_, kept, "--", "-set_cover_merge=1", f"-max_len={KEPT}", f"-artifact_prefix={found}/")
-    if any(fresh.iterdir()):
+    fuzzed(target, fresh, all_, kept, "--", "-set_cover_merge=1", "-max_len=65536", f"-artifact_prefix={found}/")
+    merged = sorted(fresh.iterdir(), key=lambda path: (path.stat().st_size, path.name))
+    if merged:
         shutil.rmtree(kept)
-        shutil.copytree(fresh, kept)
+        kept.mkdir()
+    size = 0
+    for path in merged:
+        size += path.stat().st_size
+        if size <= KEPT:
+            shutil.copy(path, kept)
     row = {
         "reader": target,
         "executions": int(done[-1]) if done else 0,

@@ -179,15 +179,15 @@ mod tests {
 
     #[test]
     fn a_row_that_no_writer_takes_is_refused_although_its_checksum_is_right() {
-        let mut wrong = exposure(2);
-        wrong.z.push(0.5);
+        let mut wrong = feedback(2);
+        wrong.value = f64::NAN;
         let mut row = Vec::new();
         encode(&wrong.into(), &mut row);
         let length = u32::try_from(row.len()).unwrap().to_le_bytes();
         let bytes = [&header()[..], &length, &checksum([&length, &row]), &row].concat();
         let error = parse(Path::new("x"), &bytes).unwrap_err().to_string();
         assert!(error.starts_with("x: log row"), "{error}");
-        assert!(error.contains("expected `h` and `z` of one length"), "{error}");
+        assert!(error.contains("expected a finite `value`"), "{error}");
     }
 
     #[test]
