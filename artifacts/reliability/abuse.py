@@ -34,7 +34,7 @@ command = bench.command(
     "--read-token-file", tokens[0].name, "--admin-token-file", tokens[1].name, "--log", work / "abused-log",
 )  # fmt: skip
 subprocess.run(["rm", "-rf", work / "abused-log"], check=True)
-server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment())
 for line in server.stderr:
     if " on http://" in line:
         PORT = int(line.rsplit(":", 1)[1].split()[0].strip("/"))

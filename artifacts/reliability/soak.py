@@ -23,7 +23,7 @@ slate, bundle, seconds, plot = sys.argv[1], Path(sys.argv[2]), float(sys.argv[3]
 CLIENTS = 4
 log = tempfile.TemporaryDirectory()
 command = [slate, "serve", str(bundle), "--listen", "127.0.0.1:0", "--log", log.name]
-server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment())
 for line in server.stderr:
     if " on http://" in line:
         PORT = int(line.rsplit(":", 1)[1].split()[0].strip("/"))

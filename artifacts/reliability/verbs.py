@@ -110,7 +110,7 @@ class Bench:
 def served(bench: Bench, bundle: Path, log: Path, *flags: str) -> tuple[subprocess.Popen, int]:
     """A server with a log, and its port."""
     command = bench.command("serve", bundle, "--listen", "127.0.0.1:0", "--log", log, *flags)
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment())
     for line in process.stderr:
         if " on http://" in line:
             return process, int(line.rsplit(":", 1)[1].split()[0].strip("/"))
