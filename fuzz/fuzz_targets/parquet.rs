@@ -1,5 +1,5 @@
-//! A log of interactions in a Parquet file. What polars asks for is not counted, since it asks for what the
-//! head of a page claims (SECURITY.md); libFuzzer limits what it really holds.
+//! A log of interactions in a Parquet file. What polars asks for is not counted, since damaged files
+//! make it ask for gigabytes that it does not touch (SECURITY.md); libFuzzer limits what it really holds.
 #![no_main]
 
 use std::sync::LazyLock;
