@@ -204,13 +204,16 @@ pub fn train(
 #[pyclass(frozen, module = "fast_slate._native")]
 pub struct Run {
     folder: RunFolder,
-    policy: Policy,
+    /// A device wants more alignment than Python gives to an object.
+    policy: Box<Policy>,
     checkpoint: Which,
     device: Option<String>,
     /// What the policy's own reward raised.
     word: Word,
     can_judge: bool,
 }
+
+const _: () = assert!(align_of::<Run>() <= 16, "Python aligns objects to 16 bytes");
 
 #[pymethods]
 impl Run {
@@ -241,7 +244,7 @@ impl Run {
             policy.task = policy.task.with_reward(std::sync::Arc::new(reward));
         }
         let folder = RunFolder::new(folder);
-        Ok(Self { folder, policy, checkpoint, device, word, can_judge })
+        Ok(Self { folder, policy: Box::new(policy), checkpoint, device, word, can_judge })
     }
 
     /// Everything that serving needs, in memory.
@@ -326,7 +329,7 @@ impl Run {
 
     /// Settings, origin and step, as JSON.
     fn describe(&self) -> PyResult<String> {
-        let Policy { settings, origin, step, .. } = &self.policy;
+        let Policy { settings, origin, step, .. } = &*self.policy;
         serde_json::to_string(&(settings, origin, step)).map_err(|error| wrong("run_dir", error))
     }
 }
