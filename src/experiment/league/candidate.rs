@@ -20,8 +20,8 @@ const OF_ACTIONS: [f32; 3] = [0.0, 0.25, 0.5];
 const OF_CONTEXTS: [f32; 3] = [0.0, 0.25, 0.5];
 /// ρ, where a split hid the latest items; elsewhere the order says nothing about what is hidden.
 const RECENCIES: [f32; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
-const CONFIDENCES: [f64; 4] = [1.0, 3.0, 10.0, 30.0];
-const REGULARIZATIONS: [f64; 4] = [0.3, 1.0, 10.0, 100.0];
+const CONFIDENCES: [f64; 5] = [1.0, 3.0, 10.0, 30.0, 100.0];
+const REGULARIZATIONS: [f64; 5] = [0.3, 1.0, 10.0, 100.0, 300.0];
 
 /// A candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -52,6 +52,8 @@ const FINALISTS: usize = 4;
 /// The time of a fit grows as this power of its columns from one length to the next, between the
 /// sparse products' 1 and the dense ones' 2.
 const GROWTH: f64 = 1.5;
+/// The fits of an SVD that take as long as one of ALS of the same length.
+const OF_ALS: u32 = 5;
 /// Columns that the SVD adds to L.
 const ADDED: f64 = 64.0;
 /// The fits of the winner: on everybody, and without each fold.
@@ -157,8 +159,16 @@ impl<'a> Play<'a> {
 
     /// A deadline that leaves time for so many more of the slowest fits, and for the last round.
     fn before(&self, fits: u32) -> Deadline {
-        let kept = self.slowest * fits + self.settling();
+        let kept = self.last_fits(self.slowest * fits) + self.settling();
         self.deadline.until(Some(self.limit.saturating_sub(kept)))
+    }
+
+    /// The time of the fits that are still to make if the game ends now, where an SVD's take `of_svd`.
+    fn last_fits(&self, of_svd: Duration) -> Duration {
+        match self.standings.winner() {
+            Ok(Candidate::Als { .. }) => of_svd.max(self.als * ALL),
+            _ => of_svd,
+        }
     }
 
     /// The time that is kept for the last round.
@@ -187,12 +197,11 @@ impl<'a> Play<'a> {
                 self.judge(probe)?;
             }
         }
-        // Its fits were seen to take five times as long.
-        if 20 * fits * self.slowest > self.spare() {
-            self.left_out.push(format!("als with L = {short}"));
+        let of_als = Candidate::als(short)[0];
+        if !self.is_possible(of_als, OF_ALS * self.slowest * (fits + ALL)) {
             return Ok(());
         }
-        self.search(self.deadline, vec![Candidate::als(short)[0]], Vec::new(), 1)
+        self.search(self.deadline, vec![of_als], Vec::new(), 1)
     }
 
     /// The best weights of the winner's source, and what is next to them, by five times as many users, if there
@@ -232,7 +241,8 @@ impl<'a> Play<'a> {
         for next in self.longer_than(best) {
             let (last, of_last) = self.fit;
             let fit = last.mul_f64((columns(next) / of_last).powf(GROWTH));
-            if !self.is_possible(next, fit * fits + fit.max(self.slowest) * keep) {
+            let kept = self.last_fits(fit.max(self.slowest) * keep);
+            if !self.is_possible(next, fit * fits + kept) {
                 break;
             }
             self.fit(next)?;
