@@ -3,7 +3,8 @@
 # amazon_cds, gowalla, ml-latest-2k, ml-latest-small, amazon_beauty and gowalla_split; a set that is not
 # there is left out, and said. SEEDS: the seeds of the splits [default: "0 1 2"]; TUNE: the seconds in
 # which each other recommender is tuned [default: 180]; SETS: the sets [default:
-# "ml-2k cds gowalla beauty ml-2k-time", and the first three for folds and rewards]; REWARDS: those that are
+# "ml-2k cds gowalla beauty ml-2k-time", and the first three for folds and rewards], any other name of which is
+# that of a CSV file in FILES with columns user and item; REWARDS: those that are
 # trained for [default: "diverse-any-hit cascade reciprocal-rank"].
 # usage: artifacts/quality/run.sh OUT [defaults|against|folds|rewards|texts|published|published_half|svd|table]...
 source "$(dirname "$0")/../common.sh"
@@ -32,6 +33,7 @@ prepared() {
         log=("$files/amazon_beauty/sequences.parquet" --user-column user_id --item-column item_id
             --split temporal --time-column t --min-user-interactions 5)
         ;;
+    *) log=("$files/$set.csv" --user-column user --item-column item --min-user-interactions 5) ;;
     esac
     if [ "$quick" = 1 ]; then
         slate synth --users 500 --actions 1000 --density 0.05 --seed "$seed" --out "$work/log.csv" --force >/dev/null
