@@ -50,11 +50,9 @@ impl SettingsBuilder {
         let mut leaves = leaves(table);
         // Which keys a method has depends on its kind.
         if let Some(kind) = leaves.remove(METHOD) {
-            self.insert(METHOD, kind)?;
+            self.choose_method(&kind)?;
         }
-        for (key, value) in leaves {
-            self.insert(&key, value)?;
-        }
+        self.insert_all(leaves)?;
         Ok(self)
     }
 
@@ -106,26 +104,42 @@ impl SettingsBuilder {
         if key == METHOD {
             return self.choose_method(&value);
         }
-        let Some(old) = get(&self.table, key) else { return Err(self.unknown(key)) };
-        // TOML tells 1 from 1.0; a reader of `learning_rate=1` does not.
-        let value = match (old, value) {
-            (Value::Float(_), Value::Integer(number)) => Value::Float(number as f64),
-            (_, value) => value,
+        self.insert_all([(key.to_owned(), value)])
+    }
+
+    /// Overlays values whose keys are known, and not the method's.
+    fn insert_all(&mut self, leaves: impl IntoIterator<Item = (String, Value)>) -> Result<()> {
+        let typed = |(key, value): (String, Value)| match (get(&self.table, &key), value) {
+            // TOML tells 1 from 1.0; a reader of `learning_rate=1` does not.
+            (Some(Value::Float(_)), Value::Integer(number)) => {
+                Ok((key, Value::Float(number as f64)))
+            }
+            (Some(_), value) => Ok((key, value)),
+            (None, _) => Err(self.unknown(&key)),
         };
-        // Tried alone in a valid whole, so that the message can name the key, and here, so that it
-        // can name the file.
+        let leaves = leaves.into_iter().map(typed).collect::<Result<Vec<_>>>()?;
+        // Tried here, so that the message can name the file, and in a valid whole: together, which is
+        // fast, and alone where that fails, so that the message can name the key.
         let mut whole = Table::try_from(Preset::Default.settings()).map_err(library)?;
         if let Some(method) = self.method_kind() {
             whole.insert("method".into(), Value::Table(defaults(method)?));
         }
-        insert(&mut whole, key, value.clone());
-        Settings::deserialize(whole).map_err(|error| {
-            // A value that is read by its own `FromStr` has said already whose it is.
-            let named = format!("setting `{key}`: ");
-            let message = error.message();
-            Error::setting(key, message.strip_prefix(&named).unwrap_or(message))
-        })?;
-        insert(&mut self.table, key, value);
+        let tried = |leaves: &[(String, Value)]| {
+            let mut whole = whole.clone();
+            insert_each(&mut whole, leaves);
+            Settings::deserialize(whole)
+        };
+        if tried(&leaves).is_err() {
+            for leaf in &leaves {
+                tried(std::slice::from_ref(leaf)).map_err(|error| {
+                    // A value that is read by its own `FromStr` has said already whose it is.
+                    let named = format!("setting `{}`: ", leaf.0);
+                    let message = error.message();
+                    Error::setting(&leaf.0, message.strip_prefix(&named).unwrap_or(message))
+                })?;
+            }
+        }
+        insert_each(&mut self.table, &leaves);
         Ok(())
     }
 
@@ -213,6 +227,12 @@ fn get<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
     }
 }
 
+fn insert_each(table: &mut Table, leaves: &[(String, Value)]) {
+    for (key, value) in leaves {
+        insert(table, key, value.clone());
+    }
+}
+
 fn insert(table: &mut Table, key: &str, value: Value) {
     match key.split_once('.') {
         None => {
@@ -290,6 +310,7 @@ mod tests {
         for (text, said) in [
             ("[method]\nkind = \"pl\"", "setting `method.kind`"),
             ("[method]\nbaselin = \"none\"", "method.baseline"),
+            ("seed = 3\n[method]\nsamples = 4\nsigma = \"huge\"", "setting `method.sigma`"),
         ] {
             fs::write(&path, text).unwrap();
             let error = default().file(&path).unwrap_err().to_string();
