@@ -1,13 +1,14 @@
 //! The files of a log's folder, and how a finished segment becomes tables.
 
 use std::collections::HashSet;
-use std::io::Write as _;
+use std::io::{self, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 
-use super::segment::parse;
-use super::{Exposure, Feedback, Record, table};
+use super::Record;
+use super::segment::Rows;
+use super::table::{self, Row};
 use crate::error::Result;
 use crate::files::{sync_folder, write_atomic};
 
@@ -73,33 +74,42 @@ pub(super) fn list(folder: &Path) -> Result<Vec<(Kind, u64, PathBuf)>> {
 /// The segment stays then.
 pub(super) fn finish(folder: &Path, number: u64) -> Result<()> {
     let path = Kind::Segment.path(folder, number);
-    let bytes = fs::read(&path)?;
-    let contents = parse(&path, &bytes)?;
-    let cut = &bytes[contents.whole..];
-    // Nothing that was acknowledged is here, unless the disk damaged it: nothing is thrown away.
-    if contents.whole > 0 && !cut.is_empty() {
-        let aside = Kind::Cut.path(folder, number);
-        write_atomic(&aside, |file| Ok(file.write_all(cut)?))?;
-        let (count, path, aside) = (cut.len(), path.display(), aside.display());
-        tracing::warn!("{path}: the last {count} bytes are no whole row; they are in {aside}");
-    }
-    drop(bytes);
-    let (mut exposures, mut feedback) = (Vec::<Exposure>::new(), Vec::<Feedback>::new());
+    // Read once for each table, since a segment is larger than what its rows need one by one.
+    let mut rows = Rows::open(&path)?;
+    let exposures = rows.by_ref().filter_map(|row| match row {
+        Ok(Record::Exposure(row)) => Some(Ok(*row)),
+        Ok(Record::Feedback(_)) => None,
+        Err(error) => Some(Err(error)),
+    });
+    write_some(&Kind::Exposures.path(folder, number), exposures)?;
     let mut events = HashSet::new();
-    for record in contents.records {
-        match record {
-            Record::Exposure(row) => exposures.push(*row),
-            Record::Feedback(row) if events.insert(row.event.clone()) => feedback.push(row),
-            Record::Feedback(_) => {}
-        }
-    }
-    if !exposures.is_empty() {
-        table::write(&Kind::Exposures.path(folder, number), &exposures)?;
-    }
-    if !feedback.is_empty() {
-        table::write(&Kind::Feedback.path(folder, number), &feedback)?;
+    let feedback = Rows::open(&path)?.filter_map(|row| match row {
+        Ok(Record::Feedback(row)) => events.insert(row.event.clone()).then_some(Ok(row)),
+        Ok(Record::Exposure(_)) => None,
+        Err(error) => Some(Err(error)),
+    });
+    write_some(&Kind::Feedback.path(folder, number), feedback)?;
+    // Nothing that was acknowledged is behind the last whole row, unless the disk damaged it: nothing
+    // is thrown away.
+    let (whole, mut file) = (rows.whole(), fs::File::open(&path)?);
+    let count = file.metadata()?.len() - whole;
+    if whole > 0 && count > 0 {
+        let aside = Kind::Cut.path(folder, number);
+        file.seek(SeekFrom::Start(whole))?;
+        write_atomic(&aside, |out| Ok(io::copy(&mut file, out).map(drop)?))?;
+        let (path, aside) = (path.display(), aside.display());
+        tracing::warn!("{path}: the last {count} bytes are no whole row; they are in {aside}");
     }
     // Only now: the tables have their names on disk.
     fs::remove_file(&path)?;
     sync_folder(folder)
+}
+
+/// Writes the table of `rows` unless there are none.
+fn write_some<R: Row>(path: &Path, rows: impl Iterator<Item = Result<R>>) -> Result<()> {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return Ok(());
+    }
+    table::write(path, rows)
 }

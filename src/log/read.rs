@@ -2,7 +2,7 @@
 //! nothing: a segment is read up to its last whole row.
 
 use std::collections::HashSet;
-use std::io::{ErrorKind, Read as _};
+use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::codec::encode;
 use super::folder::{Kind, list};
-use super::segment::parse;
+use super::segment::Rows;
 use super::table::{self, Row};
 use super::{Exposure, Feedback, Record};
 use crate::dataset::parquet::column_names;
@@ -87,8 +87,10 @@ impl Log {
             return Err(Error::file(out, "there is something here already; give another --out"));
         }
         let staged = StagedFolder::new(out)?;
-        table::write(&Kind::Exposures.path(staged.path(), 0), &self.exposures)?;
-        table::write(&Kind::Feedback.path(staged.path(), 0), &self.feedback)?;
+        let exposures = self.exposures.iter().cloned().map(Ok);
+        table::write(&Kind::Exposures.path(staged.path(), 0), exposures)?;
+        let feedback = self.feedback.iter().cloned().map(Ok);
+        table::write(&Kind::Feedback.path(staged.path(), 0), feedback)?;
         staged.commit()
     }
 }
@@ -124,13 +126,11 @@ pub(super) fn visit<P: AsRef<Path>>(paths: &[P], mut each: impl FnMut(Part)) -> 
     for path in paths {
         for source in sources(path.as_ref(), &mut files)? {
             match source {
-                Source::Segment(path, mut file) => {
+                Source::Segment(path, file) => {
                     files.segments += 1;
-                    let mut bytes = Vec::new();
-                    file.read_to_end(&mut bytes)?;
                     let (mut exposures, mut feedback) = (Vec::new(), Vec::new());
-                    for record in parse(&path, &bytes)?.records {
-                        match record {
+                    for record in Rows::new(&path, BufReader::new(file))? {
+                        match record? {
                             Record::Exposure(row) => exposures.push(*row),
                             Record::Feedback(row) => feedback.push(row),
                         }

@@ -2,7 +2,10 @@
 //! checksum of length and row, and the row. A frame that is short, or whose checksum fails, ends the
 //! segment: that is what a killed writer leaves of rows that it never acknowledged.
 
-use std::path::Path;
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use fs_err as fs;
 
 use super::codec::{decode, encode};
 use super::{FORMAT, Record};
@@ -64,55 +67,101 @@ pub(super) fn frame(record: &Record, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// What a segment holds.
-#[derive(Debug, Default)]
-pub(super) struct Contents {
-    /// The whole rows, as they came.
-    pub(super) records: Vec<Record>,
-    /// The number of bytes up to the end of the last whole row.
-    pub(super) whole: usize,
-}
-
-/// Reads a segment up to its last whole row.
+/// The whole rows of a segment, as they came, read one after the other. The row where it fails is the
+/// last.
 ///
-/// # Errors
-/// [`Error::File`] for a file that is no segment, that a newer version wrote, or that holds a row that
+/// It fails with an I/O error, or with [`Error::File`] for a row that this version cannot read or that
 /// no writer takes.
-pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Contents> {
-    let Some((header, mut rest)) = bytes.split_at_checked(HEADER) else {
-        // Rows are written only after the header is on disk.
-        return Ok(Contents::default());
-    };
-    let (start, sum) = header.split_at(HEADER - SUM);
-    let (magic, format) = start.split_at(MAGIC.len());
-    if checksum([magic, format]) != *sum || magic != MAGIC {
-        if rest.is_empty() {
-            return Ok(Contents::default());
-        }
-        return Err(Error::file(path, "is no segment of a log, or its first bytes are damaged"));
-    }
-    let format = format.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
-    if format != FORMAT {
-        return Err(Error::file(path, newer(&format)));
-    }
-    let mut records = Vec::new();
-    while let Some((row, after)) = next(rest) {
-        let undecodable = || Error::file(path, "holds a row that this version cannot read");
-        let record = decode(row).ok_or_else(undecodable)?;
-        // A table would be refused for it, and with the table the whole log.
-        record.check().map_err(|error| Error::file(path, error.to_string()))?;
-        records.push(record);
-        rest = after;
-    }
-    Ok(Contents { records, whole: bytes.len() - rest.len() })
+#[derive(Debug)]
+pub(super) struct Rows<R> {
+    path: PathBuf,
+    source: R,
+    /// The row that is being read.
+    row: Vec<u8>,
+    whole: u64,
+    ended: bool,
 }
 
-/// The first row of `bytes`, if it is whole, and what follows it.
-fn next(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    let (sum, rest) = rest.split_first_chunk::<SUM>()?;
-    let (row, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    (checksum([length, row]) == *sum).then_some((row, rest))
+impl Rows<BufReader<fs::File>> {
+    /// Opens the segment at `path`.
+    ///
+    /// # Errors
+    /// The errors of [`new`](Self::new).
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        Self::new(path, BufReader::new(fs::File::open(path)?))
+    }
+}
+
+impl<R: BufRead> Rows<R> {
+    /// Reads the header of the segment at `path`.
+    ///
+    /// # Errors
+    /// [`Error::File`] for a file that is no segment or that a newer version wrote; an I/O error.
+    pub(super) fn new(path: &Path, mut source: R) -> Result<Self> {
+        let mut header = Vec::with_capacity(HEADER);
+        source.by_ref().take(HEADER as u64).read_to_end(&mut header)?;
+        let mut rows =
+            Self { path: path.to_owned(), source, row: Vec::new(), whole: 0, ended: true };
+        if header.len() < HEADER {
+            // Rows are written only after the header is on disk.
+            return Ok(rows);
+        }
+        let (start, sum) = header.split_at(HEADER - SUM);
+        let (magic, format) = start.split_at(MAGIC.len());
+        if checksum([magic, format]) != *sum || magic != MAGIC {
+            if rows.source.fill_buf()?.is_empty() {
+                return Ok(rows);
+            }
+            return Err(Error::file(
+                path,
+                "is no segment of a log, or its first bytes are damaged",
+            ));
+        }
+        let format = format.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte));
+        if format != FORMAT {
+            return Err(Error::file(path, newer(&format)));
+        }
+        rows.whole = HEADER as u64;
+        rows.ended = false;
+        Ok(rows)
+    }
+
+    /// The number of bytes up to the end of the last whole row that was read.
+    pub(super) const fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// The next row, if it is whole.
+    fn read(&mut self) -> Result<Option<Record>> {
+        let mut prefix = Vec::with_capacity(PREFIX);
+        self.source.by_ref().take(PREFIX as u64).read_to_end(&mut prefix)?;
+        let Some((length, sum)) = prefix.split_first_chunk::<4>() else { return Ok(None) };
+        let bytes = u64::from(u32::from_le_bytes(*length));
+        self.row.clear();
+        self.source.by_ref().take(bytes).read_to_end(&mut self.row)?;
+        if self.row.len() as u64 != bytes || checksum([length, &self.row]) != *sum {
+            return Ok(None);
+        }
+        let undecodable = || Error::file(&self.path, "holds a row that this version cannot read");
+        let record = decode(&self.row).ok_or_else(undecodable)?;
+        // A table would be refused for it, and with the table the whole log.
+        record.check().map_err(|error| Error::file(&self.path, error.to_string()))?;
+        self.whole += PREFIX as u64 + bytes;
+        Ok(Some(record))
+    }
+}
+
+impl<R: BufRead> Iterator for Rows<R> {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let row = self.read().transpose();
+        self.ended = !matches!(row, Some(Ok(_)));
+        row
+    }
 }
 
 /// Why a file of another format is refused.
@@ -135,8 +184,15 @@ mod tests {
         (bytes, last)
     }
 
+    /// The number of rows, and of bytes up to the end of the last.
+    fn read(bytes: &[u8]) -> Result<(usize, u64)> {
+        let mut rows = Rows::new(Path::new("x"), bytes)?;
+        let records = rows.by_ref().collect::<Result<Vec<_>>>()?;
+        Ok((records.len(), rows.whole()))
+    }
+
     fn rows(bytes: &[u8]) -> usize {
-        parse(Path::new("x"), bytes).unwrap().records.len()
+        read(bytes).unwrap().0
     }
 
     #[test]
@@ -144,8 +200,7 @@ mod tests {
         let (bytes, last) = segment(3);
         assert_eq!(rows(&bytes), 3);
         for end in last..bytes.len() {
-            let contents = parse(Path::new("x"), &bytes[..end]).unwrap();
-            assert_eq!((contents.records.len(), contents.whole), (2, last), "cut at {end}");
+            assert_eq!(read(&bytes[..end]).unwrap(), (2, last as u64), "cut at {end}");
         }
         for at in last..bytes.len() {
             for bit in [1, 0x80] {
@@ -168,12 +223,12 @@ mod tests {
         for at in 0..HEADER {
             let mut changed = bytes.clone();
             changed[at] ^= 4;
-            let error = parse(Path::new("x"), &changed).unwrap_err().to_string();
+            let error = read(&changed).unwrap_err().to_string();
             assert!(error.contains("x: is no segment of a log"), "{error}");
         }
         let format = 2_u32.to_le_bytes();
         let newer = [&MAGIC[..], &format, &checksum([&MAGIC, &format]), b"anything"].concat();
-        let error = parse(Path::new("x"), &newer).unwrap_err().to_string();
+        let error = read(&newer).unwrap_err().to_string();
         assert_eq!(error, "x: is of format 2, which a newer fast-slate wrote; this one reads 1");
     }
 
@@ -185,7 +240,7 @@ mod tests {
         encode(&wrong.into(), &mut row);
         let length = u32::try_from(row.len()).unwrap().to_le_bytes();
         let bytes = [&header()[..], &length, &checksum([&length, &row]), &row].concat();
-        let error = parse(Path::new("x"), &bytes).unwrap_err().to_string();
+        let error = read(&bytes).unwrap_err().to_string();
         assert!(error.starts_with("x: log row"), "{error}");
         assert!(error.contains("expected a finite `value`"), "{error}");
     }

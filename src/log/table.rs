@@ -31,11 +31,11 @@ pub(super) trait Row: Sized {
     fn check(&self) -> Result<()>;
 }
 
-/// Writes a file with all of `rows`; the same rows make the same bytes.
+/// Writes a file with all of `rows`, a row group after the other; the same rows make the same bytes.
 ///
 /// # Errors
-/// An error naming the file, on a full disk for one; no file appears then.
-pub(super) fn write<R: Row>(path: &Path, rows: &[R]) -> Result<()> {
+/// The first error of `rows`; an error naming the file, on a full disk for one. No file appears then.
+pub(super) fn write<R: Row>(path: &Path, rows: impl Iterator<Item = Result<R>>) -> Result<()> {
     let failed = |error: PolarsError| Error::library(format!("writing {}", path.display()), error);
     let schema = R::table(&[]).map_err(failed)?.schema().clone();
     write_atomic(path, |file: &mut BufWriter<fs::File>| {
@@ -43,8 +43,13 @@ pub(super) fn write<R: Row>(path: &Path, rows: &[R]) -> Result<()> {
         let writer = ParquetWriter::new(file)
             .with_key_value_metadata(Some(KeyValueMetadata::from_static(format)));
         let mut writer = writer.batched(&schema).map_err(failed)?;
-        for group in rows.chunks(GROUP) {
-            writer.write_batch(&R::table(group).map_err(failed)?).map_err(failed)?;
+        let mut rows = rows.fuse();
+        loop {
+            let group = rows.by_ref().take(GROUP).collect::<Result<Vec<R>>>()?;
+            if group.is_empty() {
+                break;
+            }
+            writer.write_batch(&R::table(&group).map_err(failed)?).map_err(failed)?;
         }
         writer.finish().map_err(failed)?;
         Ok(())
@@ -401,6 +406,10 @@ mod tests {
     use super::super::samples::{exposure, feedback};
     use super::*;
 
+    fn put<R: Row + Clone>(path: &Path, rows: &[R]) {
+        write(path, rows.iter().cloned().map(Ok)).unwrap();
+    }
+
     fn all<R: Row>(path: &Path) -> Result<Vec<R>> {
         read::<R>(path)?
             .collect::<Result<Vec<_>>>()
@@ -413,16 +422,16 @@ mod tests {
         let (path, again) = (folder.path().join("a.parquet"), folder.path().join("b.parquet"));
         for count in [0, 1, 50] {
             let exposures: Vec<Exposure> = (0..count).map(exposure).collect();
-            write(&path, &exposures).unwrap();
+            put(&path, &exposures);
             assert_eq!(all::<Exposure>(&path).unwrap(), exposures);
-            write(&again, &exposures).unwrap();
+            put(&again, &exposures);
             assert!(fs::read(&path).unwrap() == fs::read(&again).unwrap());
             let events: Vec<Feedback> = (0..count).map(feedback).collect();
-            write(&path, &events).unwrap();
+            put(&path, &events);
             assert_eq!(all::<Feedback>(&path).unwrap(), events);
         }
         let long: Vec<Feedback> = (0..40_000).map(feedback).collect();
-        write(&path, &long).unwrap();
+        put(&path, &long);
         assert_eq!(all::<Feedback>(&path).unwrap(), long);
         let columns = crate::dataset::parquet::column_names(&again).unwrap();
         assert_eq!(columns, Exposure::COLUMNS);

@@ -35,8 +35,7 @@ const PROBE_BYTES: [u8; 4096] = [0; 4096];
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The bytes at which a segment is finished and becomes tables; about four times as many are in
-    /// memory meanwhile.
+    /// The bytes at which a segment is finished and becomes tables.
     pub segment_bytes: u64,
     /// The most bytes of rows that wait for the disk; beyond them the log is busy.
     pub queue_bytes: usize,
