@@ -1,5 +1,7 @@
 //! Parquet files → their columns, whole or one row group after the other.
 
+mod pages;
+
 use std::io::{BufWriter, Cursor, Write as _};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -137,6 +139,11 @@ fn checked(path: &Path, columns: &[&str]) -> Result<ParquetReader<std::fs::File>
     let mut reader = open(path)?;
     let schema = guarded(path, || reader.schema())?;
     check_columns(&schema, path, columns)?;
+    let metadata = guarded(path, || reader.get_metadata().cloned())?;
+    let file = fs::File::open(path)?.into_parts().0;
+    if !guarded(path, || Ok(pages::are_sound(file, &metadata, columns)?))? {
+        return Err(damaged(path));
+    }
     Ok(reader)
 }
 

@@ -333,6 +333,16 @@ fn settings_that_cannot_be_are_refused_before_anything_is_written() {
 }
 
 #[test]
+fn a_parquet_file_whose_pages_lie_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/damaged-page.parquet");
+    let mut prepare = slate();
+    prepare.arg("prepare").arg(log).args(["--user-column", "user_id", "--item-column", "item_id"]);
+    let error = refused(prepare.arg("--out").arg(folder.path().join("data")));
+    assert_says(&error, &["damaged-page.parquet: is damaged"]);
+}
+
+#[test]
 fn damaged_checkpoints_are_named() {
     let (_folder, _, run) = trained();
     let checkpoints = RunFolder::new(&run).checkpoints().unwrap();
