@@ -176,14 +176,15 @@ impl SettingsBuilder {
             let problem = format!("method.kind = \"{kind}\" has no such key; {others} have it");
             return Error::setting(key, problem);
         }
-        let mut nearest: Vec<String> = leaves(&self.table).into_keys().collect();
-        nearest.sort_by(|a, b| {
-            let distance = |known: &str| {
-                strsim::jaro_winkler(last(known), last(key)) + strsim::jaro_winkler(known, key)
-            };
-            distance(b).total_cmp(&distance(a))
-        });
-        nearest.truncate(3);
+        // The time grows with the product of both lengths, and no key is as long as this.
+        let asked: String = key.chars().take(100).collect();
+        let like = |known: &str| {
+            strsim::jaro_winkler(last(known), last(&asked)) + strsim::jaro_winkler(known, &asked)
+        };
+        let mut nearest: Vec<(f64, String)> =
+            leaves(&self.table).into_keys().map(|known| (like(&known), known)).collect();
+        nearest.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let nearest = nearest.into_iter().take(3).map(|(_, known)| known).collect();
         Error::UnknownSetting { key: key.to_owned(), nearest }
     }
 }
