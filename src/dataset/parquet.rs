@@ -1,5 +1,6 @@
 //! Parquet files → their columns, whole or one row group after the other.
 
+mod footer;
 mod pages;
 
 use std::io::{BufWriter, Cursor, Write as _};
@@ -31,7 +32,11 @@ pub(crate) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
 /// # Errors
 /// Bytes that are no Parquet, or a column of a type that this build of polars cannot hold.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<DataFrame> {
-    let mut reader = ParquetReader::new(Cursor::new(bytes));
+    let mut bytes = Cursor::new(bytes);
+    if !footer::is_sound(&mut bytes)? {
+        return Err(damaged(path));
+    }
+    let mut reader = ParquetReader::new(bytes);
     let schema = guarded(path, || reader.schema())?;
     let names: Vec<String> = schema.iter_names().map(ToString::to_string).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -128,7 +133,7 @@ fn read_slices<'a, S: Iterator<Item = (usize, usize)> + 'a>(
         groups.push((start, group.num_rows()));
     }
     Ok(slices(groups).map(move |slice| {
-        let mut reader = open(path)?;
+        let mut reader = ParquetReader::new(mappable(fs::File::open(path)?));
         reader.set_metadata(metadata.clone());
         finish(reader.with_slice(Some(slice)), path, columns)
     }))
@@ -140,7 +145,7 @@ fn checked(path: &Path, columns: &[&str]) -> Result<ParquetReader<std::fs::File>
     let schema = guarded(path, || reader.schema())?;
     check_columns(&schema, path, columns)?;
     let metadata = guarded(path, || reader.get_metadata().cloned())?;
-    let file = fs::File::open(path)?.into_parts().0;
+    let file = mappable(fs::File::open(path)?);
     if !guarded(path, || Ok(pages::are_sound(file, &metadata, columns)?))? {
         return Err(damaged(path));
     }
@@ -219,9 +224,18 @@ pub(super) fn missing_column(path: &Path, column: &str, available: &[String]) ->
     }
 }
 
+/// Opens a file whose footer polars may read.
 fn open(path: &Path) -> Result<ParquetReader<std::fs::File>> {
-    // polars maps the file, which it can do with the standard library's handle only.
-    Ok(ParquetReader::new(fs::File::open(path)?.into_parts().0))
+    let mut file = fs::File::open(path)?;
+    if footer::is_sound(&mut file)? {
+        return Ok(ParquetReader::new(mappable(file)));
+    }
+    Err(damaged(path))
+}
+
+/// polars maps the file, which it can do with the standard library's handle only.
+fn mappable(file: fs::File) -> std::fs::File {
+    file.into_parts().0
 }
 
 /// True for types that this build of polars can hold; it panics on others.

@@ -333,13 +333,15 @@ fn settings_that_cannot_be_are_refused_before_anything_is_written() {
 }
 
 #[test]
-fn a_parquet_file_whose_pages_lie_is_refused() {
+fn parquet_files_that_would_end_the_process_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/damaged-page.parquet");
-    let mut prepare = slate();
-    prepare.arg("prepare").arg(log).args(["--user-column", "user_id", "--item-column", "item_id"]);
-    let error = refused(prepare.arg("--out").arg(folder.path().join("data")));
-    assert_says(&error, &["damaged-page.parquet: is damaged"]);
+    for name in ["damaged-page.parquet", "damaged-footer.parquet"] {
+        let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);
+        let mut prepare = slate();
+        prepare.arg("prepare").arg(log).args(["--user-column", "user_id"]);
+        prepare.args(["--item-column", "item_id", "--out"]).arg(folder.path().join("data"));
+        assert_says(&refused(&mut prepare), &[name, "is damaged"]);
+    }
 }
 
 #[test]
