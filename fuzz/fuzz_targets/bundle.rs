@@ -5,24 +5,25 @@
 use std::sync::LazyLock;
 
 use fast_slate::bundle::{Options, Recommender, Who};
-use fast_slate::device;
-use fast_slate_fuzz::{copy_of, limited, manifest, replace, write};
+use fast_slate::device::{self, Chosen};
+use fast_slate_fuzz::{copy_of, limited, manifest, on_this_thread, replace, write};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
 const TENSORS: [&str; 2] = ["vectors.safetensors", "model.safetensors"];
 
-static PLACE: LazyLock<(TempDir, String, [Vec<u8>; 2])> = LazyLock::new(|| {
+static PLACE: LazyLock<(TempDir, String, [Vec<u8>; 2], Chosen)> = LazyLock::new(|| {
+    on_this_thread();
     let bundle = copy_of("bundle-exact");
     let read = |name: &str| std::fs::read(bundle.path().join(name)).unwrap();
     let text = String::from_utf8(read("bundle.toml")).unwrap();
     let tensors = TENSORS.map(read);
-    (bundle, text, tensors)
+    (bundle, text, tensors, device::choose(None).unwrap())
 });
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, bytes)) = bytes.split_first() else { return };
-    let (bundle, text, tensors) = &*PLACE;
+    let (bundle, text, tensors, device) = &*PLACE;
     let bundle = bundle.path();
     write(&bundle.join("bundle.toml"), text.as_bytes());
     for (name, bytes) in TENSORS.iter().zip(tensors) {
@@ -34,9 +35,8 @@ fuzz_target!(|bytes: &[u8]| {
         }
         which => replace(bundle, TENSORS[usize::from(which) - 1], bytes),
     }
-    let device = device::choose(None).unwrap().device;
     limited(bytes.len() + (1 << 20), || {
-        if let Ok(recommender) = Recommender::open(bundle, &device) {
+        if let Ok(recommender) = Recommender::open(bundle, &device.device) {
             let asked = [Who::Items(Vec::new()).into(), Who::Context(vec![1.0; 8]).into()];
             let _ = recommender.recommend(&asked, &Options::default());
         }

@@ -57,6 +57,15 @@ pub fn catching() {
     std::panic::set_hook(Box::new(|_| ()));
 }
 
+/// Lets rayon work on this thread alone: to wait for another one takes longer than a small file.
+///
+/// # Panics
+/// If rayon has threads already.
+pub fn on_this_thread() {
+    let alone = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+    alone.build_global().expect("no threads yet");
+}
+
 /// A folder in memory, removed in the end.
 ///
 /// # Panics
