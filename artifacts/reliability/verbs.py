@@ -135,7 +135,8 @@ def digests(place: Path) -> dict[str, str]:
             continue
         content = path.read_bytes()
         if path.suffix in (".json", ".jsonl", ".toml", ".md", ".html", ".svg"):
-            text = content.decode().replace(str(place), "PLACE")
+            # What a full disk had room for was begun in a folder of its own there.
+            text = content.decode().replace(str(place / "small"), "PLACE").replace(str(place), "PLACE")
             content = CLOCKS.sub(r"\1", text).encode()
         found[str(path.relative_to(place))] = hashlib.sha256(content).hexdigest()
     return found
