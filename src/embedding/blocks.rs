@@ -131,6 +131,12 @@ impl Blocks {
         &self.device
     }
 
+    /// The name of the device, as `--device` takes it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// The most queries whose products with a block fit.
     #[must_use]
     pub fn queries(&self) -> usize {

@@ -8,9 +8,10 @@
 //! Burn can also find the greatest numbers of a row by itself (`topk`); that was tried and dropped: on a
 //! software adapter its answers are wrong from somewhere between 100 and 116 numbers on.
 
+mod probe;
+
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use burn::tensor::{Int, Tensor, TensorData, Transaction};
 use rayon::prelude::*;
@@ -19,18 +20,12 @@ use super::best::{Best, is_above};
 use super::{Exact, Queries, Retriever, Slates, check, is_excluded, nth_included};
 use crate::device::{Chosen, Over, Passed, failed, passing, rows_to_device};
 use crate::embedding::{ActionEmbeddings, Blocks};
-use crate::error::{Error, Result};
-use crate::matrix::{dot, norm};
+use crate::error::Result;
+use crate::matrix::norm;
 
 /// The products of a query and its actions that neither overflow nor lose digits lie between these, in
 /// absolute value.
 const ORDINARY: Range<f32> = 1e-20..1e30;
-
-/// Actions and queries on which the precision and the speed of the device are measured.
-const PROBED: usize = 64;
-
-/// The relative rounding of a number with ten bits after the point, as f16 and TF32 have.
-const TEN_BITS: f32 = 1.0 / 1024.0;
 
 /// Actions of which all products come down at once.
 const WHOLE: usize = 4096;
@@ -110,9 +105,7 @@ impl OnDevice {
             return Ok(products);
         }
         let sweep = Self { manner: Manner::Sweep, ..products.clone() };
-        // A device may refuse the larger kernel, as one with little shared memory does.
-        let Ok(seconds) = sweep.seconds() else { return Ok(products) };
-        let faster = if seconds < products.seconds()? { sweep } else { products };
+        let faster = products.or_faster(sweep)?;
         tracing::debug!("{} searches by {:?}", chosen.name, faster.manner);
         Ok(faster)
     }
@@ -125,64 +118,8 @@ impl OnDevice {
         let blocks = Arc::new(Blocks::new(actions, chosen)?);
         let host = Exact::new(Arc::clone(actions));
         let mut this = Self { host, blocks, manner, precision: 0.0 };
-        let error = this.blocks.attempt(|| this.error())?;
-        // Roundings add up to the whole of the bound in theory and to its root in practice, where a product
-        // of shorter numbers is far above.
-        let dim = actions.latent_dim() as f32;
-        let (bound, usual) = (dim * f32::EPSILON, 4.0 * dim.sqrt() * f32::EPSILON);
-        this.precision = if error <= usual { bound } else { bound + TEN_BITS };
-        if error <= this.precision {
-            return Ok(this);
-        }
-        let problem = format!("its products are off by {error} of the norms; use another device");
-        Err(Error::Device { device: chosen.name.to_owned(), problem })
-    }
-
-    /// Some of the actions of the first block.
-    fn probed(&self) -> Vec<u32> {
-        let count = self.blocks.range(0).len();
-        #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
-        (0..count as u32).step_by(count.div_ceil(PROBED).max(1)).collect()
-    }
-
-    /// The greatest error of Burn's products of some actions with some others, relative to the norms of
-    /// the factors; a NaN is the greatest.
-    fn error(&self) -> Result<f32> {
-        let actions = self.blocks.actions();
-        let count = self.blocks.range(0).len().min(WHOLE);
-        let latent = actions.beta().select(&self.probed());
-        let queries = rows_to_device(latent.as_slice(), latent.cols(), self.blocks.device());
-        let beta = self.blocks.block(0).narrow(0, 0, count);
-        let products = floats(queries.matmul(beta.transpose()))?;
-        let greater = |a: f32, b: f32| if b <= a { a } else { b };
-        let errors = latent.par_rows().zip(products.par_chunks(count)).map(|(query, products)| {
-            let error = |(at, product): (usize, &f32)| {
-                let row = actions.beta().row(at);
-                let norms = norm(query) * norm(row);
-                if ORDINARY.contains(&norms) {
-                    (product - dot(query, row)).abs() / norms
-                } else {
-                    0.0
-                }
-            };
-            products.iter().enumerate().map(error).fold(0.0, greater)
-        });
-        Ok(errors.reduce(|| 0.0, greater))
-    }
-
-    /// How long a search of a few queries takes.
-    fn seconds(&self) -> Result<f64> {
-        let actions = self.blocks.actions();
-        let probed = self.probed();
-        let latent = actions.beta().select(&probed);
-        let slate_size = actions.num_actions().min(10);
-        let queries = Queries { latent: &latent, slate_size, excluded: None };
-        let search = || self.blocks.attempt(|| self.best_of(queries, 0..probed.len()));
-        // Once for kernels that are compiled when they are first used.
-        search()?;
-        let started = Instant::now();
-        search()?;
-        Ok(started.elapsed().as_secs_f64())
+        this.precision = this.measured_precision()?;
+        Ok(this)
     }
 
     /// The difference of two products of `query` on the device that rounding may explain; the host's
@@ -442,6 +379,7 @@ impl Retriever for OnDevice {
 mod tests {
     use super::*;
     use crate::device::{self, Memory};
+    use crate::error::Error;
     use crate::matrix::Matrix;
     use crate::retrieval::exact::normals;
 

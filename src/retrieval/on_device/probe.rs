@@ -1,0 +1,89 @@
+//! Before it is used, a search on a GPU is tried with some actions as queries: how precise the products of
+//! the device are, and how long a search takes.
+
+use std::time::Instant;
+
+use rayon::prelude::*;
+
+use super::{ORDINARY, OnDevice, WHOLE, floats, product};
+use crate::device::rows_to_device;
+use crate::error::{Error, Result};
+use crate::matrix::{Matrix, dot, norm};
+use crate::retrieval::Queries;
+
+/// The most queries of a trial.
+const PROBED: usize = 64;
+
+/// The relative rounding of a number with ten bits after the point, as f16 and TF32 have.
+const TEN_BITS: f32 = 1.0 / 1024.0;
+
+impl OnDevice {
+    /// A bound on the error of a product of the device, relative to the norms of its factors.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device multiplies with fewer digits than f16.
+    pub(super) fn measured_precision(&self) -> Result<f32> {
+        let error = self.blocks.attempt(|| self.error())?;
+        // Roundings add up to the whole of the bound in theory and to its root in practice, where a
+        // product of shorter numbers is far above.
+        let dim = self.blocks.actions().latent_dim() as f32;
+        let (bound, usual) = (dim * f32::EPSILON, 4.0 * dim.sqrt() * f32::EPSILON);
+        let precision = if error <= usual { bound } else { bound + TEN_BITS };
+        if error <= precision {
+            return Ok(precision);
+        }
+        let problem = format!("its products are off by {error} of the norms; use another device");
+        Err(Error::Device { device: self.blocks.name().to_owned(), problem })
+    }
+
+    /// The `other` search if it is the faster one here. A device may refuse its kernel, as one with little
+    /// shared memory does.
+    pub(super) fn or_faster(self, other: Self) -> Result<Self> {
+        let Ok(seconds) = other.seconds() else { return Ok(self) };
+        Ok(if seconds < self.seconds()? { other } else { self })
+    }
+
+    /// Some of the actions of the first block, `[N, L]`.
+    fn probes(&self) -> Matrix {
+        let count = self.blocks.range(0).len();
+        #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
+        let probed: Vec<u32> = (0..count as u32).step_by(count.div_ceil(PROBED).max(1)).collect();
+        self.blocks.actions().beta().select(&probed)
+    }
+
+    /// The greatest error of Burn's products of the probes with some actions, relative to the norms of
+    /// the factors; a NaN is the greatest.
+    fn error(&self) -> Result<f32> {
+        let beta = self.blocks.actions().beta();
+        let (latent, count) = (self.probes(), self.blocks.range(0).len().min(WHOLE));
+        let queries = rows_to_device(latent.as_slice(), latent.cols(), self.blocks.device());
+        let products = floats(product(&queries, &self.blocks.block(0), &(0..count)))?;
+        let greater = |a: f32, b: f32| if b <= a { a } else { b };
+        let errors = latent.par_rows().zip(products.par_chunks(count)).map(|(query, products)| {
+            let error = |(at, product): (usize, &f32)| {
+                let row = beta.row(at);
+                let norms = norm(query) * norm(row);
+                if ORDINARY.contains(&norms) {
+                    (product - dot(query, row)).abs() / norms
+                } else {
+                    0.0
+                }
+            };
+            products.iter().enumerate().map(error).fold(0.0, greater)
+        });
+        Ok(errors.reduce(|| 0.0, greater))
+    }
+
+    /// How long a search for the probes takes.
+    fn seconds(&self) -> Result<f64> {
+        let latent = self.probes();
+        let slate_size = self.blocks.actions().num_actions().min(10);
+        let queries = Queries { latent: &latent, slate_size, excluded: None };
+        let search = || self.blocks.attempt(|| self.best_of(queries, 0..latent.rows()));
+        // Once for kernels that are compiled when they are first used.
+        search()?;
+        let started = Instant::now();
+        search()?;
+        Ok(started.elapsed().as_secs_f64())
+    }
+}
