@@ -251,3 +251,14 @@ pub fn dot(x: &[f32], y: &[f32]) -> f32 {
 pub fn norm(x: &[f32]) -> f32 {
     dot(x, x).sqrt()
 }
+
+/// The power of two, hence without rounding, that takes the longest row to a norm between 32 and 64:
+/// f16 neither overflows nor goes subnormal.
+pub(crate) fn half_scale(vectors: &Matrix) -> f32 {
+    let longest = vectors.iter_rows().map(norm).fold(0.0, f32::max);
+    if longest.is_normal() {
+        (5.0 - longest.log2().floor()).clamp(-120.0, 120.0).exp2()
+    } else {
+        1.0
+    }
+}

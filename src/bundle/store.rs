@@ -16,9 +16,9 @@ use crate::embedding::{ActionEmbeddings, Vectors};
 use crate::encoder::Encoding;
 use crate::error::{Error, Result};
 use crate::files::StagedFolder;
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, half_scale};
 use crate::model::Model;
-use crate::retrieval::{Hnsw, HnswOptions, half_scale};
+use crate::retrieval::{Hnsw, HnswOptions};
 use crate::tower::{Correction, Radius, Tower, TowerForm, to_host};
 
 const VECTORS: &str = "vectors.safetensors";

@@ -5,8 +5,9 @@
 //! A cube of 16 × 16 units makes a tile of products. Slices of both factors go through shared memory, 16
 //! numbers of each row at a time; a unit holds the sums of its 8 columns and up to 8 rows in registers.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use cubecl::prelude::{CubeCount, CubeDim};
+use half::f16;
 
 use super::{Cube, Over, Passed};
 
@@ -64,7 +65,11 @@ fn launch(over: &Over<'_>, passed: &Passed) -> Option<()> {
     // A few queries get tiles that are not mostly empty.
     let each = [2, 4].into_iter().find(|each| rows <= SIDE * each).unwrap_or(8);
     let units = u32::try_from(SIDE).ok()?;
-    kernel::sweep::launch(
+    let sweep = match over.beta.dtype() {
+        DType::F16 => kernel::sweep::launch::<f16>,
+        _ => kernel::sweep::launch::<f32>,
+    };
+    sweep(
         &client,
         CubeCount::Static(tiles(over.part.len(), SIDE * COLUMNS)?, tiles(rows, SIDE * each)?, 1),
         CubeDim::new_2d(units, units),
@@ -101,9 +106,9 @@ mod kernel {
 
     #[cube(launch)]
     #[allow(clippy::too_many_arguments, reason = "the arguments of a kernel are bound one by one")]
-    pub(super) fn sweep(
+    pub(super) fn sweep<B: Float>(
         queries: &Tensor<f32>,
-        beta: &Tensor<f32>,
+        beta: &Tensor<B>,
         thresholds: &Tensor<f32>,
         starts: &Tensor<i32>,
         excluded: &Tensor<i32>,
@@ -153,7 +158,7 @@ mod kernel {
                 let column = y + at * SIDE;
                 let mut value = 0.0_f32;
                 if first_column + column < end && number < dim {
-                    value = beta[(first_column + column) * beta_stride + number];
+                    value = f32::cast_from(beta[(first_column + column) * beta_stride + number]);
                 }
                 slice_of_beta[x * height + column] = value;
             }
@@ -291,16 +296,28 @@ mod tests {
     /// Queries and actions.
     type Places = Vec<[i32; 2]>;
 
+    /// What the kernel is given.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Given {
+        Products,
+        Beta,
+        BetaInHalf,
+    }
+
     /// What passes according to the host, and how much and what according to the device with room for
     /// `capacity`.
     fn both(
         [rows, dim, part]: [usize; 3],
         capacity: usize,
-        multiplied: bool,
+        given: Given,
         device: &Device,
     ) -> (Places, (usize, Places)) {
         let mut stream = Seed(3).stream(Purpose::Synthetic, 4, (rows * part) as u64);
-        let (queries, own) = (normals(&mut stream, rows, dim), normals(&mut stream, part, dim));
+        let (queries, mut own) = (normals(&mut stream, rows, dim), normals(&mut stream, part, dim));
+        if given == Given::BetaInHalf {
+            let rounded = |number: &mut f32| *number = f16::from_f32(*number).to_f32();
+            own.as_mut_slice().iter_mut().for_each(rounded);
+        }
         let offset = 1000;
         let excluded: Vec<i32> =
             (0..part).step_by(3).map(|at| (offset + GUARD + at) as i32).collect();
@@ -321,6 +338,7 @@ mod tests {
 
         let guard = vec![f32::NAN; GUARD * dim];
         let beta = rows_to_device(&[&guard, own.as_slice(), &guard].concat(), dim, device);
+        let beta = if given == Given::BetaInHalf { beta.cast(DType::F16) } else { beta };
         let integers = |list: &[i32]| Tensor::<1, Int>::from_data(TensorData::from(list), device);
         let room = capacity + GUARD;
         let passed = Passed {
@@ -329,7 +347,7 @@ mod tests {
             scores: Tensor::full([room], f32::NAN, device),
         };
         let latent = to_device(&queries, device);
-        let products = multiplied
+        let products = (given == Given::Products)
             .then(|| latent.clone().matmul(beta.clone().narrow(0, GUARD, part).transpose()));
         let over = Over {
             queries: &latent,
@@ -361,13 +379,15 @@ mod tests {
             Ok(chosen) => chosen.device,
             Err(error) => return eprintln!("skipped wgpu: {error}"),
         };
-        for multiplied in [false, true] {
-            for sizes in [[1, 1, 1], [5, 3, 130], [33, 17, 127], [70, 40, 300], [150, 16, 129]] {
-                let (expected, (count, found)) =
-                    both(sizes, sizes[0] * sizes[2], multiplied, &device);
-                assert_eq!((count, found), (expected.len(), expected), "{sizes:?}");
+        for given in [Given::Products, Given::Beta, Given::BetaInHalf] {
+            if given == Given::BetaInHalf && !device.supports_dtype(DType::F16) {
+                return eprintln!("skipped wgpu with f16, which this adapter does not have");
             }
-            let (expected, (count, found)) = both([40, 8, 200], 100, multiplied, &device);
+            for sizes in [[1, 1, 1], [5, 3, 130], [33, 17, 127], [70, 40, 300], [150, 16, 129]] {
+                let (expected, (count, found)) = both(sizes, sizes[0] * sizes[2], given, &device);
+                assert_eq!((count, found), (expected.len(), expected), "{given:?}, {sizes:?}");
+            }
+            let (expected, (count, found)) = both([40, 8, 200], 100, given, &device);
             assert!(count == expected.len() && count > 100);
             assert!(found.len() == 100 && found.iter().all(|place| expected.contains(place)));
         }

@@ -4,13 +4,16 @@
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use half::f16;
+use rayon::prelude::*;
 
 use super::ActionEmbeddings;
 use crate::device::{Chosen, Memory, rows_to_device};
 use crate::error::{Error, Result};
+use crate::matrix::{half_scale, norm};
 
 /// The most queries that meet a block at once.
 const QUERIES: usize = 4096;
@@ -22,6 +25,9 @@ const TILE: usize = 256;
 /// The least that a tensor is cut down to when the device has no memory left.
 const LEAST_TENSOR: u64 = 1 << 20;
 
+/// The norms to which [`half_scale`] takes the longest vector, with room for the rounding of a logarithm.
+const LONGEST: Range<f32> = 16.0..128.0;
+
 /// Tensors of the largest size that a pass over β needs beside β itself: two blocks on their way, and
 /// the products of both.
 const AT_WORK: u64 = 4;
@@ -30,13 +36,16 @@ const AT_WORK: u64 = 4;
 #[derive(Clone, Debug)]
 pub struct Blocks {
     actions: Arc<ActionEmbeddings>,
-    device: Device,
-    name: &'static str,
+    chosen: Chosen,
+    /// What β is multiplied with if it lies there in f16; none in f32.
+    half: Option<f32>,
     /// Actions in a block; the last one may have fewer.
     size: usize,
     queries: usize,
     /// The first blocks. The others are uploaded when they are asked for.
     resident: Vec<Tensor<2>>,
+    /// β in f32 beside β in f16, once it has been asked for.
+    beside: OnceLock<Arc<Blocks>>,
 }
 
 impl Blocks {
@@ -45,6 +54,52 @@ impl Blocks {
     /// # Errors
     /// [`Error::Device`] for a CPU, and when the device has too little memory.
     pub fn new(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
+        Self::with(actions, chosen, None)
+    }
+
+    /// β on the `chosen` GPU in f16, times a power of two that takes the longest vector near the middle of
+    /// f16: half the memory, and [`rounding`](Self::rounding).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); [`Error::Device`] if the device has no f16, or the longest vector no ordinary
+    /// length.
+    pub fn in_half(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
+        let refused =
+            |problem: &str| Error::Device { device: chosen.name.into(), problem: problem.into() };
+        if !chosen.device.supports_dtype(DType::F16) {
+            return Err(refused("has no f16"));
+        }
+        let scale = half_scale(actions.beta());
+        let longest = actions.beta().par_rows().map(norm).reduce(|| 0.0, f32::max);
+        if !LONGEST.contains(&(scale * longest)) {
+            return Err(refused("f16 does not hold vectors so short or long"));
+        }
+        Self::with(actions, chosen, Some(scale))
+    }
+
+    /// These blocks if they are in f32, else such blocks beside them.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn in_f32(self: &Arc<Self>) -> Result<Arc<Self>> {
+        if self.half.is_none() {
+            return Ok(Arc::clone(self));
+        }
+        if let Some(beside) = self.beside.get() {
+            return Ok(Arc::clone(beside));
+        }
+        let numbers = self.resident.iter().map(|block| block.shape().num_elements());
+        let taken = 2 * numbers.sum::<usize>() as u64;
+        let left = |memory: Memory| Memory {
+            budget: memory.budget.map(|budget| budget.saturating_sub(taken)),
+            ..memory
+        };
+        let memory = self.chosen.memory.map(left);
+        let beside = Self::new(&self.actions, &Chosen { memory, ..self.chosen.clone() })?;
+        Ok(Arc::clone(self.beside.get_or_init(|| Arc::new(beside))))
+    }
+
+    fn with(actions: &Arc<ActionEmbeddings>, chosen: &Chosen, half: Option<f32>) -> Result<Self> {
         let refused = |problem: String| Error::Device { device: chosen.name.to_owned(), problem };
         let Some(memory) = chosen.memory else {
             return Err(refused("is no GPU, so β stays on the host".into()));
@@ -60,10 +115,15 @@ impl Blocks {
                 );
                 return Err(refused(problem));
             };
-            let Chosen { device, name, .. } = chosen.clone();
-            let resident = Vec::new();
-            let mut blocks =
-                Self { actions: Arc::clone(actions), device, name, size, queries, resident };
+            let mut blocks = Self {
+                actions: Arc::clone(actions),
+                chosen: chosen.clone(),
+                half,
+                size,
+                queries,
+                resident: Vec::new(),
+                beside: OnceLock::new(),
+            };
             if blocks.upload(memory, tensor) {
                 return Ok(blocks);
             }
@@ -73,14 +133,18 @@ impl Blocks {
                                (--device-memory)";
                 return Err(refused(problem.into()));
             }
-            tracing::warn!("{name} has no memory for more: its tensors get {tensor} bytes");
+            tracing::warn!(
+                "{} has no memory for more: its tensors get {tensor} bytes",
+                chosen.name
+            );
         }
     }
 
     /// Uploads as many blocks as the budget has room for. False if the device cannot even work.
     fn upload(&mut self, memory: Memory, tensor: u64) -> bool {
         let budget = memory.budget.unwrap_or(u64::MAX).saturating_sub(AT_WORK * tensor);
-        let bytes = (4 * self.size * self.actions.latent_dim()) as u64;
+        let width = if self.half.is_some() { 2 } else { 4 };
+        let bytes = (width * self.size * self.actions.latent_dim()) as u64;
         let fits = usize::try_from(budget / bytes).unwrap_or(usize::MAX).min(self.count());
         for at in 0..fits {
             let Ok(block) = self.attempt(|| Ok(self.uploaded(at))) else {
@@ -92,9 +156,16 @@ impl Blocks {
         }
         if self.resident.len() < self.count() {
             let (there, all) = (self.resident.len(), self.count());
-            tracing::info!("{} keeps {there} of {all} blocks of β; others are uploaded", self.name);
+            tracing::info!(
+                "{} keeps {there} of {all} blocks of β; others are uploaded",
+                self.chosen.name
+            );
         }
-        let products = || Tensor::<2>::zeros([self.queries, self.size], &self.device);
+        let products = || {
+            #[cfg(test)]
+            tests::allocated(self.products());
+            Tensor::<2>::zeros([self.queries, self.size], &self.chosen.device)
+        };
         self.attempt(|| Ok((products(), products()))).is_ok()
     }
 
@@ -105,7 +176,7 @@ impl Blocks {
     /// [`Error::Device`], which names the setting of the memory; fails as `work` does.
     pub fn attempt<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let failed = |problem: &dyn std::fmt::Debug| Error::Device {
-            device: self.name.to_owned(),
+            device: self.chosen.name.to_owned(),
             problem: format!(
                 "{problem:?}; if that was its memory, keep less there (--device-memory)"
             ),
@@ -115,7 +186,7 @@ impl Blocks {
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
             failed(&text.unwrap_or("the driver failed"))
         })??;
-        self.device.sync().map_err(|error| failed(&error))?;
+        self.chosen.device.sync().map_err(|error| failed(&error))?;
         Ok(made)
     }
 
@@ -128,13 +199,28 @@ impl Blocks {
     /// The device.
     #[must_use]
     pub fn device(&self) -> &Device {
-        &self.device
+        &self.chosen.device
     }
 
     /// The name of the device, as `--device` takes it.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.name
+        self.chosen.name
+    }
+
+    /// What β is multiplied with there, a power of two.
+    #[must_use]
+    pub fn scale(&self) -> f32 {
+        self.half.unwrap_or(1.0)
+    }
+
+    /// The largest error that rounding β to f16 makes in a product, relative to the norms of the query and
+    /// of the longest vector; 0 in f32. A number of f16 is off by 2⁻¹¹ of itself. One below 2⁻¹⁴ may be lost
+    /// as a whole, and the longest vector has a norm of at least 16.
+    #[must_use]
+    pub fn rounding(&self) -> f32 {
+        let lost = (self.actions.latent_dim() as f32).sqrt() / (16384.0 * LONGEST.start);
+        if self.half.is_some() { 1.0 / 2048.0 + lost } else { 0.0 }
     }
 
     /// The most queries whose products with a block fit.
@@ -161,7 +247,7 @@ impl Blocks {
         at * self.size..((at + 1) * self.size).min(self.actions.num_actions())
     }
 
-    /// β of a block, `[actions, L]`.
+    /// β of a block times [`scale`](Self::scale), `[actions, L]`, in f32 or in f16.
     #[must_use]
     pub fn block(&self, at: usize) -> Tensor<2> {
         self.resident.get(at).cloned().unwrap_or_else(|| self.uploaded(at))
@@ -170,7 +256,13 @@ impl Blocks {
     fn uploaded(&self, at: usize) -> Tensor<2> {
         let (rows, dim) = (self.range(at), self.actions.latent_dim());
         let numbers = &self.actions.beta().as_slice()[rows.start * dim..rows.end * dim];
-        rows_to_device(numbers, dim, &self.device)
+        #[cfg(test)]
+        tests::allocated(numbers.len());
+        let device = &self.chosen.device;
+        let Some(scale) = self.half else { return rows_to_device(numbers, dim, device) };
+        let halves: Vec<f16> =
+            numbers.par_iter().map(|number| f16::from_f32(scale * number)).collect();
+        Tensor::from_data(TensorData::new(halves, [rows.len(), dim]), (device, DType::F16))
     }
 }
 
@@ -189,8 +281,34 @@ fn sizes(tensor: u64, actions: &ActionEmbeddings) -> Option<(usize, usize)> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+    use crate::device;
     use crate::matrix::Matrix;
+
+    thread_local! {
+        /// What a device answers that is asked for memory for so many numbers: false fails the allocation.
+        static ANSWER: RefCell<Option<Box<dyn FnMut(usize) -> bool>>> = const { RefCell::new(None) };
+    }
+
+    /// Fails as a driver does if the test wants it to.
+    pub(super) fn allocated(numbers: usize) {
+        let answer = ANSWER.with_borrow_mut(|answer| answer.as_mut().map(|answer| answer(numbers)));
+        assert!(answer != Some(false), "out of memory");
+    }
+
+    /// 1000 vectors of 300 numbers on a CPU in the place of a GPU that answers so.
+    fn blocks(tensor: u64, answer: impl FnMut(usize) -> bool + 'static) -> Result<Blocks> {
+        let chosen = device::choose(Some(device::compiled()[0])).unwrap();
+        let memory = Some(Memory { tensor, budget: None });
+        let beta = Matrix::new((0..300_000).map(|at| at as f32).collect(), 300).unwrap();
+        let actions = Arc::new(ActionEmbeddings::new(beta).unwrap());
+        ANSWER.set(Some(Box::new(answer)));
+        let blocks = Blocks::new(&actions, &Chosen { memory, ..chosen });
+        ANSWER.set(None);
+        blocks
+    }
 
     #[test]
     fn blocks_and_products_fit_and_cover_all_actions() {
@@ -205,6 +323,36 @@ mod tests {
                 assert!(queries >= 64, "{queries}");
             }
             assert!(sizes(3, &actions).is_none());
+        }
+    }
+    #[test]
+    fn a_device_that_refuses_memory_gets_smaller_tensors() {
+        // The largest tensor that it takes: two blocks, not one.
+        let smaller = blocks(1 << 23, |numbers| numbers <= 270_000).unwrap();
+        assert_eq!((smaller.count(), smaller.resident.len()), (2, 2));
+        assert!(smaller.products() <= 270_000);
+
+        let error = blocks(1 << 23, |_| false).unwrap_err().to_string();
+        assert!(error.contains("no memory left") && error.contains("--device-memory"), "{error}");
+    }
+
+    #[test]
+    fn what_a_device_has_no_memory_for_is_uploaded_when_it_is_asked_for() {
+        let mut uploads = 0;
+        let refuses_the_seventh = move |_| {
+            uploads += 1;
+            uploads != 7
+        };
+        let blocks = blocks(1 << 17, refuses_the_seventh).unwrap();
+        // Of six that fit, two have made room for products.
+        assert_eq!((blocks.count(), blocks.resident.len()), (10, 4));
+        for at in 0..blocks.count() {
+            let rows = blocks.range(at);
+            let numbers: Vec<f32> = blocks.block(at).into_data().try_into_vec().unwrap();
+            assert_eq!(
+                numbers,
+                blocks.actions().beta().as_slice()[rows.start * 300..rows.end * 300]
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use usearch::Index;
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
-use crate::matrix::{Matrix, norm};
+use crate::matrix::half_scale;
 use crate::retrieval::HnswOptions;
 use crate::retrieval::twins::Twins;
 
@@ -66,15 +66,4 @@ pub(super) fn graph(
 /// The factor of β in the graph ([`half_scale`]): `1 − dot` keeps the digits of `dot`.
 pub(super) fn scale(actions: &ActionEmbeddings) -> f32 {
     half_scale(actions.beta())
-}
-
-/// The power of two, hence without rounding, that takes the longest row to a norm between 32 and 64:
-/// f16 neither overflows nor goes subnormal.
-pub(crate) fn half_scale(vectors: &Matrix) -> f32 {
-    let longest = vectors.iter_rows().map(norm).fold(0.0, f32::max);
-    if longest.is_normal() {
-        (5.0 - longest.log2().floor()).clamp(-120.0, 120.0).exp2()
-    } else {
-        1.0
-    }
 }

@@ -30,7 +30,6 @@ pub use candidates::Candidates;
 pub use exact::Exact;
 pub(crate) use exclusion::{check_slate_size, excluded_lists, most_excluded};
 pub use graph::BuildObserver;
-pub(crate) use graph::half_scale;
 pub(crate) use heads::Heads;
 pub use hnsw::Hnsw;
 pub use on_device::{Manner, OnDevice, exact_on};

@@ -13,7 +13,7 @@ mod probe;
 use std::ops::Range;
 use std::sync::Arc;
 
-use burn::tensor::{Int, Tensor, TensorData, Transaction};
+use burn::tensor::{DType, Int, Tensor, TensorData, Transaction};
 use rayon::prelude::*;
 
 use super::best::{Best, is_above};
@@ -43,6 +43,9 @@ pub enum Manner {
     Products,
     /// A kernel that multiplies and writes only what passes.
     Sweep,
+    /// The same kernel, where β lies on the device in f16: half the memory and the traffic. More is within
+    /// rounding of the K-th best then, and the host ranks it.
+    Half,
 }
 
 /// Scores every action for every query on a GPU.
@@ -51,7 +54,7 @@ pub struct OnDevice {
     host: Exact,
     blocks: Arc<Blocks>,
     manner: Manner,
-    /// The largest error of a product, relative to the norms of its factors.
+    /// The largest error of a product, relative to the norms of the query and of the longest vector.
     precision: f32,
 }
 
@@ -82,6 +85,9 @@ struct Together<'a> {
     excluded: [Tensor<1, Int>; 2],
 }
 
+/// The seconds that a search took, and what it found.
+type Trial = (f64, Slates);
+
 /// The exact search among `actions` where the `chosen` device computes: on a GPU if it is one, else on the
 /// host. Both give the same answers.
 ///
@@ -95,31 +101,68 @@ pub fn exact_on(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Arc<
 }
 
 impl OnDevice {
-    /// Searches among `actions` on the `chosen` GPU, in the manner that is the faster one there.
+    /// Searches among `actions` on the `chosen` GPU, in the manner that is the fastest there.
     ///
     /// # Errors
-    /// [`Error::Device`] if the device has too little memory, or multiplies with fewer digits than f16.
+    /// [`Error::Device`](crate::Error::Device) if the device has too little memory, or multiplies with fewer
+    /// digits than f16.
     pub fn new(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
-        let products = Self::by(Manner::Products, actions, chosen)?;
-        if products.parts(1).len() == 1 {
-            return Ok(products);
+        if actions.num_actions() <= WHOLE {
+            return Self::by(Manner::Products, actions, chosen);
         }
+        // By itself, so that β does not lie there twice.
+        let half = Self::by(Manner::Half, actions, chosen).and_then(|half| half.trial());
+        chosen.device.memory_cleanup();
+        let products = Self::by(Manner::Products, actions, chosen)?;
+        let (seconds, expected) = products.trial()?;
+        // A device may refuse the larger kernel, as one with little shared memory does.
+        let seconds_of = |manner: Manner, trial: Result<Trial>| match trial {
+            Ok((seconds, found)) if found == expected => seconds,
+            Ok(_) => {
+                tracing::warn!("{} finds something else by {manner:?}: not used", chosen.name);
+                f64::INFINITY
+            }
+            Err(error) => {
+                tracing::debug!("{} does not search by {manner:?}: {error}", chosen.name);
+                f64::INFINITY
+            }
+        };
         let sweep = Self { manner: Manner::Sweep, ..products.clone() };
-        let faster = products.or_faster(sweep)?;
-        tracing::debug!("{} searches by {:?}", chosen.name, faster.manner);
-        Ok(faster)
+        let by_sweep = seconds_of(Manner::Sweep, sweep.trial());
+        let by_half = seconds_of(Manner::Half, half);
+        tracing::debug!(
+            "{} searches in {seconds:.2e} s by products, in {by_sweep:.2e} s by sweeps, in \
+             {by_half:.2e} s by sweeps in f16",
+            chosen.name
+        );
+        if by_half < seconds.min(by_sweep) {
+            drop((products, sweep));
+            chosen.device.memory_cleanup();
+            return Self::by(Manner::Half, actions, chosen);
+        }
+        Ok(if by_sweep < seconds { sweep } else { products })
     }
 
     /// Searches in one manner, whatever its speed.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// As [`new`](Self::new); [`Error::Device`](crate::Error::Device) if β cannot lie there in f16.
     pub fn by(manner: Manner, actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
-        let blocks = Arc::new(Blocks::new(actions, chosen)?);
+        let blocks = Arc::new(match manner {
+            Manner::Half => Blocks::in_half(actions, chosen)?,
+            Manner::Products | Manner::Sweep => Blocks::new(actions, chosen)?,
+        });
         let host = Exact::new(Arc::clone(actions));
         let mut this = Self { host, blocks, manner, precision: 0.0 };
         this.precision = this.measured_precision()?;
         Ok(this)
+    }
+
+    /// Queries on the device, so that their products with β there are those with β.
+    fn queries(&self, numbers: &[f32], dim: usize) -> Tensor<2> {
+        let factor = 1.0 / self.blocks.scale();
+        let numbers: Vec<f32> = numbers.iter().map(|number| factor * number).collect();
+        rows_to_device(&numbers, dim, self.blocks.device())
     }
 
     /// The difference of two products of `query` on the device that rounding may explain; the host's
@@ -231,7 +274,7 @@ impl OnDevice {
         let (starts, excluded) = excluded_lists(queries, rows.clone());
         let excluded =
             [starts, excluded].map(|list| Tensor::from_data(TensorData::from(&*list), device));
-        let latent = rows_to_device(numbers, dim, device);
+        let latent = self.queries(numbers, dim);
         let asked = Together { queries, first, latent, excluded };
         let found = rows.map(|row| {
             let rounding = self.rounding(queries.latent.row(row));
@@ -317,7 +360,7 @@ impl Found {
 
 /// The products of queries with rows of a block, `[N, rows]`.
 fn product(latent: &Tensor<2>, beta: &Tensor<2>, rows: &Range<usize>) -> Tensor<2> {
-    let beta = beta.clone().narrow(0, rows.start, rows.len());
+    let beta = beta.clone().narrow(0, rows.start, rows.len()).cast(DType::F32);
     latent.clone().matmul(beta.transpose())
 }
 

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::{ORDINARY, OnDevice, WHOLE, floats, product};
+use super::{ORDINARY, OnDevice, Trial, WHOLE, floats, product};
 use crate::device::rows_to_device;
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, dot, norm};
-use crate::retrieval::Queries;
+use crate::retrieval::{Queries, Retriever as _};
 
 /// The most queries of a trial.
 const PROBED: usize = 64;
@@ -18,7 +18,8 @@ const PROBED: usize = 64;
 const TEN_BITS: f32 = 1.0 / 1024.0;
 
 impl OnDevice {
-    /// A bound on the error of a product of the device, relative to the norms of its factors.
+    /// A bound on the error of a product of the device, relative to the norms of the query and of the
+    /// longest vector.
     ///
     /// # Errors
     /// [`Error::Device`] if the device multiplies with fewer digits than f16.
@@ -30,17 +31,10 @@ impl OnDevice {
         let (bound, usual) = (dim * f32::EPSILON, 4.0 * dim.sqrt() * f32::EPSILON);
         let precision = if error <= usual { bound } else { bound + TEN_BITS };
         if error <= precision {
-            return Ok(precision);
+            return Ok(precision + self.blocks.rounding());
         }
         let problem = format!("its products are off by {error} of the norms; use another device");
         Err(Error::Device { device: self.blocks.name().to_owned(), problem })
-    }
-
-    /// The `other` search if it is the faster one here. A device may refuse its kernel, as one with little
-    /// shared memory does.
-    pub(super) fn or_faster(self, other: Self) -> Result<Self> {
-        let Ok(seconds) = other.seconds() else { return Ok(self) };
-        Ok(if seconds < self.seconds()? { other } else { self })
     }
 
     /// Some of the actions of the first block, `[N, L]`.
@@ -51,13 +45,14 @@ impl OnDevice {
         self.blocks.actions().beta().select(&probed)
     }
 
-    /// The greatest error of Burn's products of the probes with some actions, relative to the norms of
-    /// the factors; a NaN is the greatest.
+    /// The greatest error of Burn's products of the probes with some actions in f32, relative to the norms
+    /// of the factors; a NaN is the greatest.
     fn error(&self) -> Result<f32> {
-        let beta = self.blocks.actions().beta();
+        let (beta, device) = (self.blocks.actions().beta(), self.blocks.device());
         let (latent, count) = (self.probes(), self.blocks.range(0).len().min(WHOLE));
-        let queries = rows_to_device(latent.as_slice(), latent.cols(), self.blocks.device());
-        let products = floats(product(&queries, &self.blocks.block(0), &(0..count)))?;
+        let up = |rows: &[f32]| rows_to_device(rows, beta.cols(), device);
+        let rows = up(&beta.as_slice()[..count * beta.cols()]);
+        let products = floats(product(&up(latent.as_slice()), &rows, &(0..count)))?;
         let greater = |a: f32, b: f32| if b <= a { a } else { b };
         let errors = latent.par_rows().zip(products.par_chunks(count)).map(|(query, products)| {
             let error = |(at, product): (usize, &f32)| {
@@ -74,16 +69,15 @@ impl OnDevice {
         Ok(errors.reduce(|| 0.0, greater))
     }
 
-    /// How long a search for the probes takes.
-    fn seconds(&self) -> Result<f64> {
+    /// Searches for the probes.
+    pub(super) fn trial(&self) -> Result<Trial> {
         let latent = self.probes();
         let slate_size = self.blocks.actions().num_actions().min(10);
         let queries = Queries { latent: &latent, slate_size, excluded: None };
-        let search = || self.blocks.attempt(|| self.best_of(queries, 0..latent.rows()));
         // Once for kernels that are compiled when they are first used.
-        search()?;
+        self.search(queries)?;
         let started = Instant::now();
-        search()?;
-        Ok(started.elapsed().as_secs_f64())
+        let found = self.search(queries)?;
+        Ok((started.elapsed().as_secs_f64(), found))
     }
 }
