@@ -74,7 +74,7 @@ impl<const AS_PRINTED: bool> Recipe for CovarianceMethod<AS_PRINTED> {
         }
         let actions = Arc::clone(&parts.actions);
         let policy = PlackettLuce::new(actions, self.draws, parts.sampling(self.samples))?
-            .on(parts.retriever.blocks());
+            .on(&parts.retriever)?;
         Ok(Covariance::new(Self::FORM, policy, reward)?.into())
     }
 }

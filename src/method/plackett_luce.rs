@@ -52,7 +52,7 @@ impl Default for PlRankMethod {
 
 fn policy(parts: &Parts, samples: usize, draws: SlateDraws) -> Result<PlackettLuce> {
     let policy = PlackettLuce::new(Arc::clone(&parts.actions), draws, parts.sampling(samples))?;
-    Ok(policy.on(parts.retriever.blocks()))
+    policy.on(&parts.retriever)
 }
 
 fn learned(learn_actions: bool) -> Learned {

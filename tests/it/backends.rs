@@ -6,6 +6,7 @@ use std::path::Path;
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::matrix::Matrix;
+use fast_slate::method::{Method, PlPgMethod, PlRankMethod};
 use fast_slate::prepared::{Input, Prepared};
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, Settings};
@@ -47,16 +48,11 @@ fn prepared(folder: &Path) -> Prepared {
     Prepared::create(&input, &svd(100), &folder.join("data"), false).unwrap()
 }
 
-#[test]
-fn all_backends_take_the_same_path_and_learn() {
-    let folder = tempfile::tempdir().unwrap();
-    let prepared = prepared(folder.path());
-    let paper = |steps| with_steps(Preset::Paper.settings(), steps);
-
+/// Trains on every backend, from the same start to the same θ.
+fn all_arrive_at_the_same(prepared: &Prepared, settings: &Settings, out: &Path) {
     let mut reference: Option<(&str, Matrix)> = None;
     for device in devices() {
-        let out = |steps: u64| folder.path().join(format!("{device}-{steps}"));
-        let (outcome, _) = train(&prepared, &paper(20), device, &out(20));
+        let (outcome, _) = train(prepared, settings, device, &out.with_extension(device));
         let Some(Tower::Linear(tower)) = &outcome.model.tower else {
             panic!("the preset's tower is linear")
         };
@@ -69,7 +65,29 @@ fn all_backends_take_the_same_path_and_learn() {
         let size = distance(expected, &Matrix::zeros(expected.rows(), expected.cols()));
         let off = distance(&theta, expected) / size;
         assert!(off < 1e-3, "{device} is off {first} by {off}");
+    }
+}
 
+#[test]
+fn all_backends_take_the_same_path_with_plackett_luce() {
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = prepared(folder.path());
+    for method in [Method::PlPg(PlPgMethod::default()), Method::PlRank(PlRankMethod::default())] {
+        let mut settings = with_steps(Preset::Paper.settings(), 10);
+        settings.method = method;
+        let out = folder.path().join(settings.method.kind().name());
+        all_arrive_at_the_same(&prepared, &settings, &out);
+    }
+}
+
+#[test]
+fn all_backends_take_the_same_path_and_learn() {
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = prepared(folder.path());
+    let paper = |steps| with_steps(Preset::Paper.settings(), steps);
+    all_arrive_at_the_same(&prepared, &paper(20), &folder.path().join("path"));
+    for device in devices() {
+        let out = |steps: u64| folder.path().join(format!("{device}-{steps}"));
         let (_, rewards) = train(&prepared, &paper(500), device, &out(500));
         let best = rewards.iter().copied().fold(f64::MIN, f64::max);
         assert!(best >= rewards[0] + 0.05, "{device} learnt little: {rewards:?}");

@@ -3,18 +3,23 @@
 use std::sync::Arc;
 
 use assert_cmd::Command;
-use fast_slate::dataset::Split;
+use burn::tensor::DType;
+use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::device::{self, Chosen, Memory};
 use fast_slate::embedding::ActionEmbeddings;
+use fast_slate::estimator::{Estimator as _, PlRank};
 use fast_slate::matrix::Matrix;
-use fast_slate::policy::{BatchRows, PlackettLuce, Sampling, SlateDraws, SlatePolicy as _};
+use fast_slate::policy::{
+    BatchRows, Distribution, PlackettLuce, Sampling, SlateDraws, SlatePolicy as _,
+};
 use fast_slate::retrieval::{Candidates, Exact, Manner, OnDevice, Queries, Retriever};
+use fast_slate::reward::LinearReward;
 use fast_slate::seed::{Purpose, Seed, Stream};
 use fast_slate::settings::Preset;
 use fast_slate::task::Task;
 use serde_json::Value;
 
-use crate::common::{devices, refused, slate, small, stdout};
+use crate::common::{devices, refused, skipped, slate, small, stdout};
 
 /// The adapter with tensors of at most so many bytes, if this build and this machine have one.
 fn adapter(tensor: u64) -> Option<Chosen> {
@@ -35,11 +40,17 @@ fn rounded(mut matrix: Matrix) -> Matrix {
     matrix
 }
 
-/// Both ways to search on the device, and the host's.
-fn searches(beta: Matrix, chosen: &Chosen) -> (Exact, [OnDevice; 2]) {
+/// The host's search, and those of the device in every manner that it has.
+fn searches(beta: Matrix, chosen: &Chosen) -> (Exact, Vec<OnDevice>) {
     let actions = Arc::new(ActionEmbeddings::new(beta).unwrap());
+    let mut manners = vec![Manner::Products, Manner::Sweep];
+    if chosen.device.supports_dtype(DType::F16) {
+        manners.push(Manner::Half);
+    } else {
+        skipped("the adapter has no f16");
+    }
     let by = |manner| OnDevice::by(manner, &actions, chosen).unwrap();
-    let on_device = [Manner::Products, Manner::Sweep].map(by);
+    let on_device = manners.into_iter().map(by).collect();
     (Exact::new(actions), on_device)
 }
 
@@ -74,7 +85,7 @@ fn every_size_gives_the_answer_of_the_host() {
                     assert!(on_device.iter().all(|search| search.search(queries).is_err()));
                     continue;
                 };
-                for (search, manner) in on_device.iter().zip(["products", "sweeps"]) {
+                for (search, manner) in on_device.iter().zip(["products", "sweeps", "in f16"]) {
                     let found = search.search(queries).unwrap();
                     let row = (0..rows).find(|row| found.slate(*row) != expected.slate(*row));
                     let row = row.map(|row| (row, found.slate(row), expected.slate(row)));
@@ -119,6 +130,45 @@ fn a_catalogue_in_the_worst_order_is_searched_all_the_same() {
     }
 }
 
+/// Vectors of any length, and of very different lengths, which f16 does not hold as they are.
+#[test]
+fn numbers_beyond_f16_are_searched_all_the_same() {
+    let Some(chosen) = adapter(1 << 20) else { return };
+    let mut stream = Seed(21).stream(Purpose::Synthetic, 3, 4);
+    let (beta, latent) = (normals(&mut stream, 9000, 30), normals(&mut stream, 40, 30));
+    let scaled = |factor: &dyn Fn(usize) -> f32| {
+        let mut beta = beta.clone();
+        for row in 0..beta.rows() {
+            beta.row_mut(row).iter_mut().for_each(|number| *number *= factor(row));
+        }
+        beta
+    };
+    let alike = [1e-12, 1e-5, 1e7, 1e15].map(|factor| scaled(&|_| factor));
+    // Numbers of f16 end at 65 504 and lose digits below 0.00006, whatever the scale: here half of the
+    // vectors are zeros there, and the answers of queries that the others point away from.
+    let mixed = scaled(&|row| if row % 2 == 0 { -1e6 } else { 1e-3 });
+    let mut away = mixed.clone();
+    away.as_mut_slice().iter_mut().for_each(|number| *number = number.abs());
+    for row in (0..9000).step_by(2) {
+        away.row_mut(row).iter_mut().for_each(|number| *number = -*number);
+    }
+    let mut positive = latent.clone();
+    positive.as_mut_slice().iter_mut().for_each(|number| *number = number.abs());
+    for (beta, latent) in
+        alike.into_iter().chain([mixed]).map(|beta| (beta, &latent)).chain([(away, &positive)])
+    {
+        let (host, on_device) = searches(beta, &chosen);
+        let queries = Queries { latent, slate_size: 7, excluded: None };
+        let expected = host.search(queries).unwrap();
+        for search in &on_device {
+            assert_eq!(search.search(queries).unwrap(), expected);
+        }
+    }
+    let actions = Arc::new(ActionEmbeddings::new(scaled(&|_| 1e-37)).unwrap());
+    let error = OnDevice::by(Manner::Half, &actions, &chosen).unwrap_err().to_string();
+    assert!(error.contains("f16"), "{error}");
+}
+
 #[test]
 fn shared_candidates_come_from_the_device() {
     let Some(chosen) = adapter(1 << 20) else { return };
@@ -145,26 +195,65 @@ fn shared_candidates_come_from_the_device() {
     }
 }
 
-/// The same scores but for rounding lead to the same slates, and to gradients that differ by rounding.
+/// The same scores but for rounding lead to the same slates, and to gradients that differ by rounding: in
+/// blocks smaller than a panel, in blocks of one panel, and in one block of all actions. Contexts range
+/// from one whose actions are all alike to one that shows little else than its head.
 #[test]
-fn plackett_luce_draws_the_same_with_products_of_the_device() {
-    let Some(chosen) = adapter(1 << 17) else { return };
+fn plackett_luce_draws_the_same_on_the_device() {
+    const P: u32 = 10_000;
+    let Some(mut chosen) = adapter(0) else { return };
     let mut stream = Seed(21).stream(Purpose::Synthetic, 3, 3);
-    let (beta, h) = (normals(&mut stream, 3000, 12), normals(&mut stream, 11, 12));
-    let (host, [search, _]) = searches(beta, &chosen);
-    let sampling = Sampling { num_samples: 5, slate_size: 4, excluded: None, seed: Seed(1) };
-    let actions = Arc::clone(host.actions());
-    let on_host = PlackettLuce::new(actions, SlateDraws::PrefixSums, sampling).unwrap();
-    let on_device = on_host.clone().on(search.blocks());
+    let (beta, mut h) = (normals(&mut stream, P as usize, 12), normals(&mut stream, 11, 12));
+    for row in 0..11 {
+        h.row_mut(row).iter_mut().for_each(|h| *h *= 0.2 * row as f32);
+    }
+    let pairs = |step: usize| {
+        let of = |context: u32| (context..P).step_by(step).map(move |action| (context, action));
+        ActionSets::from_pairs(11, (0..11).flat_map(of))
+    };
+    let (observed, hidden) = (pairs(97), pairs(101));
+    let split = vec![Split::Train; 11];
+    let sessions = Arc::new(Sessions { observed, hidden, split, num_actions: P as usize });
+    let reward = LinearReward::dcg(4, Arc::clone(&sessions));
     let contexts: Vec<u32> = (0..11).collect();
     let rows = BatchRows { step: 3, contexts: &contexts, h: &h };
-    let (expected, found) = (on_host.sample(rows).unwrap(), on_device.sample(rows).unwrap());
-    assert_eq!(found.slates.actions(), expected.slates.actions());
-    let pairs = found.scores.as_slice().iter().zip(expected.scores.as_slice());
-    for (found, expected) in pairs {
-        assert!((found - expected).abs() < 1e-4, "{found} and {expected}");
+    let close = |found: &[f32], expected: &[f32]| {
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-4, "{found} and {expected}");
+        }
+    };
+    for tensor in [1 << 13, 1 << 17, 1 << 24] {
+        chosen.memory = Some(Memory { tensor, budget: None });
+        let (host, mut on_device) = searches(beta.clone(), &chosen);
+        // Where a search lies there in f16, β lies there in f32, too.
+        let search: Arc<dyn Retriever> = Arc::new(on_device.pop().unwrap());
+        for draws in [SlateDraws::PrefixSums, SlateDraws::Gumbel] {
+            let excluded = (draws == SlateDraws::PrefixSums).then(|| Arc::clone(&sessions));
+            let sampling = Sampling { num_samples: 5, slate_size: 4, excluded, seed: Seed(1) };
+            let actions = Arc::clone(host.actions());
+            let on_host = PlackettLuce::new(actions, draws, sampling).unwrap();
+            let on_device = on_host.clone().on(&search).unwrap();
+            let (expected, found) =
+                (on_host.sample(rows).unwrap(), on_device.sample(rows).unwrap());
+            assert_eq!(found.slates.actions(), expected.slates.actions(), "{draws:?}, {tensor}");
+            close(found.scores.as_slice(), expected.scores.as_slice());
+            assert_ne!(found.scores, expected.scores, "these are the host's");
+
+            let gradient = |policy: &PlackettLuce| {
+                PlRank::new(policy.clone(), &reward).unwrap().gradient(rows).unwrap()
+            };
+            let (expected, found) = (gradient(&on_host), gradient(&on_device));
+            assert_eq!(found.rewards, expected.rewards);
+            close(found.h.as_slice(), expected.h.as_slice());
+
+            let log_probs = |policy: &PlackettLuce| {
+                let beta = host.actions().beta();
+                let of = |_, of: &Distribution| Ok(of.log_prob(&[of.head()[3], 7777, 8888]) as f32);
+                policy.visit(beta, rows, of).unwrap()
+            };
+            close(&log_probs(&on_device), &log_probs(&on_host));
+        }
     }
-    assert_ne!(found.scores, expected.scores, "these are the host's");
 }
 
 /// Users of the folds are searched for in the vectors of their fold, others in β.

@@ -1,16 +1,11 @@
 //! The two passes over all of β, for a group of contexts: queries → scores, and weights → weighted sums
 //! of embeddings. β is read in panels that stay in cache, panels in parallel. A product always has
-//! [`GROUP`] rows, because its rounding depends on its shape. Where β lies on a GPU, both products are made
-//! there, block by block.
+//! [`GROUP`] rows, because its rounding depends on its shape.
 
-use burn::tensor::Tensor;
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
 
-use crate::device::{rows_to_device, to_host};
-use crate::embedding::Blocks;
-use crate::error::Result;
 use crate::matrix::Matrix;
 
 /// Contexts in a group.
@@ -37,66 +32,6 @@ pub(super) fn scores(beta: &Matrix, h: &Matrix, start: usize, end: usize, scores
         let beta = beta.view(i * panel, (i * panel + panel).min(num_actions));
         matmul(out, Accum::Replace, queries, beta.transpose(), 1.0, Par::Seq);
     });
-}
-
-/// [`scores`] on a GPU.
-///
-/// # Errors
-/// [`Error::Device`](crate::Error::Device) when the device fails.
-pub(super) fn scores_on(
-    blocks: &Blocks,
-    h: &Matrix,
-    start: usize,
-    end: usize,
-    scores: &mut Matrix,
-) -> Result<()> {
-    let numbers = &h.as_slice()[start * h.cols()..end * h.cols()];
-    blocks.attempt(|| {
-        let queries = rows_to_device(numbers, h.cols(), blocks.device());
-        let send = |block: usize| queries.clone().matmul(blocks.block(block).transpose());
-        in_order(blocks, send, |block, products| {
-            for (row, products) in products.iter_rows().enumerate() {
-                scores.row_mut(row)[blocks.range(block)].copy_from_slice(products);
-            }
-        })
-    })
-}
-
-/// [`weighted_sums`] on a GPU.
-///
-/// # Errors
-/// [`Error::Device`](crate::Error::Device) when the device fails.
-pub(super) fn weighted_sums_on(blocks: &Blocks, weights: &Matrix) -> Result<Vec<f64>> {
-    let mut sums = vec![0.0; GROUP * blocks.actions().latent_dim()];
-    let send = |block: usize| {
-        let range = blocks.range(block);
-        let part: Vec<f32> =
-            weights.iter_rows().flat_map(|row| &row[range.clone()]).copied().collect();
-        rows_to_device(&part, range.len(), blocks.device()).matmul(blocks.block(block))
-    };
-    blocks.attempt(|| {
-        in_order(blocks, send, |_, products| {
-            let products = products.as_slice().iter();
-            sums.iter_mut().zip(products).for_each(|(sum, product)| *sum += f64::from(*product));
-        })
-    })?;
-    Ok(sums)
-}
-
-/// Takes the products of every block, in order; the device works at one while the one before is taken.
-fn in_order(
-    blocks: &Blocks,
-    send: impl Fn(usize) -> Tensor<2>,
-    mut take: impl FnMut(usize, &Matrix),
-) -> Result<()> {
-    let mut coming = None;
-    for block in 0..=blocks.count() {
-        let next = (block < blocks.count()).then(|| send(block));
-        if let Some(products) = std::mem::replace(&mut coming, next) {
-            take(block - 1, &to_host(products)?);
-        }
-    }
-    Ok(())
 }
 
 /// `weights β` `[GROUP, L]` for `weights` `[GROUP, P]`. Panels are added up in f64 and in order.

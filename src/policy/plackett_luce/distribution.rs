@@ -5,12 +5,21 @@
 //! unplaced one outweighs each tail action: `Z_k` is a sum of positive terms that neither cancel nor
 //! overflow, whatever the scores.
 
+use std::sync::Arc;
+
+use super::scores::Scores;
+use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::retrieval::check_slate_size;
 use crate::seed::Stream;
 
 /// Length of the head where K is less.
 const HEAD: usize = 16;
+/// T, the length of the head for slates of at most K.
+pub(super) fn head_size(slate_size: usize) -> usize {
+    slate_size.max(HEAD)
+}
+
 /// Below this share of the tail's mass, the remaining tail is no longer drawn by rejection.
 const SPARSE: f64 = 0.1;
 /// Below this weight of the best unplaced action, weights get a new reference.
@@ -19,13 +28,12 @@ const SMALL: f64 = 1e-200;
 /// The Plackett–Luce distribution of one context over P actions, for slates of at most K.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// f, −∞ for excluded actions, `[P]`.
-    scores: Vec<f64>,
+    scores: Scores,
     /// The best actions, best first; equal scores go to the lower action.
     head: Vec<u32>,
     /// The score and number of the best tail action; `u32::MAX` without a tail.
     tail_first: (f64, u32),
-    /// Running sums of the tail's weights, `[P]`.
+    /// Running sums of the tail's weights, one for each panel of scores.
     tail_sums: Vec<f64>,
 }
 
@@ -53,7 +61,7 @@ impl Distribution {
         let available = scores.iter().filter(|f| f.is_finite()).count();
         check_slate_size(slate_size, num_actions, num_actions - available)?;
 
-        let head_size = slate_size.max(HEAD);
+        let head_size = head_size(slate_size);
         let mut best = Best::new(head_size + 1);
         for (action, &score) in (0..).zip(&scores) {
             if score > f64::NEG_INFINITY {
@@ -69,18 +77,49 @@ impl Distribution {
         best.truncate(head_size);
 
         let mut this = Self {
-            scores,
+            scores: Scores::Given(scores),
             head: best.into_iter().map(|(_, action)| action).collect(),
             tail_first,
             tail_sums: Vec::new(),
         };
         let mut sum = 0.0;
-        let sums = (0..).zip(&this.scores).map(|(action, &score)| {
+        let sums = (0..).zip(this.scores.iter()).map(|(action, score)| {
             sum += this.weight_in_tail(score, action);
             sum
         });
         this.tail_sums = sums.collect();
         Ok(this)
+    }
+
+    /// The distribution whose scores are the products of `query` `[L]` and β, of which others have found
+    /// the `best`, all of the head and the best of the tail, best first, and the `masses` of the tail in
+    /// panels of `width` actions, relative to the latter.
+    ///
+    /// # Errors
+    /// [`Error::NotFinite`] for a mass that is not.
+    pub(super) fn of_panels(
+        (query, actions): (&[f32], &Arc<ActionEmbeddings>),
+        excluded: &[u32],
+        best: &[u32],
+        (masses, width): (&[f32], usize),
+    ) -> Result<Self> {
+        if let Some(column) = masses.iter().position(|mass| !mass.is_finite()) {
+            let value = masses[column];
+            return Err(Error::NotFinite { what: "scores".into(), row: 0, column, value });
+        }
+        let scores = Scores::of(query, actions, excluded, width);
+        let (first, head) = best.split_last().expect("a head and an action more");
+        let mut sum = 0.0;
+        let sums = masses.iter().map(|mass| {
+            sum += f64::from(*mass);
+            sum
+        });
+        Ok(Self {
+            tail_first: (scores.get(*first), *first),
+            head: head.to_vec(),
+            tail_sums: sums.collect(),
+            scores,
+        })
     }
 
     /// P.
@@ -92,7 +131,7 @@ impl Distribution {
     /// f of an action; −∞ when it is excluded.
     #[must_use]
     pub fn score(&self, action: u32) -> f64 {
-        self.scores[action as usize]
+        self.scores.get(action)
     }
 
     /// The best actions, at least K, best first.
@@ -113,8 +152,9 @@ impl Distribution {
         self.weight_in_tail(self.score(action), action)
     }
 
-    /// `e^{f_a − m}` of every action `[P]`; 0 for the head and for excluded actions.
-    pub fn tail_weights(&self, out: &mut [f32]) {
+    /// `e^{f_a − m}` of every action `[P]`, where all scores were given; 0 for the head and for excluded
+    /// actions.
+    pub(super) fn tail_weights(&self, out: &mut [f32]) {
         let mut before = 0.0;
         for (out, &sum) in out.iter_mut().zip(&self.tail_sums) {
             #[allow(clippy::cast_possible_truncation, reason = "they weigh f32 embeddings")]
@@ -168,7 +208,7 @@ impl Distribution {
             return;
         }
         let mut best = Best::new(slate_size - slate.len());
-        for (action, &score) in (0..).zip(&self.scores) {
+        for (action, score) in (0..).zip(self.scores.iter()) {
             let perturbed = score - (-stream.open_uniform().ln()).ln();
             if score > f64::NEG_INFINITY && best.admits(perturbed) && !slate.contains(&action) {
                 best.offer(perturbed, action);
@@ -194,12 +234,23 @@ impl Distribution {
 
     /// Draws an action of the tail by its weight; the tail must not be empty.
     fn draw_tail(&self, stream: &mut Stream) -> u32 {
-        // The target is below the last sum, so the index is valid and its weight above 0.
+        // The target is below the last sum, so the panel is valid and has an action of weight above 0.
         let target = stream.uniform() * self.tail_mass();
-        let action = self.tail_sums.partition_point(|sum| *sum <= target);
-        #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
-        let action = action as u32;
-        action
+        let panel = self.tail_sums.partition_point(|sum| *sum <= target);
+        let mut left = target - panel.checked_sub(1).map_or(0.0, |before| self.tail_sums[before]);
+        let (first, scores) = self.scores.panel(panel);
+        let mut drawn = first;
+        for (action, &score) in (first..).zip(scores) {
+            let weight = self.weight_in_tail(score, action);
+            if weight > 0.0 {
+                drawn = action;
+                if left < weight {
+                    break;
+                }
+                left -= weight;
+            }
+        }
+        drawn
     }
 }
 

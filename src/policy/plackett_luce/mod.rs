@@ -1,23 +1,28 @@
 //! Plackett–Luce takes queries and returns slates drawn from `π_θ(A_K | x) = Π_k e^{f(a_k)} / Z_k` with
 //! `f(a) = hᵀβ_a` (equation 5), and their score functions. It scores every action, O(P L) a context;
 //! the S slates of a context share that pass. [`Distribution`] draws slates, [`gradient`]
-//! differentiates by the scores, and a second pass over β leads from the scores to the query.
+//! differentiates by the scores, and a second pass over β leads from the scores to the query. Where β
+//! lies on a GPU, both passes are one there, and the scores stay there.
 
 mod dense;
 pub mod distribution;
 pub mod gradient;
+mod on_device;
+mod scores;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tracing::trace_span;
 
+use self::on_device::OnDevice;
 use super::{BatchRows, Drawn, Sampling, SlatePolicy};
-use crate::embedding::{ActionEmbeddings, Blocks};
+use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
-use crate::retrieval::{Slates, check_slate_size};
+use crate::retrieval::{Retriever, Slates, check_slate_size};
 use crate::seed::Purpose;
 
 pub use distribution::Distribution;
@@ -42,7 +47,7 @@ pub struct PlackettLuce {
     actions: Arc<ActionEmbeddings>,
     draws: SlateDraws,
     sampling: Sampling,
-    blocks: Option<Arc<Blocks>>,
+    on_device: Option<OnDevice>,
 }
 
 impl PlackettLuce {
@@ -72,18 +77,15 @@ impl PlackettLuce {
     ) -> Result<Self> {
         sampling.validate()?;
         Self::check_draws(draws)?;
-        Ok(Self { actions, draws, sampling, blocks: None })
+        Ok(Self { actions, draws, sampling, on_device: None })
     }
 
-    /// Makes the products of both passes on the GPU that has β in `blocks`, if there is one.
-    #[must_use]
-    pub fn on(self, blocks: Option<&Arc<Blocks>>) -> Self {
-        Self { blocks: blocks.cloned(), ..self }
-    }
-
-    /// The blocks that hold `beta`.
-    fn blocks_of(&self, beta: &Matrix) -> Option<&Blocks> {
-        self.blocks.as_deref().filter(|blocks| std::ptr::eq(blocks.actions().beta(), beta))
+    /// Scores all actions on the GPU where `retriever` searches exactly, if it does on one.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device has too little memory.
+    pub fn on(self, retriever: &Arc<dyn Retriever>) -> Result<Self> {
+        Ok(Self { on_device: OnDevice::new(retriever, &self.sampling)?, ..self })
     }
 
     /// β.
@@ -123,13 +125,9 @@ impl PlackettLuce {
         rows: BatchRows<'_>,
         visit: impl Fn(usize, &Distribution) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
-        let mut scores = self.buffer(beta, rows)?;
-        let mut visited = Vec::with_capacity(rows.h.rows());
-        for start in (0..rows.h.rows()).step_by(dense::GROUP) {
-            let visit = |row, distribution: &Distribution, _: &mut [f32]| visit(row, distribution);
-            visited.extend(self.visit_group(beta, rows, start, &mut scores, visit)?);
-        }
-        Ok(visited)
+        let mut all = Vec::with_capacity(rows.h.rows());
+        self.visit_groups(beta, rows, false, visit, |visited, _| all.extend(visited))?;
+        Ok(all)
     }
 
     /// Calls `visit` like [`visit`](Self::visit); it returns n gradients in the scores, n being the
@@ -144,19 +142,8 @@ impl PlackettLuce {
         visit: impl Fn(usize, &Distribution) -> Result<(Vec<ScoreGradient>, T)> + Sync,
     ) -> Result<(Matrix, Vec<T>)> {
         let latent_dim = beta.cols();
-        let mut buffer = self.buffer(beta, rows)?;
         let (mut latent, mut others) = (Vec::new(), Vec::with_capacity(rows.h.rows()));
-        for start in (0..rows.h.rows()).step_by(dense::GROUP) {
-            // The weights of a row's tail replace its scores.
-            let visit = |row, distribution: &Distribution, buffer: &mut [f32]| {
-                distribution.tail_weights(buffer);
-                visit(row, distribution)
-            };
-            let visited = self.visit_group(beta, rows, start, &mut buffer, visit)?;
-            let tail_sums = match self.blocks_of(beta) {
-                Some(blocks) => dense::weighted_sums_on(blocks, &buffer)?,
-                None => dense::weighted_sums(beta, &buffer),
-            }; // [GROUP, L]
+        self.visit_groups(beta, rows, true, visit, |visited, tail_sums| {
             for ((gradients, other), tail_sum) in
                 visited.into_iter().zip(tail_sums.chunks_exact(latent_dim))
             {
@@ -168,38 +155,20 @@ impl PlackettLuce {
                 });
                 others.push(other);
             }
-        }
+        })?;
         Ok((Matrix::new(latent, latent_dim)?, others))
     }
 
-    /// Visits up to [`dense::GROUP`] rows from `start` on. Each visitor may overwrite its row of
-    /// `scores` `[GROUP, P]`.
-    fn visit_group<T: Send>(
+    /// Visits the rows group by group. `take` gets what the visits of a group returned and, if asked for,
+    /// `Σ_tail e^{f_d − m} β_d` `[group, L]`.
+    fn visit_groups<T: Send>(
         &self,
         beta: &Matrix,
         rows: BatchRows<'_>,
-        start: usize,
-        scores: &mut Matrix,
-        visit: impl Fn(usize, &Distribution, &mut [f32]) -> Result<T> + Sync,
-    ) -> Result<Vec<T>> {
-        let end = (start + dense::GROUP).min(rows.h.rows());
-        match self.blocks_of(beta) {
-            Some(blocks) => dense::scores_on(blocks, rows.h, start, end, scores)?,
-            None => dense::scores(beta, rows.h, start, end, scores),
-        }
-        let visit = |(row, scores): (usize, &mut [f32])| {
-            let excluded = self.sampling.excluded_of(rows.contexts[row]);
-            let of_row = scores.iter().map(|&score| f64::from(score)).collect();
-            let distribution = Distribution::new(of_row, excluded, self.sampling.slate_size)?;
-            visit(row, &distribution, scores)
-        };
-        let visited: Vec<Result<T>> =
-            (start..end).into_par_iter().zip(scores.par_rows_mut()).map(visit).collect();
-        visited.into_iter().collect()
-    }
-
-    /// Checks that `rows` fit `beta`, and returns a buffer for the scores of a group, `[GROUP, P]`.
-    fn buffer(&self, beta: &Matrix, rows: BatchRows<'_>) -> Result<Matrix> {
+        with_sums: bool,
+        visit: impl Fn(usize, &Distribution) -> Result<T> + Sync,
+        mut take: impl FnMut(Vec<T>, &[f64]),
+    ) -> Result<()> {
         if rows.h.cols() != beta.cols() {
             return Err(Error::Shape {
                 what: "queries".into(),
@@ -208,9 +177,45 @@ impl PlackettLuce {
             });
         }
         rows.h.require_finite("query")?;
-        check_slate_size(self.sampling.slate_size, beta.rows(), 0)?;
-        Ok(Matrix::zeros(dense::GROUP, beta.rows()))
+        let slate_size = self.sampling.slate_size;
+        check_slate_size(slate_size, beta.rows(), 0)?;
+
+        if let Some(device) = self.on_device.as_ref().filter(|device| device.has(beta)) {
+            for group in groups(rows, device.group()) {
+                let (distributions, sums) = device.distributions(rows, group.clone(), with_sums)?;
+                let visited = group.into_par_iter().zip(&distributions);
+                let visited: Vec<Result<T>> = visited.map(|(row, of)| visit(row, of)).collect();
+                take(visited.into_iter().collect::<Result<_>>()?, &sums);
+            }
+            return Ok(());
+        }
+        let mut scores = Matrix::zeros(dense::GROUP, beta.rows());
+        for group in groups(rows, dense::GROUP) {
+            dense::scores(beta, rows.h, group.start, group.end, &mut scores);
+            let visit = |(row, scores): (usize, &mut [f32])| {
+                let excluded = self.sampling.excluded_of(rows.contexts[row]);
+                let of_row = scores.iter().map(|&score| f64::from(score)).collect();
+                let distribution = Distribution::new(of_row, excluded, slate_size)?;
+                if with_sums {
+                    // The weights of a row's tail replace its scores.
+                    distribution.tail_weights(scores);
+                }
+                visit(row, &distribution)
+            };
+            let visited: Vec<Result<T>> =
+                group.into_par_iter().zip(scores.par_rows_mut()).map(visit).collect();
+            let visited = visited.into_iter().collect::<Result<_>>()?;
+            let sums = if with_sums { dense::weighted_sums(beta, &scores) } else { Vec::new() };
+            take(visited, &sums);
+        }
+        Ok(())
     }
+}
+
+/// The rows in groups of `size`; the last one may be smaller.
+fn groups(rows: BatchRows<'_>, size: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = rows.h.rows();
+    (0..count).step_by(size).map(move |start| start..(start + size).min(count))
 }
 
 impl SlatePolicy for PlackettLuce {
