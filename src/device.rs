@@ -60,11 +60,17 @@ pub fn limit_memory(bytes: u64) {
     BUDGET.get_or_init(|| bytes);
 }
 
+/// The limit that [`limit_memory`] has set, in bytes.
+#[must_use]
+pub fn memory_limit() -> Option<u64> {
+    BUDGET.get().copied()
+}
+
 impl Memory {
     /// As much as a device takes whose tensors may have so many bytes, within [`limit_memory`].
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     fn of(tensor: u64) -> Self {
-        Self { tensor: tensor.min(LARGEST_TENSOR), budget: BUDGET.get().copied() }
+        Self { tensor: tensor.min(LARGEST_TENSOR), budget: memory_limit() }
     }
 }
 

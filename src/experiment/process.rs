@@ -12,6 +12,7 @@ use fs_err as fs;
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, Signal, System};
 
 use super::amounts::Bytes;
+use crate::device;
 use crate::error::{Error, Result};
 use crate::run::RunFolder;
 
@@ -54,6 +55,9 @@ pub(super) fn train(
     let log = fs::File::create(run.path().join(LOG))?.into_parts().0;
     let mut command = Command::new(program);
     command.args(["train", "--resume", "--out"]).arg(run.path());
+    if let Some(bytes) = device::memory_limit() {
+        command.arg("--device-memory").arg(bytes.to_string());
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     // Ctrl-C must reach the child only through its parent.
     #[cfg(unix)]

@@ -8,7 +8,7 @@ use fast_slate::experiment::Grid;
 use fast_slate::settings::EvaluationSearch;
 use serde_json::Value;
 
-use crate::common::{assert_says, process, refused, slate, stdout};
+use crate::common::{assert_says, devices, process, refused, slate, stdout};
 
 const DATA: &str = r#"
 [[data]]
@@ -205,6 +205,17 @@ fn every_row_is_judged_by_the_same_search() {
         assert_says(&page, &[says]);
         assert_eq!(report["cells"].as_array().unwrap().len(), 3);
     }
+}
+
+#[test]
+fn the_limit_of_a_gpus_memory_holds_for_every_cell() {
+    if !devices().any(|name| name == "wgpu") {
+        return;
+    }
+    let folder = Folder::new();
+    let mut command = compare(&folder.grid(GRID), &folder.at("out"));
+    let error = refused(command.args(["--device", "wgpu", "--device-memory", "1KB"]));
+    assert_says(&error, &["wgpu", "(--device-memory)"]);
 }
 
 #[test]
