@@ -214,7 +214,7 @@ fn the_limit_of_a_gpus_memory_holds_for_every_cell() {
     }
     let folder = Folder::new();
     let mut command = compare(&folder.grid(GRID), &folder.at("out"));
-    let error = refused(command.args(["--device", "wgpu", "--device-memory", "1KB"]));
+    let error = refused(command.args(["--device", "wgpu", "--device-memory", "100B"]));
     assert_says(&error, &["wgpu", "(--device-memory)"]);
 }
 
