@@ -208,6 +208,12 @@ impl Blocks {
         self.chosen.name
     }
 
+    /// The numbers in which β lies there, `f32` or `f16`.
+    #[must_use]
+    pub fn numbers(&self) -> &'static str {
+        if self.half.is_some() { "f16" } else { "f32" }
+    }
+
     /// What β is multiplied with there, a power of two.
     #[must_use]
     pub fn scale(&self) -> f32 {
@@ -287,9 +293,11 @@ mod tests {
     use crate::device;
     use crate::matrix::Matrix;
 
+    /// What a device answers that is asked for memory for so many numbers: false fails the allocation.
+    type Answer = Box<dyn FnMut(usize) -> bool>;
+
     thread_local! {
-        /// What a device answers that is asked for memory for so many numbers: false fails the allocation.
-        static ANSWER: RefCell<Option<Box<dyn FnMut(usize) -> bool>>> = const { RefCell::new(None) };
+        static ANSWER: RefCell<Option<Answer>> = const { RefCell::new(None) };
     }
 
     /// Fails as a driver does if the test wants it to.

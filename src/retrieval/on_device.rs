@@ -4,6 +4,8 @@
 //! of the K-th best is ranked by [`dot`](crate::matrix::dot) in the end, so the answer is that of
 //! [`Exact`], bit for bit.
 //!
+//! β may lie there in f16: then more is within rounding, and nothing else changes.
+//!
 //! The products of the first part, and of one where more passes than there is room for, come down whole.
 //! Burn can also find the greatest numbers of a row by itself (`topk`); that was tried and dropped: on a
 //! software adapter its answers are wrong from somewhere between 100 and 116 numbers on.

@@ -77,66 +77,83 @@ impl OnDevice {
         group: Range<usize>,
         with_sums: bool,
     ) -> Result<(Vec<Distribution>, Vec<f64>)> {
-        let (blocks, contexts) = (&*self.blocks, &rows.contexts[group.clone()]);
-        let (actions, dim) = (blocks.actions(), rows.h.cols());
+        let (actions, dim) = (self.blocks.actions(), rows.h.cols());
+        let contexts = &rows.contexts[group.clone()];
         let h = rows.h.as_slice()[group.start * dim..group.end * dim].to_vec();
         let h = Matrix::new(h, dim)?;
         let heads = self.heads.search(contexts, &h)?; // [group, T + 1]
-        let of_tail = |row: usize| heads.scores(row)[heads.slate_size() - 1];
-        let references: Vec<f32> = (0..contexts.len()).map(of_tail).collect();
-        let beyond: Vec<Vec<u32>> = contexts
-            .iter()
-            .enumerate()
-            .map(|(row, context)| {
-                let (_, head) = heads.slate(row).split_last().expect("a slate has an action");
-                let mut beyond = [head, self.sampling.excluded_of(*context)].concat();
-                beyond.sort_unstable();
-                beyond
-            })
-            .collect();
+        let last = heads.slate_size() - 1;
+        let references: Vec<f32> = (0..heads.len()).map(|row| heads.scores(row)[last]).collect();
+        let beyond = contexts.iter().enumerate().map(|(row, context)| {
+            let excluded = self.sampling.excluded_of(*context);
+            let mut beyond = [&heads.slate(row)[..last], excluded].concat();
+            beyond.sort_unstable();
+            beyond
+        });
+        let beyond: Vec<Vec<u32>> = beyond.collect();
 
-        let width = PANEL.min(blocks.range(0).len());
-        let mut masses = vec![Vec::new(); contexts.len()];
-        let mut sums = vec![0.0; if with_sums { contexts.len() * dim } else { 0 }];
-        let send = |at: usize, queries: &Tensor<2>, references: &Tensor<2>| {
-            let beta = blocks.block(at);
-            let products = queries.clone().matmul(beta.clone().transpose());
-            let weights = (products - references.clone()).exp();
-            let weights = without(weights, &beyond, blocks.range(at));
-            let panels = panel_sums(weights.clone(), width);
-            if with_sums {
-                Tensor::cat(vec![panels, weighted_sums(weights, beta)], 1)
-            } else {
-                panels
-            }
-        };
-        let mut take = |summed: &Matrix| {
+        let (mut masses, mut sums) = (vec![Vec::new(); contexts.len()], Vec::new());
+        if with_sums {
+            sums.resize(contexts.len() * dim, 0.0);
+        }
+        self.sum_up(&h, &references, &beyond, with_sums, |summed| {
             let panels = summed.cols() - if with_sums { dim } else { 0 };
             for (row, summed) in summed.iter_rows().enumerate() {
-                masses[row].extend_from_slice(&summed[..panels]);
-                let of_row = sums.iter_mut().skip(row * dim).zip(&summed[panels..]);
-                of_row.for_each(|(sum, summed)| *sum += f64::from(*summed));
+                let (panels, weighted) = summed.split_at(panels);
+                masses[row].extend_from_slice(panels);
+                let of_row = sums.iter_mut().skip(row * dim).zip(weighted);
+                of_row.for_each(|(sum, weighted)| *sum += f64::from(*weighted));
             }
+        })?;
+        let distribution = |(row, context): (usize, &u32)| {
+            let (scored, excluded) = ((h.row(row), actions), self.sampling.excluded_of(*context));
+            let masses = (masses[row].as_slice(), self.panel());
+            Distribution::of_panels(scored, excluded, heads.slate(row), masses)
         };
+        let distributions = contexts.iter().enumerate().map(distribution);
+        Ok((distributions.collect::<Result<_>>()?, sums))
+    }
+
+    /// Actions in a panel.
+    fn panel(&self) -> usize {
+        PANEL.min(self.blocks.range(0).len())
+    }
+
+    /// Makes the weights `e^{f − m}` of the queries `h` `[N, L]` block by block, 0 for the actions `beyond`
+    /// the tail. `take` gets the sums of a block's panels and, if asked for, `weights β`, side by side.
+    fn sum_up(
+        &self,
+        h: &Matrix,
+        references: &[f32],
+        beyond: &[Vec<u32>],
+        with_sums: bool,
+        mut take: impl FnMut(&Matrix),
+    ) -> Result<()> {
+        let (blocks, device) = (&*self.blocks, self.blocks.device());
         blocks.attempt(|| {
-            let queries = rows_to_device(h.as_slice(), dim, blocks.device());
-            let references = rows_to_device(&references, 1, blocks.device());
+            let queries = rows_to_device(h.as_slice(), h.cols(), device);
+            let references = rows_to_device(references, 1, device);
+            let send = |at: usize| {
+                let beta = blocks.block(at);
+                let products = queries.clone().matmul(beta.clone().transpose());
+                let weights = (products - references.clone()).exp();
+                let weights = without(weights, beyond, blocks.range(at));
+                let mut sums = vec![panel_sums(weights.clone(), self.panel())];
+                if with_sums {
+                    sums.push(weighted_sums(weights, beta));
+                }
+                Tensor::cat(sums, 1)
+            };
             // The device works at a block while the one before is taken.
             let mut coming = None;
             for at in 0..=blocks.count() {
-                let next = (at < blocks.count()).then(|| send(at, &queries, &references));
+                let next = (at < blocks.count()).then(|| send(at));
                 if let Some(summed) = std::mem::replace(&mut coming, next) {
                     take(&to_host(summed)?);
                 }
             }
             Ok(())
-        })?;
-        let distribution = |(row, context): (usize, &u32)| {
-            let (scored, excluded) = ((h.row(row), actions), self.sampling.excluded_of(*context));
-            Distribution::of_panels(scored, excluded, heads.slate(row), (&masses[row], width))
-        };
-        let distributions = contexts.iter().enumerate().map(distribution);
-        Ok((distributions.collect::<Result<_>>()?, sums))
+        })
     }
 }
 

@@ -75,6 +75,8 @@ struct Search {
     actions: usize,
     queries: usize,
     slate_size: usize,
+    /// The numbers of the embeddings on the device; the answers are those of f32.
+    numbers: &'static str,
     milliseconds: f64,
     gflops: f64,
     /// Speed as a share of the plain product's.
@@ -188,6 +190,7 @@ impl Cell {
             actions: self.actions,
             queries,
             slate_size: self.slate_size,
+            numbers: self.retriever.blocks().map_or("f32", |blocks| blocks.numbers()),
             milliseconds: 1e3 * seconds,
             gflops,
             share: gflops / product_gflops,
