@@ -16,7 +16,21 @@ from collections import defaultdict
 from pathlib import Path
 
 out = Path(sys.argv[1])
-NAMES = {"ml-2k": "MovieLens (2 149 users)", "cds": "Amazon CDs", "gowalla": "Gowalla", "beauty": "Amazon Beauty, by time", "ml-2k-time": "MovieLens (2 149 users), by time", "texts": "MovieLens small, text vectors"}
+NAMES = {
+    "ml-2k": "MovieLens (2 149 users)",
+    "cds": "Amazon CDs",
+    "gowalla": "Gowalla",
+    "beauty": "Amazon Beauty, by time",
+    "ml-2k-time": "MovieLens (2 149 users), by time",
+    "texts": "MovieLens small, text vectors",
+    "lastfm": "Last.fm",
+    "epinion": "Epinions",
+    "foursquare": "Foursquare",
+    "citeulike": "CiteULike",
+    "amazontoy": "Amazon Toys",
+    "amazonoffice": "Amazon Office",
+    "bookcrossing": "BookCrossing",
+}
 
 
 def files(pattern):
