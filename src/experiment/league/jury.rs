@@ -228,6 +228,7 @@ impl<'a> Jury<'a> {
         candidate: Candidate,
         reward: &dyn SlateReward,
     ) -> Result<Vec<f64>> {
+        debug_assert!(self.is_fitted(candidate), "{candidate:?} is judged by other vectors");
         let kappa = candidate.settings().embedding.popularity;
         // All of them at once, in the last round, may be more than the memory holds.
         let keep = self.asked.is_some() || self.fits.len() <= self.asking;
@@ -349,12 +350,15 @@ impl<'a> Jury<'a> {
         Ok(self.judges.iter().map(Vec::len).sum())
     }
 
-    /// True if what is fitted is the source of `candidate`, with at least its length.
-    fn is_fitted(&self, candidate: Candidate) -> bool {
+    /// True if what is fitted serves `candidate`: it is the source, and of an SVD at least as long.
+    pub(super) fn is_fitted(&self, candidate: Candidate) -> bool {
         let length = candidate.latent_dim();
-        self.fitted.is_some_and(|fitted| {
-            let source = fitted.with_length(length).source();
-            fitted.latent_dim() >= length && source == candidate.source()
+        self.fitted.is_some_and(|fitted| match fitted {
+            Candidate::Als { .. } => fitted.source() == candidate.source(),
+            Candidate::Svd { latent_dim, .. } => {
+                let source = fitted.with_length(length).source();
+                latent_dim >= length && source == candidate.source()
+            }
         })
     }
 

@@ -254,7 +254,10 @@ impl<'a> Play<'a> {
                 break;
             }
         }
-        self.shorter(best, self.before(keep))?;
+        // Without time for a longer one, another source may be fitted.
+        if self.jury.is_fitted(best) {
+            self.shorter(best, self.before(keep))?;
+        }
         Ok(best)
     }
 
@@ -306,12 +309,17 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// Fits the SVD of a candidate for those who judge.
+    /// Fits the source of a candidate for those who judge.
     fn fit(&mut self, candidate: Candidate) -> Result<()> {
         let began = Instant::now();
         self.jury.fit(candidate)?;
         let time = began.elapsed() / self.jury.fits();
-        (self.fit, self.slowest) = ((time, columns(candidate)), self.slowest.max(time));
+        match candidate {
+            Candidate::Als { .. } => self.als = time,
+            Candidate::Svd { .. } => {
+                (self.fit, self.slowest) = ((time, columns(candidate)), self.slowest.max(time));
+            }
+        }
         Ok(())
     }
 
@@ -367,15 +375,38 @@ impl<'a> Play<'a> {
             given.next().or_else(|| nearest(&mut grid, places, &centre.get()?, steps))
         };
         search(deadline, next, |candidate| {
-            if matches!(candidate, Candidate::Als { .. }) {
-                let began = Instant::now();
-                self.jury.fit(*candidate)?;
-                self.als = began.elapsed() / self.jury.fits();
+            if !self.jury.is_fitted(*candidate) {
+                self.fit(*candidate)?;
             }
             let reward = self.judge(*candidate)?;
             centre.set(self.standings.centre(*candidate));
             Ok(Judged::Reward(reward))
         })?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::dataset::{SplitSettings, SyntheticSettings, assemble, synthetic};
+
+    #[test]
+    fn a_candidate_is_judged_by_its_own_vectors_whatever_was_fitted_before() {
+        let settings = SyntheticSettings { users: 200, actions: 300, ..Default::default() };
+        let interactions = synthetic(&settings).unwrap();
+        let sessions = assemble(interactions, &SplitSettings::default()).unwrap().sessions;
+        let (judge, length) = (Judge::default(), 10);
+        let candidates =
+            [start(0.5, length, 0.0), Candidate::als(length)[0], start(0.25, length, 0.0)];
+        let rewards = |candidates: &[Candidate]| {
+            let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+            play.search(play.deadline, candidates.to_vec(), Vec::new(), 0).unwrap();
+            play.standings.0.into_iter().map(|tried| tried.rewards).collect::<Vec<_>>()
+        };
+        let alone: Vec<_> = candidates.iter().flat_map(|alone| rewards(&[*alone])).collect();
+        assert_eq!(rewards(&candidates), alone);
+        assert_ne!(alone[0], alone[2]);
     }
 }
