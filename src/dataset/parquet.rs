@@ -191,7 +191,7 @@ fn guarded<T>(path: &Path, read: impl FnOnce() -> PolarsResult<T>) -> Result<T> 
 }
 
 fn damaged(path: &Path) -> Error {
-    Error::file(path, "is damaged")
+    Error::file(path, "is damaged; write or copy it again")
 }
 
 fn wrap(path: &Path, error: &PolarsError) -> Error {
