@@ -9,6 +9,8 @@
 mod catalogue;
 mod features;
 mod folds;
+#[cfg(feature = "train")]
+mod halves;
 pub(crate) mod parquet;
 #[cfg(feature = "train")]
 mod prepare;
@@ -27,6 +29,8 @@ pub use catalogue::{Catalogue, ITEM_ID, Ids, Items, read_item_ids, read_user_ids
 pub(crate) use catalogue::{Label, USER_ID, as_text};
 pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 pub use folds::Folds;
+#[cfg(feature = "train")]
+pub(crate) use halves::{Part, shuffled};
 #[cfg(feature = "train")]
 pub use prepare::{
     FeatureSource, Filters, Frames, Given, Interactions, ItemSource, ItemTable, Moment,

@@ -9,12 +9,9 @@
 
 use std::collections::HashSet;
 
-use crate::dataset::{ActionSets, Sessions, Split, Times};
+use crate::dataset::{Part, Sessions, Split, Times, shuffled};
 use crate::prepared::HeldOut;
 use crate::seed::{Purpose, Seed};
-
-/// Items with their times, which are 0 where none count.
-type Part = Vec<(u32, i64)>;
 
 /// `sessions` whose training users observe all they have, but for `judges`, who hide as much of theirs
 /// as held-out contexts do; with the times that order the items, if any do.
@@ -26,55 +23,44 @@ pub(super) fn hide(
 ) -> (Sessions, Option<Times>) {
     let share = hidden_share(sessions);
     let judges: HashSet<u32> = judges.iter().copied().collect();
-    let (mut observed, mut hidden) = (ActionSets::none(), ActionSets::none());
-    let mut times = Times { observed: Vec::new(), hidden: Vec::new() };
-    for context in sessions.observed.contexts() {
-        let [mut first, mut second] = parts(sessions, held_out, context);
-        if sessions.split[context as usize] == Split::Train {
-            first.append(&mut second);
-            first.sort_unstable();
-            if judges.contains(&context) {
-                match held_out {
-                    HeldOut::Latest(_) => first.sort_unstable_by_key(|&(item, time)| (time, item)),
-                    _ => seed.stream(Purpose::Judges, 1, context.into()).shuffle(&mut first),
-                }
-                second = first.split_off(first.len() - hidden_of(first.len(), share));
-                first.sort_unstable();
-                second.sort_unstable();
-            }
-        }
-        for (part, set, when) in
-            [(first, &mut observed, &mut times.observed), (second, &mut hidden, &mut times.hidden)]
-        {
-            set.push_set();
-            for (item, time) in part {
-                set.push(item);
-                when.push(time);
-            }
-        }
-    }
-    let Sessions { split, num_actions, .. } = sessions;
-    let asked = Sessions { observed, hidden, split: split.clone(), num_actions: *num_actions };
-    (asked, matches!(held_out, HeldOut::Latest(_)).then_some(times))
-}
-
-/// What a context observes and what it hides.
-fn parts(sessions: &Sessions, held_out: HeldOut<'_>, context: u32) -> [Part; 2] {
     let times = match held_out {
         HeldOut::Latest(times) => Some(times),
         _ => None,
     };
-    let with_times = |sets: &ActionSets, times: Option<&Vec<i64>>| -> Part {
-        let items = sets.of(context).iter().copied();
-        match times {
-            None => items.map(|item| (item, 0)).collect(),
-            Some(times) => items.zip(sets.values_of(context, times).iter().copied()).collect(),
+    let (asked, of_items) = sessions.with_halves(|context| {
+        let halves = sessions.halves(context, times);
+        if sessions.split[context as usize] != Split::Train {
+            return halves;
+        }
+        let mut first = halves.concat();
+        let mut second = Part::new();
+        if judges.contains(&context) {
+            first.sort_unstable();
+            if times.is_some() {
+                first.sort_unstable_by_key(|&(item, time)| (time, item));
+            } else {
+                seed.stream(Purpose::Judges, 1, context.into()).shuffle(&mut first);
+            }
+            second = first.split_off(first.len() - hidden_of(first.len(), share));
+        }
+        [first, second]
+    });
+    (asked, times.map(|_| of_items))
+}
+
+/// `sessions` whose training users observe and hide any of their items, as many of each as before.
+/// `draw` addresses the draws.
+pub(super) fn hide_others(sessions: &Sessions, draw: u64, seed: Seed) -> Sessions {
+    let halves = |context: u32| {
+        let halves = sessions.halves(context, None);
+        match sessions.split[context as usize] {
+            Split::Train => {
+                shuffled(halves, &mut seed.stream(Purpose::Judges, draw, context.into()))
+            }
+            _ => halves,
         }
     };
-    [
-        with_times(&sessions.observed, times.map(|times| &times.observed)),
-        with_times(&sessions.hidden, times.map(|times| &times.hidden)),
-    ]
+    sessions.with_halves(halves).0
 }
 
 /// The share of their items that validation contexts hide, or test contexts where nobody validates.
@@ -106,6 +92,7 @@ pub(super) fn who_may_judge(sessions: &Sessions) -> (f64, Vec<(u32, usize)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::ActionSets;
 
     fn sessions() -> (Sessions, Times) {
         let observed =
@@ -151,6 +138,25 @@ mod tests {
             let mut all = [asked.observed.of(0), asked.hidden.of(0)].concat();
             all.sort_unstable();
             assert_eq!(all, [0, 1, 2, 3, 4, 7, 8, 9]);
+            asked.hidden.of(0).to_vec()
+        });
+        assert!(drawn.collect::<HashSet<_>>().len() > 5);
+    }
+
+    #[test]
+    fn a_judge_hides_as_many_of_the_own_items_as_before() {
+        let (sessions, _) = sessions();
+        let sizes = |of: &Sessions, user| (of.observed.of(user).len(), of.hidden.of(user).len());
+        let drawn = (1..20).map(|draw| {
+            let asked = hide_others(&sessions, draw, Seed(0));
+            for user in 0..3 {
+                assert_eq!(sizes(&asked, user), sizes(&sessions, user));
+            }
+            let mut all = [asked.observed.of(0), asked.hidden.of(0)].concat();
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2, 3, 4, 7, 8, 9]);
+            // Held-out contexts stay as they are.
+            assert_eq!(asked.hidden.of(2), sessions.hidden.of(2));
             asked.hidden.of(0).to_vec()
         });
         assert!(drawn.collect::<HashSet<_>>().len() > 5);

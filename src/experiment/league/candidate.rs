@@ -181,9 +181,16 @@ pub(super) fn probes(normalization: f32, latent_dim: usize, recency: f32) -> Vec
         with(Power::Zero, 0.0, 0.25, 0.5),
         with(Power::Zero, 8.0, 0.25, 0.5),
     ];
-    let given_back = with(Power::Half, 0.0, normalization, normalization + 0.5);
-    if !all.contains(&given_back) {
-        all.push(given_back);
+    // With λ, what EASE does to these data; half of what the normalisation took is given back on either side.
+    let half = if normalization > 0.0 { 0.25 } else { 0.0 };
+    let others = [
+        with(Power::Half, 0.0, normalization, normalization + 0.5),
+        with(Power::Zero, 8.0, half, half),
+    ];
+    for other in others {
+        if !all.contains(&other) {
+            all.push(other);
+        }
     }
     all
 }

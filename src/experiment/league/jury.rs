@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::asked::{hidden_of, hide, who_may_judge};
+use super::asked::{hidden_of, hide, hide_others, who_may_judge};
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
 use crate::dataset::{Folds, Sessions, Split, Times};
 use crate::embedding::{FoldIn, FoldInOptions, Form, SessionPart, StoredEmbeddings, Vectors};
@@ -19,8 +19,14 @@ use crate::seed::{Purpose, Seed};
 
 /// The folds, as many as the default preset trains with.
 pub(super) const FOLDS: u16 = 5;
-/// The users who judge, unless they hide so little that it takes more of them.
+/// The users who judge, unless they hide so little that it takes more of them, or more cost little.
 const JUDGES: usize = 1000;
+/// The inner products for which a candidate is judged by more users, or more often by the same.
+const PRODUCTS: usize = 20_000_000;
+/// The most users who judge for that reason.
+const MOST_JUDGES: usize = 5000;
+/// The most halves of a judge: two of them tell half as much again as one, eight little more than four.
+const DRAWS: u64 = 4;
 /// The hidden items that it takes to tell candidates apart by some percent.
 const HIDDEN: usize = 10_000;
 
@@ -34,13 +40,21 @@ struct Searched {
     exact: Exact,
 }
 
+/// The halves of the judges' items, and the reward on them.
+struct Halves {
+    sessions: Arc<Sessions>,
+    reward: Arc<dyn SlateReward>,
+}
+
 /// The judging users, and what was fitted without what they hide.
 pub(super) struct Jury<'a> {
     /// The training sessions.
     sessions: &'a Sessions,
-    /// The same, of whose judges something is hidden that everything else is fitted on; none where
-    /// judges are left out of a fit as a whole.
-    asked: Option<Sessions>,
+    /// True if judges hide some of the items that everything else is fitted on; otherwise they are left
+    /// out of a fit as a whole.
+    hiding: bool,
+    /// What judges are asked; several halves of them where they are few.
+    asked: Vec<Halves>,
     /// What orders the items of judges, if anything does.
     times: Option<Times>,
     judge: &'a Judge,
@@ -83,7 +97,8 @@ impl<'a> Jury<'a> {
         let folds = Folds::new(sessions, FOLDS, seed);
         let mut jury = Self {
             sessions,
-            asked: None,
+            hiding: !matches!(held_out, HeldOut::Users),
+            asked: Vec::new(),
             times: None,
             judge,
             seed,
@@ -96,15 +111,35 @@ impl<'a> Jury<'a> {
             fits: Vec::new(),
             searched: None,
         };
-        match held_out {
+        let asked = match held_out {
             HeldOut::Users => jury.call_strangers(),
             HeldOut::Items | HeldOut::Latest(_) => jury.call_anybody(held_out),
+        };
+        if jury.judges.iter().all(Vec::is_empty) {
+            return Err(nobody());
         }
-        if jury.judges.iter().all(Vec::is_empty) { Err(nobody()) } else { Ok(jury) }
+        jury.ask_for(asked)?;
+        Ok(jury)
+    }
+
+    /// Gives each of the halves its reward. One that compares items compares them by the same vectors for
+    /// every candidate.
+    fn ask_for(&mut self, asked: Vec<Sessions>) -> Result<()> {
+        let Judge { reward, slate_size, .. } = *self.judge;
+        let users = self.sessions.contexts(Split::Train);
+        let source = start(NORMALIZATIONS[0], SHORT.min(self.longest()?), 0.0).source();
+        let stored = source.fit(self.sessions, &users, self.seed)?;
+        let vectors = stored.into_vectors(&plain(), &self.sessions.popularity(&users))?;
+        let with_reward = asked.into_iter().map(Arc::new).map(|sessions| {
+            let reward = reward.init(slate_size, Arc::clone(&sessions), &vectors.actions);
+            Halves { sessions, reward }
+        });
+        self.asked = with_reward.collect();
+        Ok(())
     }
 
     /// Users who are left out of a fit judge it.
-    fn call_strangers(&mut self) {
+    fn call_strangers(&mut self) -> Vec<Sessions> {
         let Self { sessions, folds, seed, .. } = self;
         let mut judges: Vec<Vec<u32>> = (0..FOLDS)
             .map(|fold| {
@@ -117,7 +152,9 @@ impl<'a> Jury<'a> {
         let hidden = |user: &u32| sessions.hidden.of(*user).len();
         let users: usize = judges.iter().map(Vec::len).sum();
         let items: usize = judges.iter().flatten().map(hidden).sum();
-        let wanted = wanted(users, items);
+        let affordable = (PRODUCTS / sessions.num_actions.max(1)).min(MOST_JUDGES);
+        let wanted = wanted(users, items).max(affordable);
+        let draws = (wanted.div_ceil(users.max(1)) as u64).min(DRAWS);
         let smallest = judges.iter().map(Vec::len).min().unwrap_or(0);
         let asking = wanted.div_ceil(smallest.max(1)).min(judges.len());
         let of_each = wanted.div_ceil(asking);
@@ -128,12 +165,14 @@ impl<'a> Jury<'a> {
         let popularity = (0..FOLDS).map(|fold| sessions.popularity(&folds.without(fold)));
         self.popularity = popularity.collect();
         (self.judges, self.asking, self.called) = (judges, asking, asking);
+        let others = (1..draws).map(|draw| hide_others(self.sessions, draw, self.seed));
+        std::iter::once(self.sessions.clone()).chain(others).collect()
     }
 
     /// Any users judge one fit, which everything is part of but what they hide. As many again for each
     /// other fold wait for the last round; not where they would hide the latest items, which say most of
     /// what comes next and would be missed in the fit.
-    fn call_anybody(&mut self, held_out: HeldOut<'_>) {
+    fn call_anybody(&mut self, held_out: HeldOut<'_>) -> Vec<Sessions> {
         let (share, mut users) = who_may_judge(self.sessions);
         self.seed.stream(Purpose::Judges, 0, 0).shuffle(&mut users);
         let items = users.iter().map(|(_, items)| hidden_of(*items, share)).sum();
@@ -149,12 +188,8 @@ impl<'a> Jury<'a> {
         self.popularity = vec![popularity];
         self.judges = users.chunks(of_each).map(<[u32]>::to_vec).collect();
         self.judges.iter_mut().for_each(|judges| judges.sort_unstable());
-        (self.asked, self.times) = (Some(asked), times);
-    }
-
-    /// The sessions by which judges judge.
-    fn asked(&self) -> &Sessions {
-        self.asked.as_ref().unwrap_or(self.sessions)
+        self.times = times;
+        vec![asked]
     }
 
     /// The longest SVD that every fold allows.
@@ -164,17 +199,6 @@ impl<'a> Jury<'a> {
             0..2 => Err(nobody()),
             rank => Ok(rank - 1),
         }
-    }
-
-    /// The reward of the judge. One that compares items compares them by the same vectors for every
-    /// candidate.
-    pub(super) fn reward(&self) -> Result<Arc<dyn SlateReward>> {
-        let Judge { reward, slate_size, .. } = *self.judge;
-        let users = self.sessions.contexts(Split::Train);
-        let source = start(NORMALIZATIONS[0], SHORT.min(self.longest()?), 0.0).source();
-        let stored = source.fit(self.sessions, &users, self.seed)?;
-        let vectors = stored.into_vectors(&plain(), &self.sessions.popularity(&users))?;
-        Ok(reward.init(slate_size, Arc::new(self.asked().clone()), &vectors.actions))
     }
 
     /// True if what the judges hide came after what they observe.
@@ -189,7 +213,7 @@ impl<'a> Jury<'a> {
 
     /// The number of fits that judge a source until the last round.
     pub(super) fn fits(&self) -> u32 {
-        if self.asked.is_some() { 1 } else { self.judges.iter().take(self.asking).map(|_| 1).sum() }
+        if self.hiding { 1 } else { self.judges.iter().take(self.asking).map(|_| 1).sum() }
     }
 
     /// True if there are parts of whose users nobody has judged yet.
@@ -199,14 +223,15 @@ impl<'a> Jury<'a> {
 
     /// The number of them that are of use when the winner is fitted.
     pub(super) fn kept(&self) -> u32 {
-        if self.asked.is_none() { self.fits() } else { 0 }
+        if self.hiding { 0 } else { self.fits() }
     }
 
     /// Fits the source of a candidate without what the judges of each fit hide.
     pub(super) fn fit(&mut self, candidate: Candidate) -> Result<()> {
         // Two of them at once may be more than the memory holds.
         (self.fitted, self.searched, self.fits) = (None, None, Vec::new());
-        if let Some(asked) = &self.asked {
+        if self.hiding {
+            let asked = &self.asked[0].sessions;
             let source = candidate.source_of(SessionPart::Observed);
             self.fits.push(source.fit(asked, &asked.contexts(Split::Train), self.seed)?);
         } else {
@@ -223,15 +248,11 @@ impl<'a> Jury<'a> {
     }
 
     /// What a candidate earns from every judge. Its source is fitted, with at least its length.
-    pub(super) fn judge(
-        &mut self,
-        candidate: Candidate,
-        reward: &dyn SlateReward,
-    ) -> Result<Vec<f64>> {
+    pub(super) fn judge(&mut self, candidate: Candidate) -> Result<Vec<f64>> {
         debug_assert!(self.is_fitted(candidate), "{candidate:?} is judged by other vectors");
         let kappa = candidate.settings().embedding.popularity;
         // All of them at once, in the last round, may be more than the memory holds.
-        let keep = self.asked.is_some() || self.fits.len() <= self.asking;
+        let keep = self.hiding || self.fits.len() <= self.asking;
         #[allow(clippy::float_cmp, reason = "one of a few constants")]
         if keep && self.searched.as_ref().is_none_or(|(known, _)| *known != kappa) {
             self.searched = None;
@@ -245,14 +266,14 @@ impl<'a> Jury<'a> {
                 Some((_, kept)) if keep => &kept[fit],
                 _ => made.insert(self.searched(fit, kappa)?),
             };
-            self.ask(candidate, part, searched, reward, &mut rewards)?;
+            rewards.extend(self.ask(candidate, part, searched)?);
         }
         Ok(rewards)
     }
 
     /// The fit that a part of the judges judges.
     fn fit_of(&self, part: usize) -> usize {
-        if self.asked.is_some() { 0 } else { part }
+        if self.hiding { 0 } else { part }
     }
 
     /// What was fitted without a fold, with κ in place.
@@ -262,33 +283,36 @@ impl<'a> Jury<'a> {
         Ok(Searched { exact: Exact::new(Arc::clone(&vectors.actions)), vectors })
     }
 
-    /// Adds what a candidate earns from each judge of a part to `rewards`.
-    fn ask(
-        &self,
-        candidate: Candidate,
-        part: usize,
-        searched: &Searched,
-        reward: &dyn SlateReward,
-        rewards: &mut Vec<f64>,
-    ) -> Result<()> {
-        let (sessions, users) = (self.asked(), &self.judges[part]);
-        let latent = self.latent(candidate, part, searched)?;
-        let observed = users.iter().map(|user| sessions.observed.of(*user));
-        let excluded: Vec<&[u32]> = observed.collect();
-        let slates = searched.exact.search(Queries {
-            latent: &latent,
-            slate_size: self.judge.slate_size,
-            excluded: self.judge.exclude_observed.then_some(&excluded),
-        })?;
-        let shown = users.iter().enumerate().map(|(at, user)| (*user, slates.slate(at)));
-        rewards.extend(shown.map(|(user, slate)| f64::from(reward.reward(user, slate))));
-        Ok(())
+    /// What a candidate earns from each judge of a part, over all their halves.
+    fn ask(&self, candidate: Candidate, part: usize, searched: &Searched) -> Result<Vec<f64>> {
+        let users = &self.judges[part];
+        let mut mean = vec![0.0; users.len()];
+        for Halves { sessions, reward } in &self.asked {
+            let latent = self.latent(candidate, part, searched, sessions)?;
+            let observed = users.iter().map(|user| sessions.observed.of(*user));
+            let excluded: Vec<&[u32]> = observed.collect();
+            let slates = searched.exact.search(Queries {
+                latent: &latent,
+                slate_size: self.judge.slate_size,
+                excluded: self.judge.exclude_observed.then_some(&excluded),
+            })?;
+            for (at, (user, mean)) in users.iter().zip(&mut mean).enumerate() {
+                *mean += f64::from(reward.reward(*user, slates.slate(at))) / self.draws() as f64;
+            }
+        }
+        Ok(mean)
     }
 
     /// The queries of a part of the judges. The weights f of both vectors are in the queries, so that
     /// one search serves all of them.
-    fn latent(&self, candidate: Candidate, part: usize, searched: &Searched) -> Result<Matrix> {
-        let observed = &self.asked().observed;
+    fn latent(
+        &self,
+        candidate: Candidate,
+        part: usize,
+        searched: &Searched,
+        sessions: &Sessions,
+    ) -> Result<Matrix> {
+        let observed = &sessions.observed;
         let known = |user| Known {
             actions: observed.of(user),
             times: self.times.as_ref().map(|times| observed.values_of(user, &times.observed)),
@@ -336,11 +360,16 @@ impl<'a> Jury<'a> {
         self.judges.iter().take(self.asking).map(Vec::len).sum()
     }
 
+    /// The number of halves of each of them.
+    pub(super) fn draws(&self) -> usize {
+        self.asked.len()
+    }
+
     /// Lets all parts judge `candidate` and its source from now on: of strangers, what training needs is
     /// fitted, the source without each fold. Returns the number of judges; the first of them are those who
     /// judged before.
     pub(super) fn call_others(&mut self, candidate: Candidate) -> Result<usize> {
-        if self.asked.is_none() {
+        if !self.hiding {
             self.fits = self.folds_of(candidate)?;
             self.fitted = Some(candidate);
         } else if !self.is_fitted(candidate) {
@@ -370,7 +399,7 @@ impl<'a> Jury<'a> {
 
     fn folds_of(&mut self, winner: Candidate) -> Result<Vec<StoredEmbeddings>> {
         let length = winner.latent_dim();
-        let serve = self.asked.is_none() && self.is_fitted(winner);
+        let serve = !self.hiding && self.is_fitted(winner);
         self.searched = None;
         let mut folds = if serve { std::mem::take(&mut self.fits) } else { Vec::new() };
         for stored in &mut folds {

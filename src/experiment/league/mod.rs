@@ -5,15 +5,17 @@
 //! weights, popularity powers in β (κ) and in contexts (γ) and, where the split hid the latest items,
 //! powers of recency (ρ), and ALS. Each is judged by the run's own reward on training users that it was
 //! not fitted on: everything is fitted again without their fold. Validation and test users are not
-//! looked at. A thousand users judge, or more where they hide little; five folds are fitted where it
-//! takes five to have so many, one where one has them, since five times the fits say no more about a
-//! candidate then. Where the split holds out items of the training users, and not users, judges hide
+//! looked at. A thousand users judge, or more where they hide little or where P is small; five folds are
+//! fitted where it takes five to have so many, one where one has them, since five times the fits say no
+//! more about a candidate then. Where there are fewer users than that, each judges by several halves of
+//! the own items: by one, a set of a thousand users could not tell a length from one that earns a
+//! twentieth less. Where the split holds out items of the training users, and not users, judges hide
 //! some of theirs in the same way, and one fit on all the others judges (see [`asked`]). A thousand are
 //! few: unless judges hide the latest, the weights of the winner are judged again by five times as many.
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
-//! one for every η, and ALS; then longer and longer ones for the best η, as long as that earns more and
-//! the time allows; their weights are searched from the best so far. ALS grows longer too where it may
+//! one for every η, and ALS; then longer and longer ones for the best η, as long as that does not earn less
+//! and the time allows; their weights are searched from the best so far. ALS grows longer too where it may
 //! win. The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
 //!
@@ -26,7 +28,6 @@ mod jury;
 mod standing;
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::candidate::{LENGTHS, NORMALIZATIONS, SHORT, places, probes, start, weights};
@@ -37,7 +38,6 @@ use crate::dataset::{Sessions, Split};
 use crate::device;
 use crate::error::Result;
 use crate::prepared::{Choice, Chosen, HeldOut, Judge};
-use crate::reward::SlateReward;
 use crate::seed::Seed;
 
 pub use candidate::Candidate;
@@ -93,6 +93,7 @@ pub fn league(
     let report = League {
         table: play.standings.table(winner),
         judges: play.jury.count(),
+        draws: play.jury.draws(),
         tried: play.standings.0.len(),
         settled: play.settled,
         left_out: play.left_out,
@@ -113,7 +114,6 @@ fn columns(candidate: Candidate) -> f64 {
 
 struct Play<'a> {
     jury: Jury<'a>,
-    reward: Arc<dyn SlateReward>,
     standings: Standings,
     limit: Duration,
     deadline: Deadline,
@@ -142,7 +142,6 @@ impl<'a> Play<'a> {
         let deadline = Deadline::new(Instant::now(), Some(limit));
         let jury = Jury::new(sessions, held_out, judge, seed)?;
         Ok(Self {
-            reward: jury.reward()?,
             standings: Standings::default(),
             limit,
             deadline,
@@ -233,8 +232,8 @@ impl<'a> Play<'a> {
         Ok(winner)
     }
 
-    /// Longer and longer SVDs of the normalisation of `best`, as long as each earns more than the one
-    /// before, and there is time for it and for `keep` more of its fits. What is best at the last
+    /// Longer and longer SVDs of the normalisation of `best`, as long as none earns less than the best by
+    /// more than chance, and there is time for it and for `keep` more of its fits. What is best at the last
     /// length comes out.
     fn climb(&mut self, mut best: Candidate, keep: u32) -> Result<Candidate> {
         let fits = self.jury.fits();
@@ -247,10 +246,9 @@ impl<'a> Play<'a> {
             }
             self.fit(next)?;
             let found = self.around(next, self.before(keep))?;
-            let rises =
-                self.standings.mean_of_best_like(next) > self.standings.mean_of_best_like(best);
+            let falls = self.standings.falls(next);
             best = found;
-            if !rises {
+            if falls {
                 break;
             }
         }
@@ -326,7 +324,7 @@ impl<'a> Play<'a> {
     /// The mean reward of a candidate whose source is fitted, with at least its length.
     fn judge(&mut self, candidate: Candidate) -> Result<f64> {
         let began = Instant::now();
-        let rewards = self.jury.judge(candidate, self.reward.as_ref())?;
+        let rewards = self.jury.judge(candidate)?;
         self.judging = self.judging.max(began.elapsed());
         let tried = Tried { candidate, rewards };
         let mean = tried.mean();
@@ -408,5 +406,19 @@ mod tests {
         let alone: Vec<_> = candidates.iter().flat_map(|alone| rewards(&[*alone])).collect();
         assert_eq!(rewards(&candidates), alone);
         assert_ne!(alone[0], alone[2]);
+    }
+
+    #[test]
+    fn few_judges_judge_by_several_halves_of_their_items() {
+        let halves_of = |users, actions| {
+            let settings = SyntheticSettings { users, actions, ..Default::default() };
+            let interactions = synthetic(&settings).unwrap();
+            let sessions = assemble(interactions, &SplitSettings::default()).unwrap().sessions;
+            let judge = Judge::default();
+            let jury = Jury::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+            (jury.draws(), jury.count())
+        };
+        assert_eq!(halves_of(200, 300), (4, 160));
+        assert_eq!(halves_of(3000, 300).0, 3, "5 000 judgements");
     }
 }

@@ -9,8 +9,9 @@ use crate::estimate::Estimate;
 
 /// The most that a shorter candidate may earn less than the best, as a share.
 const LOSS: f64 = 0.01;
-/// Standard errors below the best from which a candidate's neighbours are not worth a fit.
-const DOUBT: f64 = 2.0;
+/// Standard errors below the best, and the share of it, from which on a candidate's neighbours are not
+/// worth a look: they earn some percent more where the weights fit the data badly.
+const DOUBT: (f64, f64) = (2.0, 0.06);
 
 /// A candidate and what it earned.
 #[derive(Clone, Debug, Serialize)]
@@ -38,6 +39,8 @@ pub struct League {
     pub table: Vec<Standing>,
     /// The number of users who judged.
     pub judges: usize,
+    /// The number of times that each of them hid other items.
+    pub draws: usize,
     /// The number of candidates tried.
     pub tried: usize,
     /// The weights of the winner that more users judged in the end, and the number of both; none where
@@ -95,6 +98,17 @@ impl Standings {
         self.highest_like(like).map(|tried| tried.candidate)
     }
 
+    /// True if the best of this length earns less than the best of any by more than a standard error; of
+    /// one kind and normalisation.
+    pub(super) fn falls(&self, like: Candidate) -> bool {
+        let of_any = |tried: &&Tried| tried.candidate.with_length(like.latent_dim()).is_like(like);
+        let highest = self.0.iter().filter(of_any).max_by(|a, b| a.mean().total_cmp(&b.mean()));
+        highest.zip(self.highest_like(like)).is_some_and(|(highest, of_length)| {
+            let Estimate { mean, standard_error } = of_length.minus(highest);
+            -mean > standard_error
+        })
+    }
+
     /// What the best of those with this one's normalisation and length earns.
     pub(super) fn mean_of_best_like(&self, like: Candidate) -> Option<f64> {
         self.highest_like(like).map(Tried::mean)
@@ -104,8 +118,11 @@ impl Standings {
     /// winner.
     pub(super) fn centre(&self, like: Candidate) -> Option<Candidate> {
         let best = self.highest_like(like)?;
-        let Estimate { mean, standard_error } = best.minus(self.highest().ok()?);
-        (-mean <= DOUBT * standard_error).then_some(best.candidate)
+        let highest = self.highest().ok()?;
+        let Estimate { mean, standard_error } = best.minus(highest);
+        let (errors, share) = DOUBT;
+        let doubt = (errors * standard_error).max(share * highest.mean().abs());
+        (-mean <= doubt).then_some(best.candidate)
     }
 
     fn highest_like(&self, like: Candidate) -> Option<&Tried> {

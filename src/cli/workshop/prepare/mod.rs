@@ -120,10 +120,11 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
 
 /// The standings of a league, the best of each source.
 fn table(league: &League) -> String {
-    let League { table, judges, tried, settled, left_out, seconds } = league;
+    let League { table, judges, draws, tried, settled, left_out, seconds } = league;
+    let halves = if *draws > 1 { format!(", {draws} halves of each") } else { String::new() };
     let mut text = format!(
         "embeddings: the best of {tried} tried in {seconds:.0} s, by the reward at θ = I of {judges} \
-         training users outside the fit\n  {:<46} {:>15}  {:>17}  bytes an item",
+         training users outside the fit{halves}\n  {:<46} {:>15}  {:>17}  bytes an item",
         "", "reward", "difference",
     );
     for standing in table {
