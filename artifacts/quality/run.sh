@@ -5,7 +5,7 @@
 # which each other recommender is tuned [default: 180]; SETS: the sets [default:
 # "ml-2k cds gowalla beauty ml-2k-time", and the first three for folds and rewards], any other name of which is
 # that of a CSV file in FILES with columns user and item; REWARDS: those that are
-# trained for [default: "diverse-any-hit cascade reciprocal-rank"].
+# trained for [default: "diverse-any-hit cascade reciprocal-rank"]; AGAINST: the other recommenders [default: all].
 # usage: artifacts/quality/run.sh OUT [defaults|against|folds|rewards|texts|published|published_half|svd|table]...
 source "$(dirname "$0")/../common.sh"
 seeds=${SEEDS:-$(pick "0 1 2" 0)}
@@ -13,7 +13,7 @@ tune=${TUNE:-$(pick 180 1)}
 sets=${SETS:-$(pick "ml-2k cds gowalla beauty ml-2k-time" cds)}
 unordered=${SETS:-$(pick "ml-2k cds gowalla" cds)}
 rewards=${REWARDS:-diverse-any-hit $(pick "cascade reciprocal-rank" "")}
-baselines=popularity,svd,als,ease,item-knn
+baselines=${AGAINST:-popularity,svd,als,ease,item-knn}
 
 # Prepares a set with no flag but its columns, unless it is there: SET SEED FLAG...
 prepared() {

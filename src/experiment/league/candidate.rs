@@ -6,8 +6,7 @@ use crate::embedding::{AlsOptions, Form, Power, SessionPart, SvdOptions};
 use crate::encoder::EncoderKind;
 use crate::prepared::{ChosenSettings, EmbeddingSource};
 
-/// The lengths to choose from.
-pub(super) const LENGTHS: [usize; 6] = [50, 100, 200, 512, 1024, 2048];
+const LENGTHS: [usize; 6] = [50, 100, 200, 512, 1024, 2048];
 /// The length at which normalisations are compared; always fitted.
 pub(super) const SHORT: usize = 100;
 pub(super) const NORMALIZATIONS: [f32; 3] = [0.25, 0.0, 0.5];
@@ -154,6 +153,17 @@ impl Candidate {
             },
         }
     }
+}
+
+/// The lengths to choose from, ascending, where the data allow up to `longest`; that one is the last, if it
+/// is worth a fit: few users of many items want all that there is.
+pub(super) fn lengths(longest: usize) -> Vec<usize> {
+    let mut lengths: Vec<usize> = LENGTHS.into_iter().filter(|length| *length <= longest).collect();
+    let last = lengths.last().copied().unwrap_or(0);
+    if lengths.len() < LENGTHS.len() && 4 * longest > 5 * last {
+        lengths.push(longest);
+    }
+    lengths
 }
 
 /// β = V.

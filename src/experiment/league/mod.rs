@@ -15,8 +15,8 @@
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
 //! one for every η, and ALS; then longer and longer ones for the best η, as long as that does not earn less
-//! and the time allows; their weights are searched from the best so far. ALS grows longer too where it may
-//! win. The shortest candidate wins whose paired difference to the best is within one standard error, and
+//! and the time allows; their weights are searched from the best so far. So do the other η, of which the
+//! weights are searched as far where they are level with the best. ALS grows longer too where it may win. The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
 //!
 //! EASE itself is not fitted: at the same lengths its factorisation earned no more than the closed
@@ -30,7 +30,7 @@ mod standing;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use self::candidate::{LENGTHS, NORMALIZATIONS, SHORT, places, probes, start, weights};
+use self::candidate::{NORMALIZATIONS, SHORT, lengths, places, probes, start, weights};
 use self::jury::{FOLDS, Jury};
 use self::standing::{Standings, Tried};
 use super::search::{Deadline, Judged, nearest, search};
@@ -75,15 +75,16 @@ pub fn league(
     play.short()?;
     let left = ALL - play.jury.kept();
     for (turn, best) in play.standings.best_of_each().into_iter().enumerate() {
-        if turn > 0 {
-            // Another normalisation takes the memory of the first one's fits, which are then made again.
-            play.climb(best, ALL)?;
-            continue;
+        // Another normalisation takes the memory of the first one's fits, which are then made again.
+        let keep = if turn == 0 { left } else { ALL };
+        let best = play.climb(best, keep)?;
+        let until = play.before(keep);
+        if turn == 0 {
+            play.around_als(until)?;
         }
-        let best = play.climb(best, left)?;
-        let until = play.before(left);
-        play.around_als(until)?;
-        play.search(until, Vec::new(), weights(best, play.jury.ordered()), 2)?;
+        if turn == 0 || play.jury.is_fitted(best) && play.standings.is_level(best) {
+            play.search(until, Vec::new(), weights(best, play.jury.ordered()), 2)?;
+        }
     }
 
     let winner = play.standings.winner()?;
@@ -233,7 +234,7 @@ impl<'a> Play<'a> {
     }
 
     /// Longer and longer SVDs of the normalisation of `best`, as long as none earns less than the best by
-    /// more than chance, and there is time for it and for `keep` more of its fits. What is best at the last
+    /// more than chance, and there is time for it and for `keep` more of its fits. What is best at any
     /// length comes out.
     fn climb(&mut self, mut best: Candidate, keep: u32) -> Result<Candidate> {
         let fits = self.jury.fits();
@@ -256,14 +257,14 @@ impl<'a> Play<'a> {
         if self.jury.is_fitted(best) {
             self.shorter(best, self.before(keep))?;
         }
-        Ok(best)
+        Ok(self.standings.best_at_any_length(best).unwrap_or(best))
     }
 
     /// The candidate at the longer lengths, ascending.
     fn longer_than(&self, candidate: Candidate) -> impl Iterator<Item = Candidate> + use<> {
-        let longer = candidate.latent_dim() + 1..=self.longest;
-        let lengths = LENGTHS.into_iter().filter(move |length| longer.contains(length));
-        lengths.map(move |length| candidate.with_length(length))
+        let length = candidate.latent_dim();
+        let longer = lengths(self.longest).into_iter().filter(move |longer| *longer > length);
+        longer.map(move |length| candidate.with_length(length))
     }
 
     /// True if there is time and memory for the fits of a candidate; otherwise it is left out.
@@ -346,7 +347,8 @@ impl<'a> Play<'a> {
 
     /// Judges the weights of `best`, and what is near them, at all shorter lengths.
     fn shorter(&mut self, best: Candidate, until: Deadline) -> Result<()> {
-        for length in LENGTHS.into_iter().rev().filter(|length| *length < best.latent_dim()) {
+        let lengths = lengths(self.longest).into_iter().rev();
+        for length in lengths.filter(|length| *length < best.latent_dim()) {
             if until.left().is_some_and(|left| left.is_zero()) {
                 break;
             }
@@ -420,5 +422,14 @@ mod tests {
         };
         assert_eq!(halves_of(200, 300), (4, 160));
         assert_eq!(halves_of(3000, 300).0, 3, "5 000 judgements");
+    }
+
+    #[test]
+    fn the_longest_that_the_data_allow_is_among_the_lengths() {
+        assert_eq!(lengths(30), [30]);
+        assert_eq!(lengths(240), [50, 100, 200]);
+        assert_eq!(lengths(389), [50, 100, 200, 389]);
+        assert_eq!(lengths(1011), [50, 100, 200, 512, 1011]);
+        assert_eq!(lengths(5000), [50, 100, 200, 512, 1024, 2048]);
     }
 }

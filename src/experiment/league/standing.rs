@@ -76,6 +76,12 @@ impl Tried {
     fn minus(&self, other: &Self) -> Estimate {
         Estimate::of(self.rewards.iter().zip(&other.rewards).map(|(a, b)| a - b))
     }
+
+    /// True if this one earns less by more than a standard error.
+    fn is_below(&self, other: &Self) -> bool {
+        let Estimate { mean, standard_error } = self.minus(other);
+        -mean > standard_error
+    }
 }
 
 /// Everything that was judged.
@@ -98,15 +104,23 @@ impl Standings {
         self.highest_like(like).map(|tried| tried.candidate)
     }
 
+    /// The best of those with this one's normalisation, at any length.
+    pub(super) fn best_at_any_length(&self, like: Candidate) -> Option<Candidate> {
+        self.highest_at_any_length(like).map(|tried| tried.candidate)
+    }
+
     /// True if the best of this length earns less than the best of any by more than a standard error; of
     /// one kind and normalisation.
     pub(super) fn falls(&self, like: Candidate) -> bool {
-        let of_any = |tried: &&Tried| tried.candidate.with_length(like.latent_dim()).is_like(like);
-        let highest = self.0.iter().filter(of_any).max_by(|a, b| a.mean().total_cmp(&b.mean()));
-        highest.zip(self.highest_like(like)).is_some_and(|(highest, of_length)| {
-            let Estimate { mean, standard_error } = of_length.minus(highest);
-            -mean > standard_error
-        })
+        let highest = self.highest_at_any_length(like);
+        highest.zip(self.highest_like(like)).is_some_and(|(highest, like)| like.is_below(highest))
+    }
+
+    /// True if the best of this length, kind and normalisation earns what the best of all does, but for a
+    /// standard error.
+    pub(super) fn is_level(&self, like: Candidate) -> bool {
+        let highest = self.highest().ok();
+        highest.zip(self.highest_like(like)).is_some_and(|(highest, like)| !like.is_below(highest))
     }
 
     /// What the best of those with this one's normalisation and length earns.
@@ -128,6 +142,11 @@ impl Standings {
     fn highest_like(&self, like: Candidate) -> Option<&Tried> {
         let alike = self.0.iter().filter(|tried| tried.candidate.is_like(like));
         alike.max_by(|a, b| a.mean().total_cmp(&b.mean()))
+    }
+
+    fn highest_at_any_length(&self, like: Candidate) -> Option<&Tried> {
+        let alike = |tried: &&Tried| tried.candidate.with_length(like.latent_dim()).is_like(like);
+        self.0.iter().filter(alike).max_by(|a, b| a.mean().total_cmp(&b.mean()))
     }
 
     /// The best SVD of each normalisation so far, the highest reward first.
