@@ -16,7 +16,8 @@
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
 //! one for every η, and ALS; then longer and longer ones for the best η, as long as that does not earn less
 //! and the time allows; their weights are searched from the best so far. So do the other η, of which the
-//! weights are searched as far where they are level with the best. ALS grows longer too where it may win. The shortest candidate wins whose paired difference to the best is within one standard error, and
+//! weights are searched as far where they are level with the best. ALS grows longer too where it may win.
+//! The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
 //!
 //! EASE itself is not fitted: at the same lengths its factorisation earned no more than the closed
