@@ -12,7 +12,7 @@ pub(super) const SHORT: usize = 100;
 pub(super) const NORMALIZATIONS: [f32; 3] = [0.25, 0.0, 0.5];
 /// p of the power forms, then λ of the ridge forms.
 const POWERS: [Power; 4] = [Power::Zero, Power::Quarter, Power::Half, Power::ThreeQuarters];
-const RIDGES: [f32; 6] = [0.1, 0.5, 2.0, 8.0, 30.0, 100.0];
+const RIDGES: [f32; 7] = [0.1, 0.5, 2.0, 8.0, 30.0, 100.0, 300.0];
 /// κ.
 const OF_ACTIONS: [f32; 3] = [0.0, 0.25, 0.5];
 /// γ − κ: an action that κ makes longer weighs as much more in a context, unless γ takes it back.

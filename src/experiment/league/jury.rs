@@ -28,8 +28,11 @@ const MOST_JUDGES: usize = 5000;
 /// The most halves of a judge. Two leave three quarters of the standard error of a difference, four five
 /// eighths, more hardly less: users differ.
 const DRAWS: u64 = 4;
-/// The hidden items that it takes to tell candidates apart by some percent.
+/// The hidden items that it takes to tell candidates apart by some percent, where those who hide them are
+/// missed in the fit.
 const HIDDEN: usize = 10_000;
+/// The same, where they are not in the fit anyway.
+const HIDDEN_BY_STRANGERS: usize = 20_000;
 
 /// The candidate whose source was fitted, and what was fitted without each fold that judges.
 pub(super) type Fits = (Option<Candidate>, Vec<StoredEmbeddings>);
@@ -83,9 +86,9 @@ pub(super) fn nobody() -> Error {
     Error::setting("embeddings", problem)
 }
 
-/// How many of the users who may judge do, if together they hide so many items.
-fn wanted(users: usize, items: usize) -> usize {
-    JUDGES.max(HIDDEN * users / items.max(1))
+/// How many of the users who may judge do, if together they hide so many items and it takes so many.
+fn wanted(users: usize, items: usize, hidden: usize) -> usize {
+    JUDGES.max(hidden * users / items.max(1))
 }
 
 impl<'a> Jury<'a> {
@@ -154,7 +157,7 @@ impl<'a> Jury<'a> {
         let users: usize = judges.iter().map(Vec::len).sum();
         let items: usize = judges.iter().flatten().map(hidden).sum();
         let affordable = (PRODUCTS / sessions.num_actions.max(1)).min(MOST_JUDGES);
-        let wanted = wanted(users, items).max(affordable);
+        let wanted = wanted(users, items, HIDDEN_BY_STRANGERS).max(affordable);
         let draws = (wanted.div_ceil(users.max(1)) as u64).min(DRAWS);
         let smallest = judges.iter().map(Vec::len).min().unwrap_or(0);
         let asking = wanted.div_ceil(smallest.max(1)).min(judges.len());
@@ -177,7 +180,7 @@ impl<'a> Jury<'a> {
         let (share, mut users) = who_may_judge(self.sessions);
         self.seed.stream(Purpose::Judges, 0, 0).shuffle(&mut users);
         let items = users.iter().map(|(_, items)| hidden_of(*items, share)).sum();
-        let of_each = wanted(users.len(), items);
+        let of_each = wanted(users.len(), items, HIDDEN);
         let parts = if matches!(held_out, HeldOut::Latest(_)) { 1 } else { FOLDS };
         users.truncate(of_each * usize::from(parts));
         let users: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
