@@ -33,7 +33,9 @@ impl Sessions {
             .into_par_iter()
             .map(|context| {
                 let mut both = halves(context);
-                both.iter_mut().for_each(|part| part.sort_unstable());
+                for part in &mut both {
+                    part.sort_unstable();
+                }
                 both
             })
             .collect();
