@@ -30,6 +30,11 @@ NAMES = {
     "amazontoy": "Amazon Toys",
     "amazonoffice": "Amazon Office",
     "bookcrossing": "BookCrossing",
+    "amusic": "Amazon Digital Music",
+    "videogames": "Amazon Video Games",
+    "grocery": "Amazon Grocery",
+    "filmtrust": "FilmTrust",
+    "douban": "Douban books",
 }
 
 

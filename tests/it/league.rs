@@ -51,9 +51,13 @@ fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
 #[test]
 fn more_users_judge_the_winners_weights() {
     let folder = tempfile::tempdir().unwrap();
-    // More training users in a fold than judge at first.
-    let synthetic =
-        SyntheticSettings { users: 7000, actions: 300, topics: 6, ..SyntheticSettings::default() };
+    // More training users in a fold than judge at first where there are so few actions.
+    let synthetic = SyntheticSettings {
+        users: 35_000,
+        actions: 300,
+        topics: 6,
+        ..SyntheticSettings::default()
+    };
     let options = SvdOptions { latent_dim: 20, ..SvdOptions::default() };
     let embedding = EmbeddingSource::Svd { interactions: SessionPart::All, options };
     let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
