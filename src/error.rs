@@ -1,7 +1,7 @@
 //! The library's one error type, which becomes one line for the user. Every variant names the file or
 //! the setting at fault, what was expected, what was found, and, where it is not obvious, what to do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -85,10 +85,7 @@ pub enum Error {
     },
 
     /// A slate longer than the actions it may choose from.
-    #[error(
-        "a slate of {slate_size} actions was asked for, but only {available} can be chosen{why}; \
-         lower `slate_size` (--slate-size)"
-    )]
+    #[error("{}", slate_size_problem(*slate_size, *available, why))]
     SlateTooLarge {
         /// K.
         slate_size: usize,
@@ -222,10 +219,30 @@ impl Error {
         }
     }
 
+    /// A [`Error::Library`]: `message` is what the library said while reading the file.
+    pub(crate) fn reading(path: &Path, message: impl std::fmt::Display) -> Self {
+        Self::library(format!("reading {}", path.display()), message)
+    }
+
+    /// A [`Error::Library`]: `message` is what the library said while writing the file.
+    pub(crate) fn writing(path: &Path, message: impl std::fmt::Display) -> Self {
+        Self::library(format!("writing {}", path.display()), message)
+    }
+
     /// A [`Error::Library`]: `message` is what the library said while doing `context`.
     pub(crate) fn library(context: impl Into<String>, message: impl std::fmt::Display) -> Self {
         Self::Library { context: context.into(), message: one_line(&message.to_string()) }
     }
+}
+
+fn slate_size_problem(slate_size: usize, available: usize, why: &str) -> String {
+    if slate_size == 0 {
+        return "a slate of 0 actions was asked for, expected at least 1 (`slate_size`)".to_owned();
+    }
+    format!(
+        "a slate of {slate_size} actions was asked for, but only {available} can be chosen{why}; \
+         lower `slate_size` (--slate-size)"
+    )
 }
 
 /// The problem that `toml` found in `text`, in one line; `toml` itself writes several.

@@ -59,6 +59,7 @@ impl StagedFolder {
     pub fn new(target: &Path) -> Result<Self> {
         fs::create_dir_all(parent(target))?;
         remove_leftovers(parent(target));
+        put_back(target)?;
         let (partial, lock) = claim(target, |partial| {
             fs::create_dir(partial)?;
             fs::File::open(partial)
@@ -73,6 +74,7 @@ impl StagedFolder {
     pub fn resume(target: &Path) -> Result<Self> {
         fs::create_dir_all(parent(target))?;
         remove_leftovers(parent(target));
+        put_back(target)?;
         let partial = parent(target).join(format!(".{}.partial", file_name(target)?));
         fs::create_dir_all(&partial)?;
         let lock = fs::File::open(&partial)?;
@@ -96,14 +98,14 @@ impl StagedFolder {
     pub fn commit(mut self) -> Result<()> {
         sync_tree(&self.partial)?;
         if self.target.exists() {
-            let old = partial_name(&self.target)?;
+            let old = set_aside(&self.target)?;
             fs::rename(&self.target, &old)?;
             if let Err(error) = fs::rename(&self.partial, &self.target) {
                 let _ = fs::rename(&old, &self.target);
                 return Err(error.into());
             }
             // If it cannot be removed now, a later writer does.
-            let _ = fs::remove_dir_all(&old);
+            let _ = remove_folder(&old);
         } else {
             fs::rename(&self.partial, &self.target)?;
         }
@@ -161,11 +163,16 @@ pub fn open_regular(path: &Path) -> Result<fs::File> {
 /// The text of a regular file.
 ///
 /// # Errors
-/// As [`open_regular`], or an I/O error for text that is not UTF-8.
+/// As [`open_regular`]; [`Error::File`] for text that is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
-    let mut text = String::new();
-    open_regular(path)?.read_to_string(&mut text)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    open_regular(path)?.read_to_end(&mut bytes)?;
+    // Some programs begin a text with its byte order.
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        bytes.drain(..3);
+    }
+    let text = String::from_utf8(bytes);
+    text.map_err(|_| Error::file(path, "is not UTF-8; save it as UTF-8 text"))
 }
 
 /// SHA-256 of a regular file, in hex.
@@ -270,6 +277,22 @@ fn claim(
     }
 }
 
+/// The name of a folder while another one takes its place: no leftover, so that nobody removes it.
+fn set_aside(target: &Path) -> Result<PathBuf> {
+    Ok(parent(target).join(format!(".{}.old", file_name(target)?)))
+}
+
+/// Gives a folder its name back, if a process was killed while it put another one in its place; removes
+/// it if the other one has the name already.
+fn put_back(target: &Path) -> Result<()> {
+    let old = set_aside(target)?;
+    match (old.exists(), target.exists()) {
+        (true, true) => remove_folder(&old),
+        (true, false) => Ok(fs::rename(&old, target)?),
+        (false, _) => Ok(()),
+    }
+}
+
 /// Removes the half-written files that killed processes left in `folder`; one that cannot be removed
 /// stays.
 fn remove_leftovers(folder: &Path) {
@@ -357,6 +380,27 @@ mod tests {
         assert_eq!(names(), [&alive, ".theirs.partial-x", "data"]);
         drop(at_work);
         assert_eq!(names(), [".theirs.partial-x", "data"]);
+    }
+
+    #[test]
+    fn a_replacement_that_was_killed_halfway_loses_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let (target, old) = (root.path().join("data"), root.path().join(".data.old"));
+        let read = || fs::read_to_string(target.join("file")).unwrap();
+        let aside = |content: &str| {
+            fs::create_dir(&old).unwrap();
+            fs::write(old.join("file"), content).unwrap();
+        };
+        // Killed before the new folder had the name.
+        aside("old");
+        drop(StagedFolder::new(&root.path().join("other")).unwrap());
+        assert!(old.exists());
+        drop(StagedFolder::new(&target).unwrap());
+        assert_eq!(read(), "old");
+        // Killed after that.
+        aside("older");
+        drop(StagedFolder::resume(&target).unwrap());
+        assert_eq!((read().as_str(), old.exists()), ("old", false));
     }
 
     #[test]

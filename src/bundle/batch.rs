@@ -111,6 +111,13 @@ impl Batch<'_> {
         options: &Options,
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Summary> {
+        if self.out.extension().is_none_or(|extension| extension != "parquet") {
+            return Err(Error::file(self.out, "expected a name that ends with .parquet"));
+        }
+        let place = |path: &Path| path.canonicalize().ok();
+        if place(self.out).is_some_and(|out| Some(out) == place(self.users)) {
+            return Err(Error::file(self.out, "holds the users; give another name for the slates"));
+        }
         let beside = self.beside(recommender)?;
         let columns: &[&str] = match beside {
             Beside::Items => &[USER_ID, ITEMS],
@@ -120,8 +127,7 @@ impl Batch<'_> {
         let all = num_rows(self.users)?;
         let rows = self.part.of(all);
         let (first, total) = (rows.start, rows.len());
-        let failed =
-            |error: PolarsError| Error::library(format!("writing {}", self.out.display()), error);
+        let failed = |error: PolarsError| Error::writing(self.out, error);
         let mut summary = Summary::default();
         progress(0, total);
         // With no row, for the types of the columns.
@@ -287,7 +293,7 @@ pub fn join(parts: &[PathBuf], out: &Path) -> Result<usize> {
             return Err(Error::file(part, problem));
         }
     }
-    let failed = |error: PolarsError| Error::library(format!("writing {}", out.display()), error);
+    let failed = |error: PolarsError| Error::writing(out, error);
     let mut rows = 0;
     write_atomic(out, |file| {
         let mut writer = ParquetWriter::new(file).batched(&schema).map_err(failed)?;

@@ -87,6 +87,9 @@ pub(super) fn run(args: &RecommendArgs) -> Result<Report> {
 
 impl RecommendArgs {
     fn answer(&self, recommender: &Recommender) -> Result<Report> {
+        if self.out.is_some() && self.users.is_none() {
+            bail!("--out goes with --users: the file holds the slates of many");
+        }
         let options = self.options(recommender)?;
         if let (Some(users), Some(out)) = (&self.users, &self.out) {
             return batch(recommender, Batch { users, out, part: self.part }, &options);

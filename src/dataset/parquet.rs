@@ -50,9 +50,7 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<DataFrame> {
 /// An error naming the file, on a full disk for one.
 pub(crate) fn write_table(table: &mut DataFrame, path: &Path) -> Result<()> {
     let mut file = BufWriter::new(fs::File::create(path)?);
-    ParquetWriter::new(&mut file)
-        .finish(table)
-        .map_err(|error| Error::library(format!("writing {}", path.display()), error))?;
+    ParquetWriter::new(&mut file).finish(table).map_err(|error| Error::writing(path, error))?;
     Ok(file.flush()?)
 }
 
@@ -194,8 +192,10 @@ fn damaged(path: &Path) -> Error {
     Error::file(path, "is damaged; write or copy it again")
 }
 
+/// What polars finds when the columns and their types are as expected.
 fn wrap(path: &Path, error: &PolarsError) -> Error {
-    Error::library(format!("reading {}", path.display()), error)
+    let problem = format!("is damaged, or no Parquet file; write or copy it again ({error})");
+    Error::file(path, problem)
 }
 
 /// Reads the names of all columns.

@@ -195,7 +195,7 @@ fn write_interactions(
     path: &Path,
     row_group: usize,
 ) -> Result<()> {
-    let failed = |error| Error::library(format!("writing {}", path.display()), error);
+    let failed = |error| Error::writing(path, error);
     let mut file = BufWriter::new(fs::File::create(path)?);
     let schema = interactions(sessions, times, 0..0)?.schema().clone();
     let mut writer = ParquetWriter::new(&mut file).batched(&schema).map_err(failed)?;

@@ -19,7 +19,8 @@ use crate::dataset::{ITEM_ID, read_vectors};
 use crate::embedding::tensors::finite;
 use crate::embedding::{EmbeddingFile, StoredEmbeddings, npy};
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::files::read_text;
+use crate::matrix::{Matrix, dot};
 
 /// A file of embeddings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +79,11 @@ pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> 
         }
     };
     let StoredEmbeddings { v, spectrum, inputs } = stored;
+    let too_long = |row: &[f32]| !dot(row, row).is_finite();
+    if let Some(row) = v.iter_rows().position(too_long) {
+        let problem = format!("row {row} is too long, its squared length is infinite; scale the vectors");
+        return Err(Error::file(path, problem));
+    }
     let places = match (rows, ids) {
         (Some(_), Some(ids)) => {
             let problem = format!("{} has ids of its own (--embedding-ids)", path.display());
@@ -85,7 +91,7 @@ pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> 
         }
         (Some(rows), None) => Some(places(&rows, path, item_ids, *missing)?),
         (None, Some(ids)) => {
-            let text = fs_err::read_to_string(ids)?;
+            let text = read_text(ids)?;
             let rows: Vec<&str> = text.lines().map(str::trim).collect();
             if rows.len() != v.rows() {
                 let problem = format!(

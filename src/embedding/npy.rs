@@ -36,6 +36,10 @@ pub(super) fn matrix(path: &Path) -> Result<Matrix> {
     let header = String::from_utf8_lossy(&header);
     let header = Some(&*header).filter(|_| start.starts_with(MAGIC)).and_then(Header::of);
     let header = header.ok_or_else(|| damaged("its header names no type, order and shape"))?;
+    if !["<f4", ">f4", "<f8", ">f8"].contains(&header.kind) {
+        let problem = format!("holds '{}', expected 'f4' or 'f8': save it as float32", header.kind);
+        return Err(Error::file(path, problem));
+    }
     let [rows, cols] = matrix_shape(path, &header.shape)?;
     let size: usize = if header.kind.ends_with('8') { 8 } else { 4 };
     let fits = |count: &usize| {
@@ -50,11 +54,7 @@ pub(super) fn matrix(path: &Path) -> Result<Matrix> {
         "<f4" => read(file, count, f32::from_le_bytes),
         ">f4" => read(file, count, f32::from_be_bytes),
         "<f8" => read(file, count, |bytes| f64::from_le_bytes(bytes) as f32),
-        ">f8" => read(file, count, |bytes| f64::from_be_bytes(bytes) as f32),
-        other => {
-            let problem = format!("holds '{other}', expected 'f4' or 'f8': save it as float32");
-            return Err(Error::file(path, problem));
-        }
+        _ => read(file, count, |bytes| f64::from_be_bytes(bytes) as f32),
     };
     let mut numbers = numbers?;
     if header.columns_first {

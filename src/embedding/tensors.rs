@@ -39,9 +39,7 @@ pub(crate) fn write(path: &Path, tensors: &[Named<'_>]) -> Result<()> {
 
 /// Writes `tensors`, each in its precision, in the order given.
 pub(crate) fn write_as(path: &Path, tensors: &[(Named<'_>, Stored)]) -> Result<()> {
-    let library = |error: &dyn std::fmt::Display| {
-        Error::library(format!("writing {}", path.display()), error)
-    };
+    let library = |error: &dyn std::fmt::Display| Error::writing(path, error);
     let mut end = 0;
     let infos = tensors.iter().map(|((name, shape, numbers), stored)| {
         let start = end;

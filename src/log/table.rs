@@ -36,7 +36,7 @@ pub(super) trait Row: Sized {
 /// # Errors
 /// The first error of `rows`; an error naming the file, on a full disk for one. No file appears then.
 pub(super) fn write<R: Row>(path: &Path, rows: impl Iterator<Item = Result<R>>) -> Result<()> {
-    let failed = |error: PolarsError| Error::library(format!("writing {}", path.display()), error);
+    let failed = |error: PolarsError| Error::writing(path, error);
     let schema = R::table(&[]).map_err(failed)?.schema().clone();
     write_atomic(path, |file: &mut BufWriter<fs::File>| {
         let format = vec![(FORMAT_KEY.to_owned(), FORMAT.to_string())];

@@ -345,6 +345,17 @@ fn parquet_files_that_would_end_the_process_are_refused() {
 }
 
 #[test]
+fn a_parquet_file_that_was_cut_off_says_what_to_do() {
+    let input = Input::new();
+    let log = input.path("cut.parquet");
+    fs_err::write(&log, b"PAR1 and what a copy that was stopped has written").unwrap();
+    let mut prepare = slate();
+    prepare.arg("prepare").arg(&log).args(["--user-column", "user_id"]);
+    prepare.args(["--item-column", "item_id", "--out"]).arg(input.path("data"));
+    assert_says(&refused(&mut prepare), &["cut.parquet", "copy it again", "PAR1"]);
+}
+
+#[test]
 fn damaged_checkpoints_are_named() {
     let (_folder, _, run) = trained();
     let checkpoints = RunFolder::new(&run).checkpoints().unwrap();

@@ -64,6 +64,10 @@ struct Measured {
 }
 
 pub(super) fn run(args: &PlotArgs) -> Result<Report> {
+    if let Some(out) = args.out.as_ref().filter(|out| out.extension().is_none_or(|it| it != "svg"))
+    {
+        bail!("{}: expected a name that ends with .svg", out.display());
+    }
     let curve = |(run, name): (&PathBuf, String)| {
         let folder = RunFolder::new(run);
         if !folder.exists() {

@@ -66,14 +66,20 @@ impl Packed {
             Some(mib) => mib.saturating_mul(MIB),
             None => RATIO.saturating_mul(file.metadata()?.len()).max(64 * MIB),
         };
+        let gzipped =
+            self.shown().extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
         if let Some(member) = &self.member {
             let mut archive = ZipArchive::new(file).map_err(|error| damaged(&self.path, &error))?;
             let entry = archive.by_name(member).map_err(|error| damaged(&self.path, &error))?;
             if entry.size() > limit {
                 return Err(Error::file(self.shown(), too_large(limit)));
             }
-            read(&mut Bounded { reader: entry, read: 0, limit })
-        } else if self.path.extension().is_some_and(|extension| extension == "gz") {
+            if gzipped {
+                read(&mut Bounded { reader: MultiGzDecoder::new(entry), read: 0, limit })
+            } else {
+                read(&mut Bounded { reader: entry, read: 0, limit })
+            }
+        } else if gzipped {
             read(&mut Bounded { reader: MultiGzDecoder::new(file), read: 0, limit })
         } else {
             read(&mut file)

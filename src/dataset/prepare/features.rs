@@ -226,7 +226,7 @@ fn cells(path: &Path, column: &Series, typed: bool) -> Result<Cells> {
 }
 
 fn wrap(path: &Path, error: PolarsError) -> Error {
-    Error::library(format!("reading {}", path.display()), error)
+    Error::reading(path, error)
 }
 
 #[cfg(test)]

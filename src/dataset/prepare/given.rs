@@ -7,7 +7,7 @@ use polars::prelude::Series;
 
 use super::filter::Filters;
 use super::ids::Ids;
-use super::interactions::{Interactions, mark};
+use super::interactions::{Interactions, in_file, mark};
 use super::read::{digest, read};
 use super::source::Source;
 use crate::dataset::{ActionSets, Label, Split};
@@ -51,7 +51,8 @@ impl Given {
 /// the train file alone. A pair that several files hold keeps the time that the first of them says.
 ///
 /// # Errors
-/// The errors of [`read`]; [`Error::File`] for a file that shares no user with the train file.
+/// The errors of [`read`]; [`Error::File`] for a file that shares no user with the train file, and for
+/// a test file most of which is the validation file's.
 pub fn read_given(given: &Given, filters: &Filters) -> Result<Interactions> {
     let (mut users, mut items) = (Ids::default(), Ids::default());
     let (mut rows, mut labels) = (Vec::new(), Vec::new());
@@ -93,6 +94,15 @@ pub fn read_given(given: &Given, filters: &Filters) -> Result<Interactions> {
         of_pairs.push((user, item));
         times.extend(time);
         files.push(pair.iter().fold(0, |files, row| files | mark(row.2)));
+    }
+    let tested = files.iter().filter(|marks| in_file(**marks, Split::Test));
+    let both = tested.clone().filter(|marks| in_file(**marks, Split::Validation)).count();
+    if 2 * both > tested.count() {
+        let problem = format!(
+            "{both} of its pairs, more than half, are in the validation file too: what is chosen on \
+             them would be judged on them"
+        );
+        return Err(Error::file(&given.test, problem));
     }
     let items_of = ActionSets::from_pairs(users.len(), of_pairs.into_iter());
     let labels = (!labels.is_empty()).then(|| {

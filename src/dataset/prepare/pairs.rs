@@ -81,7 +81,7 @@ impl<'a> Pairs<'a> {
         columns: &Columns,
         batch: &Batch,
     ) -> Result<(Vec<bool>, Vec<i64>)> {
-        let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+        let wrap = |error| Error::reading(path, error);
         let mut keep = vec![true; batch.columns[0].len()];
         // Row, column and what the cell should hold.
         let mut bad: Vec<(usize, usize, &str)> = Vec::new();

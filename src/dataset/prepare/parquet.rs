@@ -31,7 +31,7 @@ pub(super) fn for_each_batch(
     let mut first_row = 1;
     for table in parquet::row_groups(path, &names)? {
         let table = table?;
-        let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+        let wrap = |error| Error::reading(path, error);
         let cells = columns.names().map(|name| {
             let partition = folders.iter().find(|(column, _)| column == name);
             match partition.filter(|_| !names.contains(&name)) {
@@ -74,7 +74,7 @@ pub(super) fn batch(
 
 /// Converts a column of ids: integers to `i64`, or to text if one is too large; text stays.
 pub(super) fn as_ids(path: &Path, column: &Series) -> Result<Series> {
-    let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+    let wrap = |error| Error::reading(path, error);
     match column.dtype() {
         DataType::String | DataType::Int64 => Ok(column.clone()),
         dtype if dtype.is_integer() => column

@@ -53,7 +53,7 @@ impl Table {
         if !self.has(name) {
             return Err(missing_column(&self.path, name, &self.names));
         }
-        let wrap = |error| Error::library(format!("reading {}", self.path.display()), error);
+        let wrap = |error| Error::reading(&self.path, error);
         let column = match &self.text {
             Some(table) => table.column(name).cloned(),
             None => read_columns(&self.path, &[name])?.column(name).cloned(),
@@ -67,7 +67,7 @@ impl Table {
 /// # Errors
 /// [`Error::File`] for a column of another type.
 pub(super) fn texts(path: &Path, column: &Series) -> Result<Vec<Option<String>>> {
-    let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+    let wrap = |error| Error::reading(path, error);
     let column = as_ids(path, column)?.cast(&DataType::String).map_err(wrap)?;
     let texts = column.str().map_err(wrap)?.iter();
     Ok(texts.map(|text| text.filter(|text| !text.is_empty()).map(ToOwned::to_owned)).collect())

@@ -162,12 +162,15 @@ impl Text {
         wanted.sort_unstable();
         wanted.dedup();
         let table = parse(&self.path, self.dialect, Some(&self.names), Some(wanted), &bytes);
-        // polars fills up rows with too few fields, and reads on where a quote is left open.
-        let is_short = |table: &DataFrame| {
+        // polars fills up rows with too few fields, reads on where a quote is left open, and leaves out
+        // what is beyond the last column that it was asked for.
+        let is_uneven = |table: &DataFrame| {
             let last = last.and_then(|last| table.column(last).ok());
+            let separators = unquoted(&bytes, self.dialect.separator, quote).count();
             last.is_some_and(|last| last.null_count() > 0)
+                || separators != table.height() * (self.names.len() - 1)
         };
-        if !sifted && table.as_ref().map_or(true, is_short) {
+        if !sifted && table.as_ref().map_or(true, is_uneven) {
             self.sift(&bytes, bad)?;
         }
         let table = table?;
@@ -263,7 +266,7 @@ pub(super) fn names_of(table: &DataFrame) -> Vec<String> {
 fn failed(path: &Path, error: &PolarsError) -> Error {
     let message = error.to_string();
     let message = message.split("\n\n").next().unwrap_or_default();
-    Error::library(format!("reading {}", path.display()), message)
+    Error::reading(path, message)
 }
 
 /// True if there may be empty lines, which polars takes for rows.

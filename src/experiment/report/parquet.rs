@@ -14,7 +14,7 @@ use crate::files::write_atomic;
 /// # Errors
 /// Fails with an error that names the file.
 pub(super) fn write(results: &Results, path: &Path) -> Result<()> {
-    let failed = |error| Error::library(format!("writing {}", path.display()), error);
+    let failed = |error| Error::writing(path, error);
     let mut table = table(results).map_err(failed)?;
     write_atomic(path, |file| ParquetWriter::new(file).finish(&mut table).map(drop).map_err(failed))
 }

@@ -200,6 +200,17 @@ fn a_bad_cell_is_named() {
     assert_eq!(read_text("ratings.csv", bad("1,2,good"), &all()).unwrap(), ["1 2", "4 5"]);
 }
 
+#[test]
+fn a_comma_too_many_moves_no_field_into_another_column() {
+    let titled = |title: &str| {
+        format!("title,userId,movieId,rating\nHeat,1,2,3\n{title},1,3,3\nHeat,4,5,3\n")
+    };
+    let message = problem("ratings.csv", titled("Matrix, The"), &all());
+    assert!(message.contains("row 2: expected 4 fields, found 5"), "{message}");
+    let quoted = read_text("ratings.csv", titled("\"Matrix, The\""), &all()).unwrap();
+    assert_eq!(quoted, ["1 2", "1 3", "4 5"]);
+}
+
 /// `rows` good rows, then one that is none, then as many again.
 fn broken(rows: usize, row: &str) -> String {
     let good = |from: usize| (from..from + rows).map(|at| format!("{at},\"{}\",3\n", at % 7));

@@ -161,7 +161,7 @@ impl Log {
         format: Format,
         path: &Path,
     ) -> Result<()> {
-        let wrap = |error| Error::library(format!("writing {}", path.display()), error);
+        let wrap = |error| Error::writing(path, error);
         let schema = Schema::from_iter([
             Field::new("user_id".into(), DataType::UInt32),
             Field::new("item_id".into(), DataType::UInt32),
