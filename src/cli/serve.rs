@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
@@ -66,10 +67,10 @@ pub(crate) struct ServeArgs {
     watch: bool,
     /// Requests that search or wait to search; more are told to come back [default: 32 for each
     /// core].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = counted())]
     max_concurrent: Option<usize>,
     /// Open connections; more are turned away.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections, value_parser = counted())]
     max_connections: usize,
     /// The time for a request's head, for the rest of it, and for a client that stops reading, in
     /// seconds.
@@ -83,6 +84,11 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Serialize)]
 struct Served {
     bundle: PathBuf,
+}
+
+/// A number of requests or connections, which nobody means to be 0 or beyond any machine.
+fn counted() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=1_000_000)
 }
 
 /// The environment variable whose file holds the key of request ids.

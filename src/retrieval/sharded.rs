@@ -26,6 +26,13 @@ pub struct Partial {
 impl Partial {
     /// The number in the place of an action where there is none.
     pub const NOBODY: u32 = u32::MAX;
+
+    /// No action for any of `rows` queries.
+    #[must_use]
+    pub fn nothing(rows: usize, slate_size: usize) -> Self {
+        let count = rows * slate_size;
+        Self { actions: vec![Self::NOBODY; count], scores: vec![f32::NEG_INFINITY; count] }
+    }
 }
 
 /// Rows `range` of β: the part of a catalogue that one process searches.
@@ -57,10 +64,7 @@ impl Shard {
         let (rows, slate_size) = (queries.latent.rows(), queries.slate_size);
         let excluded: Vec<Vec<u32>> =
             (0..rows).map(|row| self.own(queries.excluded_of(row))).collect();
-        let mut found = Partial {
-            actions: vec![Partial::NOBODY; rows * slate_size],
-            scores: vec![f32::NEG_INFINITY; rows * slate_size],
-        };
+        let mut found = Partial::nothing(rows, slate_size);
         // A row for which fewer than K are left is asked for as many as there are.
         let mut rows_of: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         #[allow(clippy::cast_possible_truncation, reason = "queries of a batch")]
@@ -129,6 +133,16 @@ impl Retriever for Sharded {
                     what: "the answer of a shard".into(),
                     expected: format!("[{rows}, {slate_size}]"),
                     found: format!("{} actions, {} scores", part.actions.len(), part.scores.len()),
+                });
+            }
+            let beyond = |action: &&u32| {
+                **action != Partial::NOBODY && **action as usize >= self.num_actions
+            };
+            if let Some(action) = part.actions.iter().find(beyond) {
+                return Err(Error::Shape {
+                    what: "the answer of a shard".into(),
+                    expected: format!("actions below {}", self.num_actions),
+                    found: format!("action {action}"),
                 });
             }
         }

@@ -6,6 +6,7 @@
 //! is missing.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +31,8 @@ use crate::retrieval::{FanOut, Partial, Queries};
 const HEDGED: u64 = 20;
 /// The answers whose times say what late is.
 const RECENT: usize = 256;
+/// More than the bytes of a question or an answer that are of no row.
+const HEAD: usize = 256;
 /// How often replicas are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -324,7 +327,8 @@ impl Front {
         found
     }
 
-    async fn ask(self: &Arc<Self>, asking: Asking) -> Vec<Partial> {
+    /// What each shard answers; none for a shard that is missing.
+    async fn ask(self: &Arc<Self>, asking: Asking) -> Vec<Option<Partial>> {
         let asking = Arc::new(asking);
         let mut asked = JoinSet::new();
         for at in 0..self.len() {
@@ -337,7 +341,7 @@ impl Front {
                 found[at] = answer;
             }
         }
-        found.into_iter().flatten().collect()
+        found
     }
 }
 
@@ -381,23 +385,92 @@ impl AskedOnce {
 impl FanOut for AskedOnce {
     /// Blocks; not to be called from a thread of the runtime.
     fn ask(&self, queries: Queries<'_>) -> Result<Vec<Partial>> {
-        let (rows, slate_size) = (queries.latent.rows(), queries.slate_size);
-        let body = Bytes::from(question(&self.whole, self.exact, queries));
-        let asking = Asking { body, rows, slate_size };
-        let found = self.front.runtime.block_on(self.front.ask(asking));
-        self.answered.fetch_min(found.len(), Ordering::Relaxed);
-        if self.failed() {
-            let message = format!("{} of {} answered", found.len(), self.front.len());
-            return Err(Error::Library { context: "asking the shards".into(), message });
+        let mut found = vec![Partial { actions: Vec::new(), scores: Vec::new() }; self.front.len()];
+        for rows in parts(queries)? {
+            let (latent, lists) = rows_of(queries, rows.clone());
+            let queries = Queries { latent: &latent, excluded: Some(&lists), ..queries };
+            let (rows, slate_size) = (rows.len(), queries.slate_size);
+            let body = Bytes::from(question(&self.whole, self.exact, queries));
+            let asking = Asking { body, rows, slate_size };
+            let answers = self.front.runtime.block_on(self.front.ask(asking));
+            let answered = answers.iter().flatten().count();
+            self.answered.fetch_min(answered, Ordering::Relaxed);
+            if self.failed() {
+                let message = format!("{answered} of {} answered", self.front.len());
+                return Err(Error::Library { context: "asking the shards".into(), message });
+            }
+            for (found, answer) in found.iter_mut().zip(answers) {
+                // A shard may answer one part and miss another.
+                let answer = answer.unwrap_or_else(|| Partial::nothing(rows, slate_size));
+                found.actions.extend(answer.actions);
+                found.scores.extend(answer.scores);
+            }
         }
         Ok(found)
     }
+}
+
+/// The rows of `queries` in parts of which question and answer are no larger than [`LARGEST`].
+///
+/// # Errors
+/// [`Error::Setting`] for a row that is larger alone.
+fn parts(queries: Queries<'_>) -> Result<Vec<Range<usize>>> {
+    let rows = queries.latent.rows();
+    let (mut parts, mut start) = (Vec::new(), 0);
+    let (mut asked, mut answered) = (HEAD, HEAD);
+    for row in 0..rows {
+        let asks = 4 * (queries.latent.cols() + 1 + queries.excluded_of(row).len());
+        let answers = 8 * queries.slate_size;
+        if asked + asks > LARGEST || answered + answers > LARGEST {
+            parts.push(start..row);
+            (start, asked, answered) = (row, HEAD, HEAD);
+        }
+        (asked, answered) = (asked + asks, answered + answers);
+        if asked.max(answered) > LARGEST {
+            let problem = format!(
+                "leaves out {} items, or looks through {} of them, for one slate: more than shards are \
+                 asked at once",
+                queries.excluded_of(row).len(),
+                queries.slate_size
+            );
+            return Err(Error::setting("filter", problem));
+        }
+    }
+    parts.push(start..rows);
+    Ok(parts)
+}
+
+/// The queries and the exclusions of `rows`.
+#[allow(clippy::cast_possible_truncation, reason = "queries of a batch")]
+fn rows_of(queries: Queries<'_>, rows: Range<usize>) -> (Matrix, Vec<&[u32]>) {
+    let numbers: Vec<u32> = rows.clone().map(|row| row as u32).collect();
+    (queries.latent.select(&numbers), rows.map(|row| queries.excluded_of(row)).collect())
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_hold_every_row_once_and_fit() {
+        let latent = Matrix::zeros(5, 2);
+        let long: Vec<u32> = (0..u32::try_from(LARGEST / 16).unwrap()).collect();
+        let lists: [&[u32]; 5] = [&[], &long, &long, &long, &long];
+        let queries = Queries { latent: &latent, slate_size: 3, excluded: Some(&lists) };
+        let found = parts(queries).unwrap();
+        assert_eq!(found, [0..4, 4..5]);
+        for rows in found {
+            let (latent, lists) = rows_of(queries, rows);
+            let queries = Queries { latent: &latent, excluded: Some(&lists), ..queries };
+            assert!(question(&"0".repeat(64), true, queries).len() <= LARGEST);
+        }
+        // Answers count too: 8 bytes for each of K.
+        let deep = Queries { latent: &latent, slate_size: LARGEST / 20, excluded: None };
+        assert_eq!(parts(deep).unwrap(), [0..2, 2..4, 4..5]);
+        let deeper = Queries { latent: &latent, slate_size: LARGEST / 8, excluded: None };
+        assert!(parts(deeper).unwrap_err().to_string().contains("more than shards"));
+    }
 
     #[test]
     fn addresses_have_shards_and_replicas() {

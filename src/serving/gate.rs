@@ -86,7 +86,8 @@ impl Access {
         let named = |name: &str| host.eq_ignore_ascii_case(name);
         let (ip, port) = (reached.ip().to_canonical(), reached.port());
         let address = SocketAddr::new(ip, port).to_string();
-        let loopback = ip.is_loopback() && named(&format!("localhost:{port}"));
+        let localhost = named(&format!("localhost:{port}")) || port == 80 && named("localhost");
+        let loopback = ip.is_loopback() && localhost;
         let usual = port == 80 && named(address.trim_end_matches(":80"));
         named(&address) || loopback || usual || self.hosts.iter().any(|allowed| named(allowed))
     }

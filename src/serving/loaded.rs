@@ -36,6 +36,18 @@ const WARMING: u32 = 64;
 const AUDITED: u32 = 200;
 
 impl Loaded {
+    /// Refuses a policy that cannot draw the `share` of the slates that explore.
+    ///
+    /// # Errors
+    /// [`Error::Setting`].
+    pub(super) fn require_exploration(&self, share: f32) -> Result<()> {
+        if share > 0.0 && self.recommender.bundle().sigma.is_none() {
+            let problem = "the policy of this bundle does not draw by Gaussian noise on its query";
+            return Err(Error::setting("explore-share", problem));
+        }
+        Ok(())
+    }
+
     /// Opens the bundle in `folder`; with `map`, its large files stay on disk.
     ///
     /// # Errors

@@ -169,10 +169,7 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
     }
     let device = device::choose(device.as_deref())?;
     let loaded = Loaded::open(&bundle, &device, map)?;
-    if explore_share > 0.0 && loaded.recommender.bundle().sigma.is_none() {
-        let problem = "the policy of this bundle does not draw by Gaussian noise on its query";
-        return Err(Error::setting("explore-share", problem));
-    }
+    loaded.require_exploration(explore_share)?;
     let journal = log.map(|folder| Writer::open(&folder, LogOptions::default())).transpose()?;
     // Long before the request is given up.
     let journal = journal.map(|writer| Journal::new(writer, limits.request / 2));

@@ -30,7 +30,7 @@ const ANSWER: &[u8; 8] = b"slate/a1";
 /// Bytes of a digest in hexadecimal.
 const DIGEST: usize = 64;
 
-/// The largest body of a question: 1 024 queries of 4 096 numbers, and as many exclusions.
+/// The largest body of a question, 1 024 queries of 4 096 numbers and as many exclusions, and of an answer.
 pub(super) const LARGEST: usize = 1 << 25;
 
 /// The route.
@@ -161,8 +161,17 @@ pub(super) async fn search(
         let problem = format!("expected {}, found a part of {found}", question.whole);
         Problem::new(StatusCode::CONFLICT, "other-bundle", problem)
     })?;
-    if !(1..=service.limits.slate).contains(&question.slate_size) {
-        let problem = format!("k may be 1 to {}", service.limits.slate);
+    let (rows, expected) =
+        (question.latent.rows(), loaded.recommender.bundle().actions.latent_dim());
+    if question.latent.cols() != expected {
+        let problem =
+            format!("expected queries of {expected} numbers, found {}", question.latent.cols());
+        return Err(Problem::refused("no-question", problem));
+    }
+    // A slate that many groups share looks deeper than any that is shown.
+    let fits = rows.checked_mul(8 * question.slate_size).is_some_and(|bytes| bytes <= LARGEST);
+    if question.slate_size == 0 || !fits {
+        let problem = format!("expected 1 to {} items for all queries together", LARGEST / 8);
         return Err(Problem::refused("slate-size", problem));
     }
     let work = move || {

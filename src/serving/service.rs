@@ -108,7 +108,12 @@ impl Service {
             return Err(Problem::busy("another reload is going on"));
         };
         let (folder, device, map) = (self.folder.clone(), self.device.clone(), self.map);
-        let mut opened = on_search_threads(move || Loaded::open(&folder, &device, map)).await?;
+        let share = self.explore_share;
+        let open = move || {
+            let loaded = Loaded::open(&folder, &device, map)?;
+            loaded.require_exploration(share).map(|()| loaded)
+        };
+        let mut opened = on_search_threads(open).await?;
         if let (Some(front), Ok(loaded)) = (&self.front, &opened) {
             opened = front.agreed(loaded).await.map_or(opened, Err);
         }

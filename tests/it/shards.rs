@@ -228,7 +228,18 @@ fn only_operators_search_and_only_for_what_is_there() {
     let args = ["--shards", at.as_str()];
     let open = Server::start(&place.at(0), &args, &[("FAST_SLATE_SHARD_TOKEN", token)]);
     until(|| ready(&open), 200);
-    assert_eq!(open.slates(json!({"user": "5"}))["shards"]["answered"], SHARDS);
+    let answer = open.slates(json!({"user": "5"}));
+    assert_eq!(answer["shards"]["answered"], SHARDS);
+    // With few items of a group, more are looked through than a slate may show: K = 4 096.
+    let deep = |latent_dim: u32| {
+        let mut body = format!("slate/q1{}", answer["bundle"].as_str().unwrap());
+        for word in [4096_u32, 1, 0, latent_dim, 0] {
+            body += std::str::from_utf8(&word.to_le_bytes()).unwrap();
+        }
+        let headers = [admin, ("content-type", "application/octet-stream")];
+        shards[0].ask("POST /v1/search", &headers, &body).status
+    };
+    assert_eq!((deep(16), deep(17)), (200, 422));
 
     let bundle = place.at(0);
     let serve = |args: &[&str]| refused(slate().args(args).env("FAST_SLATE_SHARD_TOKEN", token));
