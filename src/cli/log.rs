@@ -3,6 +3,8 @@
 #[cfg(feature = "train")]
 mod held;
 #[cfg(feature = "train")]
+mod positions;
+#[cfg(feature = "train")]
 mod value;
 
 use std::path::PathBuf;
@@ -47,7 +49,7 @@ struct CheckArgs {
     paths: Vec<PathBuf>,
     #[cfg(feature = "train")]
     #[command(flatten)]
-    columns: value::ColumnArgs,
+    columns: positions::ColumnArgs,
 }
 
 pub(super) fn run(args: &LogArgs) -> Result<Report> {

@@ -1,5 +1,6 @@
 //! The rows of a log → what they are, what is missing, and what can be learned from them.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
@@ -18,6 +19,8 @@ pub struct Summary {
     pub segments: u64,
     /// Bytes that were cut off segments because they were no whole row.
     pub cut_bytes: u64,
+    /// Bytes of segments behind their last whole row: damaged, or just being written.
+    pub unread_bytes: u64,
     /// Answers.
     pub exposures: u64,
     /// Things that happened.
@@ -84,15 +87,18 @@ impl Summary {
             }
             Part::Feedback(rows) => {
                 for row in rows {
-                    let place = (key(&row.request), row.position);
-                    if events.insert(key(&row.event), place).is_some() {
-                        summary.repeated.feedback += 1;
+                    match events.entry(key(&row.event)) {
+                        Entry::Occupied(_) => summary.repeated.feedback += 1,
+                        Entry::Vacant(new) => {
+                            new.insert((key(&row.request), row.position));
+                        }
                     }
                 }
             }
         })?;
         (summary.tables, summary.segments) = (files.tables, files.segments);
         (summary.cut_bytes, summary.feedback) = (files.cut_bytes, events.len() as u64);
+        summary.unread_bytes = files.unread_bytes;
         // Feedback may come before its exposure, so this is done at the end.
         for (request, position) in events.into_values() {
             match shown.get_mut(&request) {
@@ -146,6 +152,13 @@ impl Summary {
             (
                 self.cut_bytes > 0,
                 format!("{} bytes that were no whole row when their writer ended", self.cut_bytes),
+            ),
+            (
+                self.unread_bytes > 0,
+                format!(
+                    "{} bytes behind the last whole row of a segment: damaged, or just being written",
+                    self.unread_bytes
+                ),
             ),
         ];
         let learnable = [

@@ -201,7 +201,10 @@ impl Feedback {
             &[
                 (!self.event.is_empty(), "expected an event id, found none"),
                 (!self.request.is_empty(), "expected a request id, found none"),
-                (self.value.is_finite(), "expected a finite `value`"),
+                (
+                    self.value.abs() <= f64::from(f32::MAX),
+                    "expected a finite `value`, at most 3.4e38 either way",
+                ),
             ],
         )
     }
@@ -290,6 +293,6 @@ mod tests {
         }
         let wrong = Feedback { value: f64::INFINITY, ..samples::feedback(4) };
         let error = Record::from(wrong).check().unwrap_err().to_string();
-        assert_eq!(error, "log row `event-4`: expected a finite `value`");
+        assert_eq!(error, "log row `event-4`: expected a finite `value`, at most 3.4e38 either way");
     }
 }

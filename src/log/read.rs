@@ -118,6 +118,8 @@ pub(super) struct Files {
     pub(super) segments: u64,
     /// Bytes that were cut off segments when these became tables.
     pub(super) cut_bytes: u64,
+    /// Bytes of segments behind their last whole row.
+    pub(super) unread_bytes: u64,
 }
 
 /// Passes all rows to `each`, a part of a file after the other.
@@ -129,12 +131,23 @@ pub(super) fn visit<P: AsRef<Path>>(paths: &[P], mut each: impl FnMut(Part)) -> 
                 Source::Segment(path, file) => {
                     files.segments += 1;
                     let (mut exposures, mut feedback) = (Vec::new(), Vec::new());
-                    for record in Rows::new(&path, BufReader::new(file))? {
+                    let mut rows = Rows::new(&path, BufReader::new(file))?;
+                    for record in rows.by_ref() {
                         match record? {
                             Record::Exposure(row) => exposures.push(*row),
                             Record::Feedback(row) => feedback.push(row),
                         }
                     }
+                    let unread = rows.unread()?;
+                    if unread > 0 {
+                        tracing::warn!(
+                            "{}: {unread} bytes behind row {} were not read: they are damaged, or just \
+                             being written",
+                            path.display(),
+                            exposures.len() + feedback.len()
+                        );
+                    }
+                    files.unread_bytes += unread;
                     each(Part::Exposures(exposures));
                     each(Part::Feedback(feedback));
                 }

@@ -2,7 +2,7 @@
 //! checksum of length and row, and the row. A frame that is short, or whose checksum fails, ends the
 //! segment: that is what a killed writer leaves of rows that it never acknowledged.
 
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -79,6 +79,8 @@ pub(super) struct Rows<R> {
     /// The row that is being read.
     row: Vec<u8>,
     whole: u64,
+    /// Bytes of a row that was read and is not whole.
+    broken: u64,
     ended: bool,
 }
 
@@ -100,8 +102,14 @@ impl<R: BufRead> Rows<R> {
     pub(super) fn new(path: &Path, mut source: R) -> Result<Self> {
         let mut header = Vec::with_capacity(HEADER);
         source.by_ref().take(HEADER as u64).read_to_end(&mut header)?;
-        let mut rows =
-            Self { path: path.to_owned(), source, row: Vec::new(), whole: 0, ended: true };
+        let mut rows = Self {
+            path: path.to_owned(),
+            source,
+            row: Vec::new(),
+            whole: 0,
+            broken: 0,
+            ended: true,
+        };
         if header.len() < HEADER {
             // Rows are written only after the header is on disk.
             return Ok(rows);
@@ -131,14 +139,19 @@ impl<R: BufRead> Rows<R> {
         self.whole
     }
 
+    /// The number of bytes behind the last whole row, after all rows.
+    pub(super) fn unread(&mut self) -> Result<u64> {
+        Ok(self.broken + io::copy(&mut self.source, &mut io::sink())?)
+    }
+
     /// The next row, if it is whole.
     fn read(&mut self) -> Result<Option<Record>> {
         let mut prefix = Vec::with_capacity(PREFIX);
-        self.source.by_ref().take(PREFIX as u64).read_to_end(&mut prefix)?;
+        self.broken = self.source.by_ref().take(PREFIX as u64).read_to_end(&mut prefix)? as u64;
         let Some((length, sum)) = prefix.split_first_chunk::<4>() else { return Ok(None) };
         let bytes = u64::from(u32::from_le_bytes(*length));
         self.row.clear();
-        self.source.by_ref().take(bytes).read_to_end(&mut self.row)?;
+        self.broken += self.source.by_ref().take(bytes).read_to_end(&mut self.row)? as u64;
         if self.row.len() as u64 != bytes || checksum([length, &self.row]) != *sum {
             return Ok(None);
         }
@@ -147,6 +160,7 @@ impl<R: BufRead> Rows<R> {
         // A table would be refused for it, and with the table the whole log.
         record.check().map_err(|error| Error::file(&self.path, error.to_string()))?;
         self.whole += PREFIX as u64 + bytes;
+        self.broken = 0;
         Ok(Some(record))
     }
 }

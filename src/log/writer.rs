@@ -315,7 +315,10 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let mut queue = held(&self.0.queue);
         queue.closed = true;
-        queue.jobs.clear();
+        // A job's callback may hold the last writer, which locks the queue when it goes.
+        let jobs = std::mem::take(&mut queue.jobs);
+        drop(queue);
+        drop(jobs);
         held(&self.0.status).healthy = false;
     }
 }

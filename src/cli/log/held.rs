@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use super::super::report::Report;
 use super::conclusions;
-use super::value::{ColumnArgs, line};
-use crate::logged::positions::{BadRows, Held, Known, PositionLog};
+use super::positions::{ColumnArgs, bad, line, measured};
+use crate::logged::positions::{Held, Known, PositionLog};
 
 /// What the only one of `paths` holds, if it is such a log.
 pub(super) fn run(paths: &[PathBuf], columns: &ColumnArgs) -> Result<Option<Report>> {
@@ -49,20 +49,8 @@ fn text(path: &Path, held: &Held) -> String {
             at.rows,
             at.items,
             at.above_zero,
-            super::value::measured(at.mean)
+            measured(at.mean)
         );
     }
     text + &conclusions(&held.missing, &held.learnable)
-}
-
-/// The rows that were skipped, by reason, and the first.
-pub(super) fn bad(bad: &BadRows) -> String {
-    let mut text = String::new();
-    for (reason, count) in &bad.reasons.0 {
-        text += &format!("skipped           {count} rows with {reason}\n");
-    }
-    if let Some(first) = &bad.first {
-        text += &format!("the first         {first}\n");
-    }
-    text
 }

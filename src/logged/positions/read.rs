@@ -179,7 +179,7 @@ impl PositionLog {
         (log.items, log.item) = numbered(&items, |ids| {
             let number = |id: &str| id.parse::<i64>().ok();
             if ids.iter().all(|id| number(id).is_some()) {
-                ids.sort_by_key(|id| number(id));
+                ids.sort_by_key(|id| (number(id), *id));
             } else {
                 ids.sort_unstable();
             }
@@ -268,7 +268,7 @@ struct Cells<'a> {
 
 impl<'a> Cells<'a> {
     fn new(path: &'a Path, names: &'a [&'a str], table: &'a DataFrame) -> Result<Self> {
-        let wrap = |error| Error::library(format!("reading {}", path.display()), error);
+        let wrap = |error| Error::reading(path, error);
         let column = |name: &str, dtype: DataType| {
             let column = table.column(name)?.as_materialized_series().cast(&dtype)?;
             Ok(column.rechunk())
@@ -377,7 +377,7 @@ fn text(
         .finish()
         .map_err(|error| match uneven(path, separator) {
             Ok(Some(row)) => row,
-            _ => Error::library(format!("reading {}", path.display()), error),
+            _ => Error::reading(path, error),
         })
 }
 
