@@ -11,7 +11,7 @@ use super::arguments::shell;
 use super::cell::{Cell, Round};
 use super::grid::{Equal, Grid, Row};
 use super::process::{self, Ended, Footprint};
-use super::record::{end, ended, measurements, recall, require_same};
+use super::record::{end, ended, forget, measurements, recall, require_same};
 use super::results::{CellOutcome, CellResult, DataDescription, Machine, Results, Searched};
 use super::search::{Deadline, Judged, search};
 use crate::dataset::Split;
@@ -278,8 +278,8 @@ impl Comparison<'_> {
     ) -> Result<UnlessStopped<CellOutcome>> {
         let run = RunFolder::new(folder);
         let settings = match settings {
-            // A method's refusal is a result.
-            Err(refusal @ Error::Setting { .. }) => {
+            // A method's refusal is a result; what was trained before keeps its own.
+            Err(refusal @ Error::Setting { .. }) if !run.exists() => {
                 let outcome = CellOutcome::NotAvailable { reason: refusal.to_string() };
                 return end(&run, outcome).map(Some);
             }
@@ -289,6 +289,8 @@ impl Comparison<'_> {
         if run.exists() {
             require_same(&run, &settings, origin)?;
         } else {
+            // What was refused before is not refused any more.
+            forget(&run)?;
             run.begin(&settings, origin)?;
         }
         if let Some(outcome) = ended(&run)? {

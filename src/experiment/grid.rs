@@ -1,6 +1,7 @@
 //! A file, `GRID.toml`, goes in; a [`Grid`] comes out: which methods are compared, on which data, for
 //! how long.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use fs_err as fs;
@@ -280,8 +281,13 @@ impl Grid {
                 return Err(Error::setting(key, "expected at least one"));
             }
         }
-        unique("row", rows.iter().map(|row| row.name.as_str()))?;
-        unique("data", self.data.iter().map(|data| data.name.as_str()))?;
+        unique("row", rows.iter().map(|row| &row.name))?;
+        unique("data", self.data.iter().map(|data| &data.name))?;
+        // A seed twice is no second run: the error bars would take it for one.
+        unique("seeds", self.seeds.iter())?;
+        unique("samples", self.samples.iter())?;
+        unique("slate_sizes", self.slate_sizes.iter())?;
+        unique("only", self.only.iter().map(|only| only.slate_size))?;
         for row in &rows {
             if let Some(key) = leaves(&row.set).keys().find(|key| key.starts_with("evaluation.")) {
                 let problem = format!(
@@ -308,11 +314,11 @@ impl Grid {
     }
 }
 
-fn unique<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
+fn unique<T: PartialEq + Display>(key: &str, names: impl Iterator<Item = T>) -> Result<()> {
     let mut seen = Vec::new();
     for name in names {
         if seen.contains(&name) {
-            return Err(Error::setting(key, format!("two are named `{name}`")));
+            return Err(Error::setting(key, format!("has `{name}` twice")));
         }
         seen.push(name);
     }

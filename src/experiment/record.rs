@@ -1,7 +1,7 @@
 //! The folder of a training goes in; its outcome and its measurements come out. A training that has
 //! ended has an `outcome.json` beside its run.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 
 use fs_err as fs;
 
@@ -46,6 +46,14 @@ pub(super) fn end(run: &RunFolder, outcome: CellOutcome) -> Result<CellOutcome> 
     let text = serde_json::to_string(&outcome).map_err(|error| Error::library(OUTCOME, error))?;
     write_atomic(&run.path().join(OUTCOME), |file| Ok(file.write_all(text.as_bytes())?))?;
     Ok(outcome)
+}
+
+/// Forgets the outcome of a training that never began, if there is one.
+pub(super) fn forget(run: &RunFolder) -> Result<()> {
+    match fs::remove_file(run.path().join(OUTCOME)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// The last audited recall of a run, if it was audited.

@@ -113,6 +113,9 @@ fn all_the_wall_clock_time_of_a_search_is_counted_after_a_kill_too() {
     let report: Value = serde_json::from_str(&stdout(&mut resume)).unwrap();
     let rest = began.elapsed().as_secs_f64();
     assert!(report["seconds"].as_f64().unwrap() > rest + 3.0);
+    // The first rung was over when it was killed; the best of it went on.
+    let trials = report["trials"].as_array().unwrap();
+    assert!(trials.iter().any(|t| t["trial"] != 0 && t["rung"] != 0), "{trials:?}");
 }
 
 fn run(out: &Path, rung: u64, trial: u64) -> std::path::PathBuf {

@@ -87,8 +87,10 @@ pub(super) fn run(args: &TuneArgs) -> Result<Report> {
 /// Plans a search and writes the plan down.
 fn begin(args: &TuneArgs, prepared: &Prepared, chosen: &Chosen, origin: RunOrigin) -> Result<Plan> {
     let given = &args.settings;
-    let settings = given.resolve(&prepared.preset(given.preset.unwrap_or_default()))?;
-    let has_budget = given.steps.is_some() || given.epochs.is_some() || given.seconds.is_some();
+    let preset = prepared.preset(given.preset.unwrap_or_default());
+    let settings = given.resolve(&preset)?;
+    let has_flag = given.steps.is_some() || given.epochs.is_some() || given.seconds.is_some();
+    let has_budget = has_flag || settings.budget != preset.budget;
     let over = if args.over.is_empty() { usual(prepared, &settings)? } else { args.over.clone() };
     let plan = Plan {
         trials: args.trials,

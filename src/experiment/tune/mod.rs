@@ -174,9 +174,10 @@ impl Tuner<'_> {
                 record.rungs.push(self.begin(&record, others.len(), clock));
                 record.save(self.folder, clock)?;
             }
-            let until = record.rungs[rung].until.map(Duration::from_secs_f64);
-            // What a rung that is over has not tried is not tried any more.
+            // What a rung that is over has not tried is not tried any more; what it has tried counts, late
+            // as it is.
             let is_over = record.rungs.len() > rung + 1;
+            let until = record.rungs[rung].until.filter(|_| !is_over).map(Duration::from_secs_f64);
             let mut waiting: Vec<u64> = others.iter().rev().copied().chain([0]).collect();
             waiting.retain(|trial| !is_over || record.find(rung, *trial).is_some());
             let found = search(
@@ -215,7 +216,8 @@ impl Tuner<'_> {
     fn begin(&self, record: &Record, others: usize, clock: Deadline) -> Rung {
         let mut budget = self.plan.settings.budget.clone();
         let Some(left) = clock.left() else {
-            budget.amount *= record.rungs.iter().fold(1, |length, _| length * KEEP_ONE_IN as u64);
+            let longer = |amount: u64, _: &Rung| amount.saturating_mul(KEEP_ONE_IN as u64);
+            budget.amount = record.rungs.iter().fold(budget.amount, longer);
             return Rung { budget, until: None, trials: Vec::new() };
         };
         let own = left.as_secs_f64() / rungs(others).count() as f64;

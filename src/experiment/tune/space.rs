@@ -38,13 +38,19 @@ impl Space {
     /// A space of `dimensions` around `settings`.
     ///
     /// # Errors
-    /// [`Error::Setting`] if there is no dimension, if a key is there twice or unknown, or if a value
-    /// has the wrong type.
+    /// [`Error::Setting`] if there is no dimension, if a key is there twice or unknown, if it changes
+    /// what is measured, or if a value has the wrong type.
     pub fn new(dimensions: Vec<Dimension>, settings: &Settings) -> Result<Self> {
         if dimensions.is_empty() {
             return Err(Error::setting("over", "expected at least one KEY=VALUES to search over"));
         }
         for (at, dimension) in dimensions.iter().enumerate() {
+            let key = dimension.key.as_str();
+            if key == "slate_size" || key.starts_with("reward") {
+                let problem = "changes what is measured, so that trials cannot be compared; give it \
+                               to the whole search";
+                return Err(Error::setting(key, problem));
+            }
             if dimensions[..at].iter().any(|other| other.key == dimension.key) {
                 return Err(Error::setting(&dimension.key, "is searched over twice"));
             }
@@ -125,7 +131,8 @@ impl Dimension {
             }
             Values::Range { before, low, high, whole, after } => {
                 let value = low * (high / low).powf(place);
-                let value = if *whole { value.round().to_string() } else { two_digits(value) };
+                let value =
+                    if *whole { value.round().to_string() } else { rounded(value, *low, *high) };
                 format!("{before}{value}{after}")
             }
         }
@@ -140,10 +147,12 @@ impl Dimension {
     }
 }
 
-/// Two digits, which tell two trials apart.
-fn two_digits(value: f64) -> String {
-    let rounded: f64 = format!("{value:.1e}").parse().unwrap_or(value);
-    rounded.to_string()
+/// Two digits, or as many as tell hundredths of the range apart.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 17")]
+fn rounded(value: f64, low: f64, high: f64) -> String {
+    let places = (value / ((high - low) / 100.0)).log10().floor().clamp(1.0, 17.0) as usize;
+    let rounded: f64 = format!("{value:.places$e}").parse().unwrap_or(value);
+    rounded.clamp(low, high).to_string()
 }
 
 impl FromStr for Dimension {
