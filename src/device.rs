@@ -12,7 +12,7 @@ use burn::backend::Cuda as Cube;
 use burn::backend::Wgpu as Cube;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use serde::Serialize;
-use sysinfo::{MemoryRefreshKind, RefreshKind, System};
+use sysinfo::{CGroupLimits, MemoryRefreshKind, RefreshKind, System};
 
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -362,10 +362,12 @@ pub(crate) fn failed(error: &dyn std::fmt::Debug) -> Error {
     Error::library("reading from the device", format!("{error:?}"))
 }
 
-/// The memory that can be had without swapping, in bytes; none where the system does not tell.
+/// The memory that can be had without swapping, in bytes; none where the system does not tell. In a
+/// container, what its limit leaves beside the memory in use; the cache of files can be had.
 pub(crate) fn available_memory() -> Option<f64> {
     let refresh = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
     let system = System::new_with_specifics(refresh);
-    let limit = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+    let left = |limits: CGroupLimits| limits.total_memory.saturating_sub(limits.rss);
+    let limit = system.cgroup_limits().map_or(u64::MAX, left);
     Some(system.available_memory().min(limit) as f64).filter(|bytes| *bytes > 0.0)
 }

@@ -220,10 +220,16 @@ impl Method {
     /// # Errors
     /// [`crate::Error::Setting`] with the key and the reason.
     pub fn check(&self, slate_size: usize, reward: RewardKind) -> Result<()> {
-        let num_samples = self.recipe().num_samples();
+        let num_samples = self.num_samples();
         let sampling = Sampling { num_samples, slate_size, excluded: None, seed: Seed(0) };
         sampling.validate()?;
         self.recipe().check(&sampling, reward)
+    }
+
+    /// S.
+    #[must_use]
+    pub fn num_samples(&self) -> usize {
+        self.recipe().num_samples()
     }
 
     /// The settings of latent noise, for a method that perturbs queries.

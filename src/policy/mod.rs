@@ -56,16 +56,19 @@ pub struct Sampling {
     pub seed: Seed,
 }
 
+/// The most samples, or actions of a slate; more is a slip of the finger.
+const MOST: usize = 1 << 20;
+
 impl Sampling {
     /// Checks S and K.
     ///
     /// # Errors
-    /// [`Error::Setting`] when S or K is 0.
+    /// [`Error::Setting`] when S or K is 0 or more than a million.
     pub fn validate(&self) -> Result<()> {
         for (key, value) in [("method.samples", self.num_samples), ("slate_size", self.slate_size)]
         {
-            if value == 0 {
-                return Err(Error::setting(key, "expected at least 1, found 0"));
+            if !(1..=MOST).contains(&value) {
+                return Err(Error::setting(key, format!("expected 1 to {MOST}, found {value}")));
             }
         }
         Ok(())

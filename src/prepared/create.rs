@@ -209,9 +209,10 @@ pub fn prepare(
 
     let started = Instant::now();
     let statistics = Statistics::of_users(&sessions, &read_user_ids(staged.path())?);
-    let manifest = manifest(input, input_digest, settings, &work, statistics)?;
+    let mut manifest = manifest(input, input_digest, settings, &work, statistics)?;
     if work.changes_nothing() {
-        // So its indexes stay.
+        // So its indexes stay, and what they were searched with.
+        manifest.search = Manifest::read(out).ok().and_then(|before| before.search);
         write_manifest(out, &manifest)?;
     } else {
         write_manifest(staged.path(), &manifest)?;
@@ -251,7 +252,12 @@ fn embed(
             return choose(sessions, held_out, judge, seed);
         }
         EmbeddingSource::Import(file) => import(file, &item_ids()?)?,
-        fitted => fitted.fit(sessions, &sessions.contexts(Split::Train), seed)?,
+        fitted => {
+            let embeddings = fitted.fit(sessions, &sessions.contexts(Split::Train), seed)?;
+            // Weights beyond all measure; they would be refused by whatever reads the file.
+            embeddings.v.require_finite("embeddings fitted with these settings")?;
+            embeddings
+        }
     };
     let choice = Choice { source: settings.embedding.clone(), settings: None };
     Ok(Chosen { choice, embeddings, folds: Vec::new() })

@@ -38,6 +38,9 @@ pub struct CheckpointState {
     /// True if the last evaluation found too little in the shared candidates, so that every sample
     /// is searched for.
     pub per_sample: bool,
+    /// The folds of training users that there was memory for; a run goes on with as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folds: Option<u16>,
     /// SHA-256 of the other files.
     pub digests: std::collections::BTreeMap<String, String>,
 }

@@ -109,6 +109,9 @@ pub struct RunFolder {
     path: PathBuf,
 }
 
+/// What folders of other kinds hold.
+const OTHERS: [&str; 2] = ["prepare.toml", "bundle.toml"];
+
 /// Beside the run's own checkpoints, the one that it began with.
 const INITIAL: &str = "initial";
 
@@ -174,6 +177,10 @@ impl RunFolder {
     fn require_new(&self) -> Result<()> {
         if self.exists() {
             let problem = "there is a run here already; go on with --resume, or give another --out";
+            return Err(Error::file(&self.path, problem));
+        }
+        if let Some(other) = OTHERS.iter().find(|name| self.path.join(name).exists()) {
+            let problem = format!("is no folder of a run (it holds {other}); give another --out");
             return Err(Error::file(&self.path, problem));
         }
         Ok(())
@@ -411,8 +418,15 @@ impl RunFolder {
                 return Err(Error::file(&self.path, problem));
             }
             Which::Best => {
-                let best = self.open_checkpoint(last)?.state.best;
-                best.map(|best| best.step).filter(|step| steps.contains(step)).unwrap_or(last)
+                let best = self.open_checkpoint(last)?.state.best.map_or(last, |best| best.step);
+                if !steps.contains(&best) {
+                    let problem = format!(
+                        "its best checkpoint, of step {best}, is gone; name another with --checkpoint \
+                         (there are {steps:?}), or train again"
+                    );
+                    return Err(Error::file(&self.path, problem));
+                }
+                best
             }
         };
         self.open_checkpoint(step)

@@ -41,6 +41,9 @@ const TRAINING: [&str; 9] = [
 /// The most evaluations of a run; more is a slip of the finger.
 const MOST_EVALUATIONS: u64 = 1_000_000;
 
+/// The most contexts of a batch.
+const MOST_IN_A_BATCH: usize = 1 << 20;
+
 /// All settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -270,11 +273,11 @@ impl Settings {
         let optimizer = &self.optimizer;
         let rate = optimizer.learning_rate;
         positive("optimizer.learning_rate", rate > 0.0 && rate.is_finite(), rate.to_string())?;
-        positive(
-            "optimizer.batch_size",
-            optimizer.batch_size > 0,
-            optimizer.batch_size.to_string(),
-        )?;
+        let size = optimizer.batch_size;
+        if !(1..=MOST_IN_A_BATCH).contains(&size) {
+            let problem = format!("expected 1 to {MOST_IN_A_BATCH}, found {size}");
+            return Err(Error::setting("optimizer.batch_size", problem));
+        }
         for (key, value) in [
             ("weight_decay", optimizer.weight_decay),
             ("gradient_clipping", optimizer.gradient_clipping),
@@ -296,6 +299,10 @@ impl Settings {
         if !(1..=MOST_EVALUATIONS).contains(&count) {
             let problem = format!("expected 1 to {MOST_EVALUATIONS}, found {count}");
             return Err(Error::setting("evaluation.count", problem));
+        }
+        if self.evaluation.gradient_draws == 1 {
+            let problem = "a variance takes 2 draws or more; 0 for none, found 1";
+            return Err(Error::setting("evaluation.gradient_draws", problem));
         }
         positive("checkpoint.keep", self.checkpoint.keep > 0, self.checkpoint.keep.to_string())
     }

@@ -229,6 +229,12 @@ impl Task {
         }
     }
 
+    /// The folds of training users, whose contexts are from embeddings fitted without their fold.
+    #[must_use]
+    pub fn num_folds(&self) -> u16 {
+        self.cross.as_ref().map_or(0, |cross| cross.folds.count())
+    }
+
     /// A text that is equal for settings of which [`load`](Self::load) makes the same task.
     #[must_use]
     pub fn depends_on(settings: &Settings) -> String {
@@ -465,6 +471,18 @@ impl Task {
     pub fn check(&self, settings: &Settings, device: &Device) -> Result<()> {
         if self.sessions.contexts(Split::Train).is_empty() {
             return Err(Error::setting("data", "no user is in the train split"));
+        }
+        // The perturbed queries and their scores, both [B, S, L].
+        let (batch, samples) = (settings.optimizer.batch_size, settings.method.num_samples());
+        let bytes = 8.0 * batch as f64 * samples as f64 * self.actions.latent_dim() as f64;
+        if let Some(available) = device::available_memory().filter(|available| *available < bytes) {
+            let problem = format!(
+                "{samples} samples of {batch} queries take {:.1} GB of memory, and {:.1} GB are \
+                 available; lower it, or optimizer.batch_size",
+                bytes / 1e9,
+                available / 1e9
+            );
+            return Err(Error::setting("method.samples", problem));
         }
         self.estimator(&settings.method, settings.seed)?;
         self.initial_model(settings, device)?;

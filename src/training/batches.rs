@@ -36,13 +36,13 @@ impl Batches {
     /// The passes over all contexts that are complete before `step`.
     #[must_use]
     pub fn epoch(&self, step: u64) -> u64 {
-        step * self.batch_size as u64 / self.contexts as u64
+        step.saturating_mul(self.batch_size as u64) / self.contexts as u64
     }
 
     /// Steps that `epochs` passes take.
     #[must_use]
     pub fn steps(&self, epochs: u64) -> u64 {
-        (epochs * self.contexts as u64).div_ceil(self.batch_size as u64)
+        epochs.saturating_mul(self.contexts as u64).div_ceil(self.batch_size as u64)
     }
 
     /// The contexts of `step` and their vectors, rows of `vectors` `[U, D]`.

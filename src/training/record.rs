@@ -19,7 +19,7 @@ use crate::retrieval::Search;
 use crate::run::{Best, CheckpointState};
 use crate::seed::Purpose;
 use crate::settings::EvaluationSearch;
-use crate::task::{Audit, Audits};
+use crate::task::{Audit, Audits, Task};
 
 /// The scores, contexts times actions, up to which an evaluation is exact unless told otherwise.
 const EXACT_SCORES: usize = 1 << 30;
@@ -70,28 +70,28 @@ impl<'a> Record<'a> {
         &self,
         learner: &Learner,
         adam: &ModuleOptimizer,
-        clock: Clock,
-        budget: &Budget,
+        now: Moment<'_>,
         state: &mut CheckpointState,
         observer: &mut dyn Observer,
     ) -> Result<()> {
+        let Moment { clock, budget, .. } = now;
         let model = learner.model().valid();
         let mut rows = Vec::new();
         for (split, contexts, start) in &self.splits {
-            let now = match clock.step {
+            let found = match clock.step {
                 0 => start.clone(),
                 _ => self.evaluate(&model, contexts)?,
             };
-            let gain = now.gain_over(start);
+            let gain = found.gain_over(start);
             if *split == Split::Validation {
-                watch(state, clock.step, now.mean(), gain);
+                watch(state, clock.step, found.mean(), gain);
             }
             rows.push(MetricsRow::Evaluation {
                 step: clock.step,
                 seconds: clock.seconds,
                 split: *split,
-                reward: now.mean(),
-                reward_se: now.standard_error(),
+                reward: found.mean(),
+                reward_se: found.standard_error(),
                 gain,
                 contexts: contexts.len(),
                 learning_rate: budget.learning_rate(clock),
@@ -100,7 +100,7 @@ impl<'a> Record<'a> {
         if clock.step == 0 || budget.is_spent(clock) {
             rows.extend(self.audit(&model, clock, observer)?);
         }
-        rows.extend(self.gradient(learner, clock)?);
+        rows.extend(self.gradient(learner, now)?);
         rows.extend(self.coverage(&model, clock, state, observer)?);
         metrics::append(&self.trainer.run.metrics_path(), &rows)?;
         self.checkpoint(learner, adam, clock, state)?;
@@ -193,8 +193,9 @@ impl<'a> Record<'a> {
     }
 
     /// The variance of the gradient, if it was asked for.
-    fn gradient(&self, learner: &Learner, clock: Clock) -> Result<Option<MetricsRow>> {
-        let Trainer { task, settings, .. } = self.trainer;
+    fn gradient(&self, learner: &Learner, now: Moment<'_>) -> Result<Option<MetricsRow>> {
+        let Moment { task, clock, .. } = now;
+        let settings = self.trainer.settings;
         let draws = settings.evaluation.gradient_draws;
         if draws == 0 {
             return Ok(None);
@@ -203,6 +204,14 @@ impl<'a> Record<'a> {
         let gradient = diagnostics::gradient_statistics(learner, &batches, draws)?;
         Ok(Some(MetricsRow::Gradient { step: clock.step, seconds: clock.seconds, gradient }))
     }
+}
+
+/// Where training stands, and the task of its epoch, which is the learner's.
+#[derive(Clone, Copy)]
+pub(super) struct Moment<'a> {
+    pub(super) task: &'a Task,
+    pub(super) clock: Clock,
+    pub(super) budget: &'a Budget,
 }
 
 /// Updates the best checkpoint: the start, until a later one gains more than its paired interval. The

@@ -16,7 +16,7 @@ use super::learner::Learner;
 use super::metrics;
 use super::observer::{Observer, Progress};
 use super::optimizer::{adam, load_adam};
-use super::record::Record;
+use super::record::{Moment, Record};
 use crate::dataset::Split;
 use crate::error::{Error, Result};
 use crate::estimator::AnyEstimator;
@@ -102,7 +102,8 @@ impl<'a> Trainer<'a> {
         let (mut learner, mut adam, mut state) = self.start(&initial)?;
         let mut clock = Clock { step: state.step, seconds: state.seconds };
         if fresh {
-            let taken = record.take(&learner, &adam, clock, &budget, &mut state, observer);
+            let now = Moment { task: self.task, clock, budget: &budget };
+            let taken = record.take(&learner, &adam, now, &mut state, observer);
             taken.map_err(|error| error.in_step(clock.step))?;
             learner = learner.with_estimator(self.estimator(self.task, &state)?);
         } else {
@@ -136,7 +137,8 @@ impl<'a> Trainer<'a> {
 
             let due = budget.evaluation_due(before, clock);
             if due {
-                let taken = record.take(&learner, &adam, clock, &budget, &mut state, observer);
+                let now = Moment { task: halves.task(), clock, budget: &budget };
+                let taken = record.take(&learner, &adam, now, &mut state, observer);
                 taken.map_err(|error| error.in_step(clock.step))?;
                 learner = learner.with_estimator(self.estimator(halves.task(), &state)?);
             }
@@ -155,11 +157,20 @@ impl<'a> Trainer<'a> {
         let adam = adam(&self.settings.optimizer);
         if self.run.checkpoints()?.is_empty() {
             metrics::cut(&self.run.metrics_path(), None)?;
-            let state = CheckpointState::default();
+            let folds = Some(self.task.num_folds());
+            let state = CheckpointState { folds, ..CheckpointState::default() };
             let learner = self.learner(initial.clone(), &state)?;
             return Ok((learner, adam, state));
         }
         let checkpoint = self.run.checkpoint(Which::Last)?;
+        let (before, now) = (checkpoint.state.folds, self.task.num_folds());
+        if let Some(before) = before.filter(|before| *before != now) {
+            let problem = format!(
+                "began with {before} folds of training users, and the memory that is free now holds \
+                 {now}; resume it where the same memory is free"
+            );
+            return Err(Error::file(self.run.path(), problem));
+        }
         metrics::cut(&self.run.metrics_path(), Some(checkpoint.state.step))?;
         let model = checkpoint.load_model(initial.clone())?;
         let learner = self.learner(model, &checkpoint.state)?;

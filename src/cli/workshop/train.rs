@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
@@ -66,10 +66,16 @@ pub(super) struct Trained {
     note: Option<&'static str>,
     #[serde(skip)]
     has_test_users: bool,
+    /// The log that it learned from.
+    #[serde(skip)]
+    logged: Vec<PathBuf>,
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<Report> {
     let run = RunFolder::new(&args.out);
+    if !args.logged.logged.is_empty() && args.from.is_none() {
+        bail!("--logged goes with --from RUN; a resumed run reads the log that it began with");
+    }
     let trained = if args.resume {
         let (recorded, origin) = run.read_settings()?;
         let _lock = run.lock()?;
@@ -173,6 +179,7 @@ impl Ready {
             best: outcome.best,
             note: outcome.best.map(|_| CHOSEN_HERE),
             has_test_users: !task.sessions.contexts(Split::Test).is_empty(),
+            logged: self.origin.logged.as_ref().map_or_else(Vec::new, |log| log.paths.clone()),
         })
     }
 }
@@ -209,7 +216,14 @@ impl Trained {
                 _ => format!("best {reward:.4} at step {step}: {CHOSEN_HERE}\n"),
             };
         }
-        if self.has_test_users {
+        if !self.logged.is_empty() {
+            let logs: Vec<String> =
+                self.logged.iter().map(|path| path.display().to_string()).collect();
+            text += &format!(
+                "judge it on persons of a log with\n  slate evaluate {run} --logged {}\n",
+                logs.join(",")
+            );
+        } else if self.has_test_users {
             text += &format!("judge it on test users with\n  slate evaluate {run}\n");
         }
         text + &format!("look at slates with\n  slate recommend {run} --user ID")
