@@ -39,7 +39,7 @@ use self::popularity::Popularity;
 use self::uniform::Uniform;
 use crate::dataset::Sessions;
 use crate::embedding::AlsOptions;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::seed::Seed;
 
@@ -96,10 +96,60 @@ impl Baseline {
         ]
     }
 
-    /// The baseline of this [`name`](Self::name), with the hyperparameters that are tried first.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::all().into_iter().find(|baseline| baseline.name() == name)
+    /// The baseline of this [`name`](Self::name), with the hyperparameters that are tried first, or those
+    /// that stand behind the name, as in `ease:ridge=100` and `als:latent_dim=64:confidence=30`. None
+    /// for another name.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a hyperparameter that this baseline does not have, or that is no number.
+    pub fn named(text: &str) -> Result<Option<Self>> {
+        let mut words = text.split(':');
+        let name = words.next().unwrap_or(text);
+        let Some(mut found) = Self::all().into_iter().find(|baseline| baseline.name() == name)
+        else {
+            return Ok(None);
+        };
+        for word in words {
+            let given =
+                word.split_once('=').and_then(|(key, value)| Some((key, value.parse().ok()?)));
+            if !given.is_some_and(|(key, value)| found.set(key, value)) {
+                let problem = format!("expected KEY=NUMBER of {}, found `{word}`", found.keys());
+                return Err(Error::setting(name, problem));
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// The names of the hyperparameters.
+    const fn keys(self) -> &'static str {
+        match self {
+            Self::Popularity | Self::Uniform => "nothing",
+            Self::Svd { .. } => "latent_dim",
+            Self::Als(_) => "latent_dim, iterations, regularization and confidence",
+            Self::Ease { .. } => "ridge",
+            Self::ItemKnn { .. } => "neighbours and shrinkage",
+        }
+    }
+
+    /// Sets a hyperparameter; false if there is none of that name.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float's cast saturates"
+    )]
+    fn set(&mut self, key: &str, value: f64) -> bool {
+        match (self, key) {
+            (Self::Svd { latent_dim }, "latent_dim") => *latent_dim = value as usize,
+            (Self::Als(options), "latent_dim") => options.latent_dim = value as usize,
+            (Self::Als(options), "iterations") => options.iterations = value as usize,
+            (Self::Als(options), "regularization") => options.regularization = value,
+            (Self::Als(options), "confidence") => options.confidence = value,
+            (Self::Ease { ridge }, "ridge") => *ridge = value as f32,
+            (Self::ItemKnn { neighbours, .. }, "neighbours") => *neighbours = value as usize,
+            (Self::ItemKnn { shrinkage, .. }, "shrinkage") => *shrinkage = value as f32,
+            _ => return false,
+        }
+        true
     }
 
     /// Its name on the command line.

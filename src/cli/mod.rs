@@ -49,7 +49,7 @@ enum Verb {
     Serve(Box<serve::ServeArgs>),
     /// Describe this build, a bundle, a run or a prepared folder.
     Info(info::InfoArgs),
-    /// Check or join logs of served slates.
+    /// Check, join or judge by logs of slates that were shown.
     Log(log::LogArgs),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),

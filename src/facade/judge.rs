@@ -240,7 +240,7 @@ impl Judge<'_> {
     }
 
     fn row(&self, name: &Path) -> Result<Row> {
-        match name.to_str().and_then(Baseline::named) {
+        match name.to_str().map(Baseline::named).transpose()?.flatten() {
             Some(baseline) => self.baseline(baseline),
             None => self.run(name),
         }

@@ -189,6 +189,10 @@ fn baselines_have_a_row_each() {
         }
     }
 
+    let given = stdout(&mut against("ease:ridge=50,als:latent_dim=8:confidence=3", &[]));
+    assert_says(&given, &["ease: λ = 50 (not tuned", "als: L = 8, α = 3, λ = 1, 15 sweeps"]);
+    let error = refused(&mut against("ease:lambda=50", &[]));
+    assert_says(&error, &["`ease`", "expected KEY=NUMBER of ridge", "lambda=50"]);
     let error = refused(&mut against("esea", &[]));
     assert_says(&error, &["`against`: esea", "popularity, uniform, svd, als, ease, item-knn"]);
     // A path is no name.

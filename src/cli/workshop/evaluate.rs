@@ -29,8 +29,8 @@ pub(crate) struct EvaluateArgs {
     #[arg(long, value_parser = split)]
     split: Option<Split>,
     /// Recommenders to compare with on the same users, separated by commas: popularity, uniform,
-    /// svd, als, ease, item-knn, or the folder of another run on the same sessions (write ./svd for
-    /// a folder called svd).
+    /// svd, als, ease, item-knn, perhaps with their settings, as in ease:ridge=100, or the folder of
+    /// another run on the same sessions (write ./svd for a folder called svd).
     #[arg(long, value_name = "BASELINE|RUN", value_delimiter = ',', value_hint = ValueHint::DirPath)]
     against: Vec<PathBuf>,
     /// Tune each baseline on the reward of the validation users for this many seconds, in which
@@ -76,6 +76,11 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
         bail!("{run}: was trained for the reward `{name}` of a program, which has to judge it too");
     }
     if !args.logged.logged.is_empty() {
+        if !args.against.is_empty() || !args.metrics.is_empty() {
+            bail!(
+                "--against and --metrics look at hidden items, --logged at a log: ask for one of them"
+            );
+        }
         return logged::run(args, &policy);
     }
     let judged = policy.judge(&Judging {
