@@ -38,7 +38,7 @@ def prepare(
     keys that begin with ``prepare.`` count. Returns what ``prepare.toml`` says.
     """
     columns = {"user": user, "item": item, "time": time, "weight": weight}
-    more = {key.removeprefix(PREPARE): value for key, value in (settings or {}).items()}
+    more = {key.removeprefix(PREPARE): value for key, value in (settings or {}).items() if key.startswith(PREPARE)}
     return _prepare(
         interactions,
         columns,

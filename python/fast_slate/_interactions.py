@@ -64,7 +64,7 @@ def _pairs(matrix: Any, names: dict[str, str | None]) -> tuple[Any, dict[str, st
 
 def ids(of: Any, argument: str) -> list[str]:
     """Ids, integers or text, as the library has them."""
-    if isinstance(of, str | int) and not isinstance(of, bool):
+    if isinstance(of, str | int | np.integer) and not isinstance(of, bool):
         of = [of]
     if hasattr(of, "tolist"):
         of = of.tolist()

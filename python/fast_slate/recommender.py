@@ -163,7 +163,10 @@ class Answering:
             queries=True,
         )
         columns = Table(native).to_dict()
-        starts = np.cumsum(np.asarray(columns["rank"]) == 1) - 1
+        if items is None:
+            starts = np.cumsum(np.asarray(columns["rank"]) == 1) - 1
+        else:  # the place of the request: an empty slate has no row
+            starts = np.asarray(columns["user"], dtype=np.int64)
         columns = {"user": columns.pop("user"), "draw": (starts % draws).tolist(), **columns}
         if items is not None:
             columns["user"] = (starts // draws).tolist()
@@ -319,6 +322,8 @@ def _reopened(
 
 
 def _people(items: Iterable[Any]) -> list[list[str]]:
+    if isinstance(items, str):
+        raise ValueError(f"items: expected a list of items, found {items!r}")
     people = list(items)
     if people and all(isinstance(one, str | int | np.integer) for one in people):
         people = [people]

@@ -171,6 +171,9 @@ impl Wanted {
             (None | Some("temporal"), Some(test_after)) => {
                 SplitKind::Dates { test_after: *test_after, validation_after: *validation_after }
             }
+            (_, None) if validation_after.is_some() => {
+                return Err(setting("validation_after", "goes with prepare.test_after"));
+            }
             (Some("temporal"), None) => SplitKind::Temporal,
             (None | Some("random"), None) => SplitKind::Random,
             (Some(found), _) => {
@@ -199,19 +202,41 @@ impl Wanted {
         })
     }
 
-    fn embedding(&self) -> EmbeddingSource {
+    /// The source of the embeddings; a setting of the SVD chooses it, as the command's flags do.
+    fn embedding(&self) -> PyResult<EmbeddingSource> {
         let more = &self.more;
         let interactions =
             if more.observed_only { SessionPart::Observed } else { SessionPart::All };
         let is_paper = self.preset == Preset::Paper;
-        match self.embeddings.as_str() {
-            "auto" if !is_paper => EmbeddingSource::Auto(Judge {
+        let computed = more.latent_dim.is_some() || more.observed_only;
+        let of_svd = computed || more.normalization.is_some();
+        let of_als =
+            more.confidence.is_some() || more.regularization.is_some() || more.iterations.is_some();
+        let of_file = more.id_column.is_some() || more.missing_embeddings.is_some();
+        let source = match self.embeddings.as_str() {
+            "auto" if is_paper || of_svd => "svd",
+            other => other,
+        };
+        let is_file = !["auto", "svd", "als"].contains(&source);
+        for (given, fits, keys, of) in [
+            (more.within.is_some(), source == "auto", "within", "\"auto\""),
+            (more.normalization.is_some(), source == "svd", "normalization", "\"svd\""),
+            (computed, source == "svd" || source == "als", "latent_dim", "\"svd\" or \"als\""),
+            (of_als, source == "als", "confidence", "\"als\""),
+            (of_file, is_file, "id_column", "imported vectors"),
+        ] {
+            if given && !fits {
+                return Err(setting(keys, format!("this and its like go with embeddings={of}")));
+            }
+        }
+        Ok(match source {
+            "auto" => EmbeddingSource::Auto(Judge {
                 reward: self.reward,
                 slate_size: self.slate_size,
                 within: more.within.unwrap_or(Judge::default().within),
                 ..Judge::default()
             }),
-            "auto" | "svd" => {
+            "svd" => {
                 let default = SvdOptions::default();
                 let usual = if is_paper { 0.0 } else { default.normalization };
                 let normalization = more.normalization.unwrap_or(usual);
@@ -235,7 +260,7 @@ impl Wanted {
                 ids: self.embedding_ids.clone(),
                 missing: more.missing_embeddings.unwrap_or_default(),
             }),
-        }
+        })
     }
 
     fn features(&self) -> PyResult<Option<FeatureSource>> {
@@ -264,7 +289,7 @@ pub fn prepare(py: Python<'_>, interactions: &Bound<'_, PyAny>, wanted: &str) ->
     };
     let settings = PrepareSettings {
         split: wanted.split()?,
-        embedding: wanted.embedding(),
+        embedding: wanted.embedding()?,
         features: wanted.features()?,
     };
     let prepared = work(py, || {

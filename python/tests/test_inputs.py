@@ -157,12 +157,14 @@ def test_vectors_and_features_of_ones_own(frame: pl.DataFrame, tmp_path: Path) -
     users = frame.select("user_id").unique().with_columns(age=pl.col("user_id") % 60)
     encoders = {"context.encoders": ["weighted-mean", "features"], "context.folds": 0}
     own = policy(settings=encoders)
+    del own.settings["prepare.latent_dim"]  # the vectors have their own
     own.fit(frame, item_embeddings=(items, vectors), user_features=users, **NAMES)
     assert own.embeddings_.shape == (len(items), 8)
     place = items.index(own.item_ids_[3])
     np.testing.assert_allclose(own.embeddings_[3], vectors[place])
     table = pl.DataFrame({"item_id": items, "vector": vectors.tolist()})
     other = policy(settings=encoders)
+    del other.settings["prepare.latent_dim"]
     other.fit(frame, item_embeddings=table, user_features=users, **NAMES)
     np.testing.assert_array_equal(own.embeddings_, other.embeddings_)
 
@@ -209,8 +211,11 @@ def test_bad_input_names_the_argument(frame: pl.DataFrame, tmp_path: Path) -> No
         (dict(resume=True), ValueError, "run_dir: "),
     ]
     for arguments, kind, said in cases:
+        own = policy()
+        if "item_embeddings" in arguments:
+            del own.settings["prepare.latent_dim"]
         with pytest.raises(kind) as raised:
-            policy().fit(**arguments)
+            own.fit(**arguments)
         assert said in str(raised.value), (said, raised.value)
         assert "--" not in str(raised.value)
 
@@ -224,6 +229,8 @@ def test_bad_settings_are_refused_before_anything_is_read() -> None:
         ({"reward": 3}, ["reward: expected a function"]),
         ({"preset": "best"}, ["preset: expected"]),
         ({"steps": 0}, ["`budget.amount`"]),
+        ({"settings": {"prepare.confidence": 3.0}}, ["prepare.confidence", 'embeddings="als"']),
+        ({"settings": {"prepare.validation_after": 3}}, ["prepare.validation_after", "test_after"]),
         ({"steps": 1, "seconds": 1}, ["steps: give steps or seconds"]),
     ]
     for parameters, said in cases:

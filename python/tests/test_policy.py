@@ -51,6 +51,10 @@ def test_filters_and_strangers(fitted: SlatePolicy) -> None:
     assert best not in fitted.recommend(items=[[]], exclude=[best])["item_id"]
     few = fitted.item_ids_[10:14]
     assert set(fitted.recommend(items=[[]], candidates=few)["item_id"]) <= set(few.tolist())
+    one = fitted.recommend(fitted.user_ids_[0])
+    assert one["item_id"] == fitted.recommend([int(fitted.user_ids_[0])])["item_id"]
+    with pytest.raises(ValueError, match="items: expected a list"):
+        fitted.recommend(items="i1")
     with pytest.raises(KeyError, match="no user `nobody`"):
         fitted.recommend(["nobody"])
     with pytest.raises(ValueError, match="users: give one"):
@@ -71,6 +75,12 @@ def test_samples_hold_what_a_log_needs(fitted: SlatePolicy) -> None:
     assert sample.slates["draw"][::5] == [0, 1, 2, 3] * 3
     again = fitted.sample(users, draws=4, seed=7)
     np.testing.assert_array_equal(sample.z, again.z)
+
+    # Nothing is left for the first person, so the rows are the second's.
+    few = fitted.item_ids_[:2].tolist()
+    sample = fitted.sample(items=[few, few[:1]], candidates=few, draws=2, seed=7)
+    assert sample.slates["user"] == [1, 1] and sample.slates["draw"] == [0, 1]
+    assert sample.slates["item_id"] == [few[1]] * 2
 
 
 def test_evaluation_beside_baselines(fitted: SlatePolicy) -> None:

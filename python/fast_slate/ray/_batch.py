@@ -61,7 +61,10 @@ def recommend(
     count = workers or (2 if shards is not None else max(1, cpus))
     asked: dict[str, Any] = {"k": k, "shards": shards}
     # Ray reads small files as one block, which one worker would answer alone.
-    blocks = ray.data.read_parquet(users).repartition(target_num_rows_per_block=batch_size)
+    read = ray.data.read_parquet(users)
+    if "user_id" not in read.schema().names:
+        raise ValueError("users: expected a column `user_id`, which says whose the slates are")
+    blocks = read.repartition(target_num_rows_per_block=batch_size)
     slates = blocks.map_batches(
         SlatesOf,
         fn_constructor_args=(str(bundle),),
