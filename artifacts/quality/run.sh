@@ -122,8 +122,8 @@ texts() {
 }
 
 # The split that LightGCN's benchmark publishes: recall and nDCG at 20. Everything is chosen on what
-# training users hide of their training items. EASE, whose number is published, checks the protocol; it
-# takes a quarter of an hour.
+# training users hide of their training items. EASE, whose number is published (.1765 and .1467), checks the
+# protocol; it takes two minutes.
 published() {
     [ -e "$files/gowalla_split/train.parquet" ] || { echo "left out, not there: $files/gowalla_split" >&2; return 0; }
     local columns=(--train "$files/gowalla_split/train.parquet" --test "$files/gowalla_split/test.parquet"
@@ -132,7 +132,7 @@ published() {
     watch "$out/published.jsonl" "$SLATE" prepare "${columns[@]}" --reward dcg --slate-size 20 --out "$work/published" \
         | tee "$out/published-prepare.txt"
     watch "$out/published.jsonl" "$SLATE" train --data "$work/published" --out "$work/run-published" 2>&1 | tee "$out/published-train.txt"
-    watch "$out/published-evaluate.jsonl" "$SLATE" evaluate "$work/run-published" --against popularity,ease \
+    watch "$out/published-evaluate.jsonl" "$SLATE" evaluate "$work/run-published" --against popularity,ease:ridge=100 \
         --metrics recall@20,ndcg@20 --json >"$out/published.json"
 }
 
