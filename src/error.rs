@@ -24,7 +24,7 @@ pub enum Error {
     },
 
     /// A table without a column that was asked for.
-    #[error("{}: no column `{column}`; the columns are {}", path.display(), available.join(", "))]
+    #[error("{}: no column `{column}`; {}", path.display(), the_columns(available))]
     MissingColumn {
         /// The table.
         path: PathBuf,
@@ -232,6 +232,22 @@ impl Error {
     /// A [`Error::Library`]: `message` is what the library said while doing `context`.
     pub(crate) fn library(context: impl Into<String>, message: impl std::fmt::Display) -> Self {
         Self::Library { context: context.into(), message: one_line(&message.to_string()) }
+    }
+}
+
+/// The columns that there are, and why they are one, perhaps. Names are of strangers: no terminal is
+/// to obey them.
+fn the_columns(available: &[String]) -> String {
+    let shown: String = available
+        .join(", ")
+        .chars()
+        .map(|char| if char.is_control() { char.escape_default().to_string() } else { char.into() })
+        .collect();
+    match available {
+        [only] if only.contains([';', '\t', '|']) => format!(
+            "the only column is {shown}: in a .csv file `,` stands between fields, in a .tsv file a tab"
+        ),
+        _ => format!("the columns are {shown}"),
     }
 }
 

@@ -49,7 +49,11 @@ pub(crate) fn exception(error: Error) -> PyErr {
         Error::File { path, .. } if !path.exists() && path != Path::new(INTERACTIONS) => {
             PyFileNotFoundError::new_err(message)
         }
-        Error::MissingColumn { .. } | Error::UnknownId { .. } => PyKeyError::new_err(message),
+        // The table is one of the library's own, perhaps in a folder that nobody has named.
+        Error::UnknownId { kind, id, .. } => {
+            PyKeyError::new_err(format!("{kind}s: no {kind} `{id}`"))
+        }
+        Error::MissingColumn { .. } => PyKeyError::new_err(message),
         Error::Device { .. } | Error::Library { .. } | Error::Busy { .. } => {
             PyRuntimeError::new_err(message)
         }

@@ -55,7 +55,7 @@ def test_filters_and_strangers(fitted: SlatePolicy) -> None:
     assert one["item_id"] == fitted.recommend([int(fitted.user_ids_[0])])["item_id"]
     with pytest.raises(ValueError, match="items: expected a list"):
         fitted.recommend(items="i1")
-    with pytest.raises(KeyError, match="no user `nobody`"):
+    with pytest.raises(KeyError, match="users: no user `nobody`"):
         fitted.recommend(["nobody"])
     with pytest.raises(ValueError, match="users: give one"):
         fitted.recommend()

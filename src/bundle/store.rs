@@ -292,6 +292,14 @@ impl Files<'_> {
         };
         let onnx = self.take_if_there(ONNX, |_, _| Ok(()))?.is_some();
         let encoding = Encoding { encoders, weights };
+        let made = encoding.encoder(&vectors)?.dim();
+        if tower.is_some() && made != shapes.context_dim {
+            let problem = format!(
+                "its encoders make contexts of {made} numbers, its tower takes {}",
+                shapes.context_dim
+            );
+            return Err(Error::file(&self.folder, problem));
+        }
         Ok(Bundle {
             trained,
             sigma,

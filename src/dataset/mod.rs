@@ -4,7 +4,7 @@
 //! [`read()`] turns a log into [`Interactions`]; [`synthetic()`] generates them where there is no
 //! log, and [`synthesize`] writes a synthetic log of any size. [`assemble`] turns interactions into a
 //! [`Dataset`]. [`tables`] keeps it as three Parquet files, and training and serving read only those.
-//! All that reads logs is behind the feature `prepare`.
+//! All that reads logs is behind the feature `train`.
 
 mod catalogue;
 mod features;

@@ -293,6 +293,9 @@ mod tests {
         }
         let wrong = Feedback { value: f64::INFINITY, ..samples::feedback(4) };
         let error = Record::from(wrong).check().unwrap_err().to_string();
-        assert_eq!(error, "log row `event-4`: expected a finite `value`, at most 3.4e38 either way");
+        assert_eq!(
+            error,
+            "log row `event-4`: expected a finite `value`, at most 3.4e38 either way"
+        );
     }
 }

@@ -158,7 +158,7 @@ impl ShownSlates {
 
 const UNKNOWN: &str = "a user or a context that is not known";
 
-/// A row that may be used, and its place in the log.
+/// A row that may be used, and the context of its person.
 struct Usable<'a> {
     row: &'a Exposure,
     context: Vec<f32>,

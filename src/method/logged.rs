@@ -37,7 +37,9 @@ impl LoggedMethod {
         let dim = actions.latent_dim() as f32;
         match self.sigma {
             Sigma::InverseDim => Radius::Fixed(self.radius / dim),
-            Sigma::InverseNorm => Radius::Fixed(self.radius / actions.mean_norm()),
+            Sigma::InverseNorm => {
+                Radius::Fixed(self.radius / actions.mean_norm().max(f32::MIN_POSITIVE))
+            }
             Sigma::Relative(share) => Radius::Relative(self.radius * share / dim.sqrt()),
         }
     }

@@ -64,8 +64,8 @@ impl TryFrom<String> for Scalar {
     }
 }
 
-/// The graph's settings. The defaults were the fastest on Gowalla with recall@5 of at least 0.98
-/// (`artifacts/gowalla`). Longer slates need a wider search, which `slate bench recall` finds; the heads
+/// The graph's settings. The defaults were the fastest on Gowalla with recall@5 of at least 0.98.
+/// Longer slates need a wider search, which `slate bench recall` finds; the heads
 /// of FOPO and rejection, hundreds of actions, also need more neighbours. FOPO's authors use M = 32,
 /// ef_construction = 40, ef_search = 16, f32 in FAISS, which finds less with these numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

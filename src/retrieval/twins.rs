@@ -49,7 +49,7 @@ impl Twins {
         self.pairs.len()
     }
 
-    /// For each action whether it has a node.
+    /// The actions that have a node, ascending.
     pub(super) fn nodes(&self, num_actions: usize) -> Vec<u32> {
         let mut without: Vec<u32> = self.pairs.iter().map(|&(_, action)| action).collect();
         without.sort_unstable();

@@ -4,6 +4,7 @@
 
 mod checkpoint;
 mod first_version;
+mod origin;
 mod second_version;
 
 use std::fmt;
@@ -12,18 +13,16 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use fs_err as fs;
-use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use checkpoint::MODEL;
 pub use checkpoint::{Best, Checkpoint, CheckpointState, Which};
+pub use origin::{LearnedFrom, RunOrigin, WarmStart};
 
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{StagedFolder, digest_file, remove_folder, write_atomic};
-use crate::logged::Reading;
 use crate::method::{LatentMethod, Method};
 use crate::model::Model;
-use crate::prepared::Prepared;
 use crate::settings::{RUN_TABLE, Schedule, Settings};
 use crate::tower::Radius;
 
@@ -32,76 +31,6 @@ const FORMAT: i64 = 4;
 
 /// The key of that number in the `[run]` table.
 const FORMAT_KEY: &str = "format";
-
-/// The data and the device that a run's settings were applied to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunOrigin {
-    /// The prepared folder.
-    pub data: PathBuf,
-    /// Digest of its sessions and embeddings.
-    pub data_digest: String,
-    /// The backend.
-    pub device: String,
-    /// The version of this crate that started the run.
-    pub version: String,
-    /// The name of the reward that a program brought along, if it did: `reward.kind` was not used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reward: Option<String>,
-    /// True if actions are searched for in shards ([`Task::through`](crate::task::Task::through)).
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub sharded: bool,
-    /// The run whose model this one began with, if it did not begin anew.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub init: Option<WarmStart>,
-    /// The log that it learns from, if it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub logged: Option<LearnedFrom>,
-}
-
-/// The log that a run learns from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LearnedFrom {
-    /// Folders and files.
-    pub paths: Vec<PathBuf>,
-    /// Digest of all rows.
-    pub digest: String,
-    /// How it is read, and how its persons are divided.
-    pub reading: Reading,
-}
-
-/// A model of another run to begin with. The run keeps a copy of it, so that the other one may
-/// change or go.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WarmStart {
-    /// The other run's folder.
-    pub run: PathBuf,
-    /// Steps behind the model there.
-    pub step: u64,
-    /// How far each correction of the query may go that logs have taught; the last is this run's own, if
-    /// it learns from one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub corrections: Vec<Radius>,
-}
-
-impl RunOrigin {
-    /// A run on `prepared` that starts now, on the device of that name.
-    #[must_use]
-    pub fn new(prepared: &Prepared, device: &str) -> Self {
-        Self {
-            data: prepared.folder().to_owned(),
-            data_digest: prepared.digest().to_owned(),
-            device: device.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            reward: None,
-            sharded: false,
-            init: None,
-            logged: None,
-        }
-    }
-}
 
 /// A run's folder.
 #[derive(Clone, Debug)]
@@ -269,32 +198,7 @@ impl RunFolder {
         let changed = recorded.differences(settings).into_iter();
         let mut differences: Vec<String> =
             changed.filter(|(key, _)| !free(key)).map(|(_, change)| change).collect();
-        if began.data_digest != origin.data_digest {
-            differences
-                .push(format!("the prepared folder {} holds other data", origin.data.display()));
-        }
-        if began.device != origin.device {
-            differences.push(format!("device: {} → {}", began.device, origin.device));
-        }
-        if began.logged.as_ref().map(|log| &log.digest)
-            != origin.logged.as_ref().map(|log| &log.digest)
-        {
-            differences.push("the log holds other rows".into());
-        }
-        if began.reward != origin.reward {
-            let name = |origin: &RunOrigin| {
-                let own = origin.reward.as_ref();
-                own.map_or("one of the settings".to_owned(), |name| {
-                    format!("`{name}` of a program")
-                })
-            };
-            differences.push(format!("reward: {} → {}", name(&began), name(origin)));
-        }
-        if began.sharded != origin.sharded {
-            let place = |sharded| if sharded { "in shards" } else { "in one place" };
-            let (before, now) = (place(began.sharded), place(origin.sharded));
-            differences.push(format!("actions are searched for {before} → {now}"));
-        }
+        differences.extend(began.differences(origin));
         if differences.is_empty() {
             return Ok(());
         }

@@ -174,8 +174,8 @@ pub struct EvaluationSettings {
 #[serde(rename_all = "kebab-case")]
 pub enum EvaluationSearch {
     /// Exactly up to 2³⁰ scores (contexts times actions, about a second). Beyond that through the
-    /// index, for a method that trains with one, so that an evaluation takes no longer than the
-    /// training between two of them; exactly for every other method.
+    /// index, where training searches it too, so that an evaluation takes no longer than the training
+    /// between two of them; exactly for other methods, and with folds, which are searched exactly.
     #[default]
     Auto,
     /// Every action is scored.

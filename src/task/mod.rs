@@ -393,7 +393,7 @@ impl Task {
 
     /// The search that training with `method` uses, if it searches. Folds share no graph: the few
     /// centres of a step are searched exactly.
-    fn training_search(&self, method: &Method) -> Option<Search> {
+    pub(crate) fn training_search(&self, method: &Method) -> Option<Search> {
         let search = method.search()?;
         let elsewhere = self.cross.is_some() || self.elsewhere.is_some();
         Some(if elsewhere { Search::Exact } else { search })

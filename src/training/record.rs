@@ -57,7 +57,7 @@ impl<'a> Record<'a> {
         let search = match settings.evaluation.search {
             EvaluationSearch::Index => Search::Hnsw,
             EvaluationSearch::Auto if scores > EXACT_SCORES => {
-                settings.method.search().unwrap_or(Search::Exact)
+                task.training_search(&settings.method).unwrap_or(Search::Exact)
             }
             EvaluationSearch::Auto | EvaluationSearch::Exact => Search::Exact,
         };

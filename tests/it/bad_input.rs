@@ -345,6 +345,19 @@ fn parquet_files_that_would_end_the_process_are_refused() {
 }
 
 #[test]
+fn a_table_of_another_separator_says_which_was_expected() {
+    let input = Input::new();
+    let log = input.path("half.csv");
+    fs_err::write(&log, "user;item\u{1b}[31m\n1;2\n").unwrap();
+    let mut prepare = slate();
+    prepare.arg("prepare").arg(&log).args(["--user-column", "user"]);
+    prepare.args(["--item-column", "item", "--out"]).arg(input.path("data"));
+    let error = refused(&mut prepare);
+    assert_says(&error, &["half.csv: no column `user`", "the only column is user;item", "`,`"]);
+    assert!(!error.contains('\u{1b}'), "{error:?}");
+}
+
+#[test]
 fn a_parquet_file_that_was_cut_off_says_what_to_do() {
     let input = Input::new();
     let log = input.path("cut.parquet");

@@ -1,7 +1,10 @@
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
 
 use super::super::Log;
 use super::super::samples::{exposure, feedback};
+use super::store::Sink;
 use super::*;
 
 fn eager() -> Options {
