@@ -298,7 +298,7 @@ impl Files<'_> {
                 "its encoders make contexts of {made} numbers, its tower takes {}",
                 shapes.context_dim
             );
-            return Err(Error::file(&self.folder, problem));
+            return Err(Error::file(self.folder, problem));
         }
         Ok(Bundle {
             trained,
