@@ -111,8 +111,9 @@ impl Batch<'_> {
         options: &Options,
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Summary> {
-        if self.out.extension().is_none_or(|extension| extension != "parquet") {
-            return Err(Error::file(self.out, "expected a name that ends with .parquet"));
+        if self.out.extension().is_some_and(|extension| extension != "parquet") {
+            let problem = "what is written is Parquet: expected a name that ends with .parquet";
+            return Err(Error::file(self.out, problem));
         }
         let place = |path: &Path| path.canonicalize().ok();
         if place(self.out).is_some_and(|out| Some(out) == place(self.users)) {

@@ -64,7 +64,7 @@ struct Measured {
 }
 
 pub(super) fn run(args: &PlotArgs) -> Result<Report> {
-    if let Some(out) = args.out.as_ref().filter(|out| out.extension().is_none_or(|it| it != "svg"))
+    if let Some(out) = args.out.as_ref().filter(|out| out.extension().is_some_and(|it| it != "svg"))
     {
         bail!("{}: expected a name that ends with .svg", out.display());
     }
