@@ -229,8 +229,6 @@ def test_bad_settings_are_refused_before_anything_is_read() -> None:
         ({"reward": 3}, ["reward: expected a function"]),
         ({"preset": "best"}, ["preset: expected"]),
         ({"steps": 0}, ["`budget.amount`"]),
-        ({"settings": {"prepare.confidence": 3.0}}, ["prepare.confidence", 'embeddings="als"']),
-        ({"settings": {"prepare.validation_after": 3}}, ["prepare.validation_after", "test_after"]),
         ({"steps": 1, "seconds": 1}, ["steps: give steps or seconds"]),
     ]
     for parameters, said in cases:
@@ -242,6 +240,15 @@ def test_bad_settings_are_refused_before_anything_is_read() -> None:
 def test_an_unknown_key_of_the_preparation_names_the_others(frame: pl.DataFrame) -> None:
     with pytest.raises(ValueError, match="unknown field `min_users`.*min_user_interactions"):
         SlatePolicy(settings={"prepare.min_users": 3}).fit(frame, **NAMES)
+
+
+def test_a_key_that_the_preparation_has_no_use_for_is_refused(frame: pl.DataFrame) -> None:
+    for key, value, said in [
+        ("confidence", 3.0, 'prepare.confidence.*embeddings="als"'),
+        ("validation_after", "2023-11-15", "prepare.validation_after.*test_after"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            SlatePolicy(settings={f"prepare.{key}": value}).fit(frame, **NAMES)
 
 
 def test_a_pandas_frame_of_objects_is_text(frame: pl.DataFrame, tmp_path: Path) -> None:
