@@ -12,6 +12,7 @@
 //!
 //! Actions have the numbers that the whole catalogue gives them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -21,7 +22,7 @@ use axum::response::IntoResponse;
 
 use super::problem::{Problem, ProblemBody};
 use super::service::Service;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::{Partial, Queries, Search};
 
@@ -32,6 +33,9 @@ const DIGEST: usize = 64;
 
 /// The largest body of a question, 1 024 queries of 4 096 numbers and as many exclusions, and of an answer.
 pub(super) const LARGEST: usize = 1 << 25;
+
+/// More than the bytes of a question or an answer that are of no row.
+const HEAD: usize = 256;
 
 /// The route.
 pub(super) const PATH: &str = "/v1/search";
@@ -69,6 +73,43 @@ pub(super) fn question(whole: &str, exact: bool, queries: Queries<'_>) -> Vec<u8
     let excluded = (0..latent.rows()).flat_map(|row| queries.excluded_of(row));
     body.extend(excluded.flat_map(|action| action.to_le_bytes()));
     body
+}
+
+/// The rows of `queries` in parts of which question and answer are no larger than [`LARGEST`].
+///
+/// # Errors
+/// [`Error::Setting`] for a row that is larger alone.
+pub(super) fn parts(queries: Queries<'_>) -> Result<Vec<Range<usize>>> {
+    let rows = queries.latent.rows();
+    let (mut parts, mut start) = (Vec::new(), 0);
+    let (mut asked, mut answered) = (HEAD, HEAD);
+    for row in 0..rows {
+        let asks = 4 * (queries.latent.cols() + 1 + queries.excluded_of(row).len());
+        let answers = 8 * queries.slate_size;
+        if asked + asks > LARGEST || answered + answers > LARGEST {
+            parts.push(start..row);
+            (start, asked, answered) = (row, HEAD, HEAD);
+        }
+        (asked, answered) = (asked + asks, answered + answers);
+        if asked.max(answered) > LARGEST {
+            let problem = format!(
+                "leaves out {} items, or looks through {} of them, for one slate: more than shards are \
+                 asked at once",
+                queries.excluded_of(row).len(),
+                queries.slate_size
+            );
+            return Err(Error::setting("filter", problem));
+        }
+    }
+    parts.push(start..rows);
+    Ok(parts)
+}
+
+/// The queries and the exclusions of `rows`.
+#[allow(clippy::cast_possible_truncation, reason = "queries of a batch")]
+pub(super) fn rows_of(queries: Queries<'_>, rows: Range<usize>) -> (Matrix, Vec<&[u32]>) {
+    let numbers: Vec<u32> = rows.clone().map(|row| row as u32).collect();
+    (queries.latent.select(&numbers), rows.map(|row| queries.excluded_of(row)).collect())
 }
 
 /// Reads numbers from the front of a body.
@@ -190,6 +231,26 @@ pub(super) async fn search(
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_hold_every_row_once_and_fit() {
+        let latent = Matrix::zeros(5, 2);
+        let long: Vec<u32> = (0..u32::try_from(LARGEST / 16).unwrap()).collect();
+        let lists: [&[u32]; 5] = [&[], &long, &long, &long, &long];
+        let queries = Queries { latent: &latent, slate_size: 3, excluded: Some(&lists) };
+        let found = parts(queries).unwrap();
+        assert_eq!(found, [0..4, 4..5]);
+        for rows in found {
+            let (latent, lists) = rows_of(queries, rows);
+            let queries = Queries { latent: &latent, excluded: Some(&lists), ..queries };
+            assert!(question(&"0".repeat(64), true, queries).len() <= LARGEST);
+        }
+        // Answers count too: 8 bytes for each of K.
+        let deep = Queries { latent: &latent, slate_size: LARGEST / 20, excluded: None };
+        assert_eq!(parts(deep).unwrap(), [0..2, 2..4, 4..5]);
+        let deeper = Queries { latent: &latent, slate_size: LARGEST / 8, excluded: None };
+        assert!(parts(deeper).unwrap_err().to_string().contains("more than shards"));
+    }
 
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
