@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fs_err as fs;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, toml_problem};
 
 pub(crate) use mapped::Mapped;
 
@@ -42,13 +44,36 @@ pub fn write_atomic(
     result
 }
 
-/// A folder under construction. Dropped before [`commit`](Self::commit), it disappears.
+/// Writes a value as TOML, as [`write_atomic`] does.
+///
+/// # Errors
+/// As [`write_atomic`].
+pub(crate) fn write_toml(path: &Path, value: &impl Serialize) -> Result<()> {
+    let text = toml::to_string(value);
+    let text = text.map_err(|error| Error::library(path.display().to_string(), error))?;
+    write_atomic(path, |file| Ok(file.write_all(text.as_bytes())?))
+}
+
+/// Reads a value from TOML.
+///
+/// # Errors
+/// As [`read_text`]; [`Error::File`] naming the line for a text that is not what it should be.
+pub(crate) fn read_toml<T: DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = read_text(path)?;
+    toml::from_str(&text).map_err(|error| {
+        Error::file(path, format!("cannot be read: {}", toml_problem(&error, &text)))
+    })
+}
+
+/// A folder under construction. Dropped before [`commit`](Self::commit), it disappears, and so do the
+/// parents that were made for it.
 #[derive(Debug)]
 pub struct StagedFolder {
     partial: PathBuf,
     target: PathBuf,
     committed: bool,
     _lock: fs::File,
+    _parents: MadeFolders,
 }
 
 impl StagedFolder {
@@ -57,14 +82,15 @@ impl StagedFolder {
     /// # Errors
     /// An I/O error naming the folder.
     pub fn new(target: &Path) -> Result<Self> {
-        fs::create_dir_all(parent(target))?;
+        let parents = MadeFolders::new(parent(target))?;
         remove_leftovers(parent(target));
         put_back(target)?;
         let (partial, lock) = claim(target, |partial| {
             fs::create_dir(partial)?;
             fs::File::open(partial)
         })?;
-        Ok(Self { partial, target: target.to_owned(), committed: false, _lock: lock })
+        let target = target.to_owned();
+        Ok(Self { partial, target, committed: false, _lock: lock, _parents: parents })
     }
 
     /// Starts a folder that will be named `target`, with the files that a killed process left of it.
@@ -72,7 +98,7 @@ impl StagedFolder {
     /// # Errors
     /// [`Error::File`] when another process is writing the folder, an I/O error naming the folder.
     pub fn resume(target: &Path) -> Result<Self> {
-        fs::create_dir_all(parent(target))?;
+        let parents = MadeFolders::new(parent(target))?;
         remove_leftovers(parent(target));
         put_back(target)?;
         let partial = parent(target).join(format!(".{}.partial", file_name(target)?));
@@ -82,7 +108,8 @@ impl StagedFolder {
         if lock_state(&lock) == Lock::Taken || !partial.exists() {
             return Err(Error::file(target, "another process is at work on it"));
         }
-        Ok(Self { partial, target: target.to_owned(), committed: false, _lock: lock })
+        let target = target.to_owned();
+        Ok(Self { partial, target, committed: false, _lock: lock, _parents: parents })
     }
 
     /// Where to write before [`commit`](Self::commit).
@@ -228,12 +255,38 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// A folder and its parents, made where they were missing. Dropped, those that are still empty are
+/// removed: what they were made for has failed.
+#[derive(Debug)]
+pub(crate) struct MadeFolders(Vec<PathBuf>);
+
+impl MadeFolders {
+    /// Makes the folder.
+    pub(crate) fn new(folder: &Path) -> Result<Self> {
+        let missing = missing(folder);
+        fs::create_dir_all(folder)?;
+        Ok(Self(missing))
+    }
+}
+
+impl Drop for MadeFolders {
+    fn drop(&mut self) {
+        // A folder that holds something is not removed, nor are its parents.
+        let _ = self.0.iter().try_for_each(fs::remove_dir);
+    }
+}
+
+/// The folder and its parents that do not exist, the deepest first.
+fn missing(folder: &Path) -> Vec<PathBuf> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    folder.ancestors().take_while(is_missing).map(Path::to_owned).collect()
+}
+
 /// Makes the folder and its parents, where they are missing, with their names on disk.
 pub(crate) fn create_folder(folder: &Path) -> Result<()> {
-    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    let missing = missing(folder);
     fs::create_dir_all(folder)?;
-    missing.into_iter().try_for_each(|made| sync_folder(parent(made)))
+    missing.iter().try_for_each(|made| sync_folder(parent(made)))
 }
 
 fn parent(path: &Path) -> &Path {
@@ -380,6 +433,16 @@ mod tests {
         assert_eq!(names(), [&alive, ".theirs.partial-x", "data"]);
         drop(at_work);
         assert_eq!(names(), [".theirs.partial-x", "data"]);
+    }
+
+    #[test]
+    fn parents_that_were_made_for_what_failed_go_with_it() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("theirs")).unwrap();
+        drop(StagedFolder::new(&root.path().join("theirs/new/data")).unwrap());
+        assert!(root.path().join("theirs").exists() && !root.path().join("theirs/new").exists());
+        StagedFolder::resume(&root.path().join("new/data")).unwrap().commit().unwrap();
+        assert!(root.path().join("new/data").exists());
     }
 
     #[test]

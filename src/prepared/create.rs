@@ -1,6 +1,5 @@
 //! A log and settings → a prepared folder.
 
-use std::io::Write as _;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -22,7 +21,7 @@ use crate::dataset::{
 };
 use crate::embedding::{Import, import, tensors};
 use crate::error::{Error, Result};
-use crate::files::{StagedFolder, digest_bytes, digest_file, write_atomic};
+use crate::files::{StagedFolder, digest_bytes, digest_file, write_toml};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -305,8 +304,7 @@ fn save_features(features: &UserFeatures, folder: &Path) -> Result<()> {
     let UserFeatures { values, table } = features;
     let shape = vec![values.rows(), values.cols()];
     tensors::write(&folder.join(FEATURES), &[(FEATURES_TENSOR, shape, values.as_slice())])?;
-    let text = toml::to_string(table).map_err(|error| Error::library(FEATURE_TABLE, error))?;
-    write_atomic(&folder.join(FEATURE_TABLE), |file| Ok(file.write_all(text.as_bytes())?))
+    write_toml(&folder.join(FEATURE_TABLE), table)
 }
 
 fn manifest(

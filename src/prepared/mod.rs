@@ -13,8 +13,8 @@ use crate::dataset::{FeatureTable, Sessions, Statistics, Times, tables};
 use crate::embedding::tensors::TensorFile;
 use crate::embedding::{ActionEmbeddings, EmbeddingFile, Power};
 use crate::encoder::EncoderKind;
-use crate::error::{Error, Result, toml_problem};
-use crate::files::{digest_bytes, digest_file, read_text};
+use crate::error::{Error, Result};
+use crate::files::{digest_bytes, digest_file, read_toml};
 use crate::matrix::Matrix;
 use crate::retrieval::{BuildObserver, Hnsw, HnswOptions};
 use crate::reward::RewardKind;
@@ -87,10 +87,7 @@ impl Manifest {
                 format!("no prepared folder (no {MANIFEST}); make one with `slate prepare`");
             return Err(Error::file(folder, problem));
         }
-        let text = read_text(&path)?;
-        let manifest: Self = toml::from_str(&text).map_err(|error| {
-            Error::file(&path, format!("cannot be read: {}", toml_problem(&error, &text)))
-        })?;
+        let manifest: Self = read_toml(&path)?;
         // A name such as `..` or `/dev/zero` leads out of the folder.
         let is_plain = |name: &String| Path::new(name).file_name() == Some(name.as_ref());
         if let Some(name) = manifest.files.keys().find(|name| !is_plain(name)) {
@@ -311,10 +308,7 @@ impl Prepared {
         if !self.manifest.files.contains_key(FEATURE_TABLE) {
             return Ok(None);
         }
-        let path = self.folder.join(FEATURE_TABLE);
-        let text = read_text(&path)?;
-        let table = toml::from_str(&text);
-        table.map(Some).map_err(|error| Error::file(&path, toml_problem(&error, &text)))
+        read_toml(&self.folder.join(FEATURE_TABLE)).map(Some)
     }
 
     /// The index of `actions` with `options`; it is built if no run has needed it before.

@@ -4,7 +4,6 @@
 //! over if their digests are still those of the record, and makes all others again.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
@@ -12,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{CHOICE, EMBEDDINGS, FEATURE_TABLE, FEATURES, MANIFEST};
 use crate::dataset::tables;
-use crate::error::{Error, Result};
-use crate::files::{digest_file, read_text, write_atomic};
+use crate::error::Result;
+use crate::files::{digest_file, read_toml, write_toml};
 
 /// A part of a preparation; it is not made again while nothing it depends on changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -60,8 +59,7 @@ pub(super) struct Made {
 impl Made {
     /// Reads the record; it is empty where there is none, or one that cannot be read.
     fn read(folder: &Path) -> Self {
-        let text = read_text(&folder.join(MANIFEST)).unwrap_or_default();
-        toml::from_str(&text).unwrap_or_default()
+        read_toml(&folder.join(MANIFEST)).unwrap_or_default()
     }
 
     /// True if `folder` holds the files that `phase` makes from `key`.
@@ -166,6 +164,5 @@ impl Work {
 
 /// Writes `prepare.toml`.
 pub(super) fn write_manifest(folder: &Path, manifest: &impl Serialize) -> Result<()> {
-    let text = toml::to_string(manifest).map_err(|error| Error::library(MANIFEST, error))?;
-    write_atomic(&folder.join(MANIFEST), |file| Ok(file.write_all(text.as_bytes())?))
+    write_toml(&folder.join(MANIFEST), manifest)
 }

@@ -1,6 +1,5 @@
 //! The sources of embeddings in, embeddings fitted on some of the training users out.
 
-use std::io::Write as _;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -13,9 +12,8 @@ use crate::embedding::{
     interactions_of, truncated_svd,
 };
 use crate::encoder::EncoderKind;
-use crate::error::{Error, Result, toml_problem};
-use crate::files::read_text;
-use crate::files::write_atomic;
+use crate::error::{Error, Result};
+use crate::files::{read_toml, write_toml};
 use crate::reward::RewardKind;
 use crate::seed::Seed;
 
@@ -160,14 +158,11 @@ impl Choice {
     /// # Errors
     /// [`Error::File`] for a file that is missing or damaged.
     pub(super) fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join(CHOICE);
-        let text = read_text(&path)?;
-        toml::from_str(&text).map_err(|error| Error::file(&path, toml_problem(&error, &text)))
+        read_toml(&folder.join(CHOICE))
     }
 
     /// Writes the choice into a folder.
     pub(super) fn save(&self, folder: &Path) -> Result<()> {
-        let text = toml::to_string(self).map_err(|error| Error::library(CHOICE, error))?;
-        write_atomic(&folder.join(CHOICE), |file| Ok(file.write_all(text.as_bytes())?))
+        write_toml(&folder.join(CHOICE), self)
     }
 }

@@ -9,7 +9,7 @@ use usearch::{Index, MetricKind};
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result, toml_problem};
-use crate::files::{Mapped, StagedFolder, digest_bytes, digest_file};
+use crate::files::{Mapped, StagedFolder, digest_bytes, digest_file, write_toml};
 use crate::retrieval::layout::is_sound;
 use crate::retrieval::twins::Twins;
 use crate::retrieval::{HnswOptions, Scalar};
@@ -64,8 +64,7 @@ pub(super) fn save(folder: &Path, index: &Index, source: Source) -> Result<()> {
     let graph = staged.path().join(GRAPH);
     let graph_bytes = save_graph(index, &graph, &folder.join(GRAPH))?;
     let record = Record { graph_bytes, graph_sha256: digest_file(&graph)?, source };
-    let text = toml::to_string(&record).map_err(|error| Error::library("writing TOML", error))?;
-    fs_err::write(staged.path().join(RECORD), text)?;
+    write_toml(&staged.path().join(RECORD), &record)?;
     staged.commit()
 }
 

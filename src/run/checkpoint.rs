@@ -11,7 +11,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, toml_problem};
-use crate::files::digest_file;
+use crate::files::{digest_file, write_toml};
 use crate::model::Model;
 
 pub(super) const MODEL: &str = "model.bpk";
@@ -92,8 +92,7 @@ impl fmt::Display for Which {
 }
 
 pub(super) fn write_state(folder: &Path, state: &CheckpointState) -> Result<()> {
-    let text = toml::to_string(state).map_err(|error| Error::library(STATE, error))?;
-    Ok(fs::write(folder.join(STATE), text)?)
+    write_toml(&folder.join(STATE), state)
 }
 
 /// Fails, with `advice`, unless every file is what was written.

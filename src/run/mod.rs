@@ -20,7 +20,7 @@ pub use checkpoint::{Best, Checkpoint, CheckpointState, Which};
 pub use origin::{LearnedFrom, RunOrigin, WarmStart};
 
 use crate::error::{Error, Result, toml_problem};
-use crate::files::{StagedFolder, digest_file, remove_folder, write_atomic};
+use crate::files::{MadeFolders, StagedFolder, digest_file, remove_folder, write_toml};
 use crate::method::{LatentMethod, Method};
 use crate::model::Model;
 use crate::settings::{RUN_TABLE, Schedule, Settings};
@@ -43,6 +43,24 @@ const OTHERS: [&str; 2] = ["prepare.toml", "bundle.toml"];
 
 /// Beside the run's own checkpoints, the one that it began with.
 const INITIAL: &str = "initial";
+
+/// Keeps other processes from training in a run's folder. Dropped where no run was begun, it leaves
+/// nothing behind.
+#[derive(Debug)]
+pub struct RunLock {
+    run: RunFolder,
+    path: PathBuf,
+    _file: fs::File,
+    _folders: MadeFolders,
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        if !self.run.exists() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
 
 impl RunFolder {
     /// The folder at `path`, there or not.
@@ -88,10 +106,7 @@ impl RunFolder {
         origin.insert(FORMAT_KEY.into(), FORMAT.into());
         table.insert(RUN_TABLE.into(), origin.into());
         fs::create_dir_all(&self.path)?;
-        let text = toml::to_string(&table).map_err(|error| Error::library("run.toml", error))?;
-        write_atomic(&self.settings_path(), |file| {
-            Ok(std::io::Write::write_all(file, text.as_bytes())?)
-        })
+        write_toml(&self.settings_path(), &table)
     }
 
     /// Starts a run: writes its settings before its first step.
@@ -220,13 +235,16 @@ impl RunFolder {
     ///
     /// # Errors
     /// [`Error::File`] when another process trains here.
-    pub fn lock(&self) -> Result<fs::File> {
-        fs::create_dir_all(&self.path)?;
+    pub fn lock(&self) -> Result<RunLock> {
+        let folders = MadeFolders::new(&self.path)?;
         let path = self.path.join("run.lock");
         let file = fs::OpenOptions::new().create(true).append(true).open(&path)?;
         match file.file().try_lock() {
-            Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => {
+            // Whoever had it may have removed it before it was locked.
+            Ok(()) if path.exists() => {
+                Ok(RunLock { run: self.clone(), path, _file: file, _folders: folders })
+            }
+            Ok(()) | Err(TryLockError::WouldBlock) => {
                 Err(Error::file(&self.path, "another process is training here"))
             }
             Err(TryLockError::Error(error)) => Err(error.into()),

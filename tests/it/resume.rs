@@ -209,7 +209,10 @@ fn another_model_is_no_beginning() {
     elsewhere.args(["train", "--init"]).arg(&first).arg("--out").arg(place.run("second"));
     let error = refused(elsewhere.arg("--data").arg(other.folder()));
     assert_says(&error, &["first: was trained on", "which holds other data"]);
-    assert!(!place.run("second").join("run.toml").exists());
+    let mut nobody = slate();
+    nobody.args(["train", "--init", "nobody", "--out"]).arg(place.run("deep/second"));
+    assert_says(&refused(nobody.args(place.args(&[]))), &["nobody: no run here"]);
+    assert!(!place.run("second").exists() && !place.run("deep").exists());
     // How it is trained is free.
     stdout(&mut start(&["--samples", "3", "--seed", "5", "--steps", "12"]));
     assert_says(&refused(&mut start(&[])), &["second: there is a run here already"]);
@@ -230,6 +233,19 @@ fn a_run_without_a_checkpoint_begins_anew() {
     assert_says(&error, &["killed", "no checkpoint yet", "slate train --resume"]);
     stdout(&mut resume(&killed));
     place.assert_same(&killed, &whole);
+}
+
+#[test]
+fn another_checkpoint_does_not_stand_in_for_the_best_one() {
+    let place = Place::new();
+    // Steps of no length gain nothing, so that the start is the best.
+    let still = ["--steps", "24", "--set", "optimizer.learning_rate=1e-30"];
+    let run = place.trained("run", &still);
+    assert_eq!(RunFolder::new(&run).checkpoint(Which::Best).unwrap().state.step, 0);
+    fs_err::remove_dir_all(run.join("checkpoints/step-000000000")).unwrap();
+    let error = refused(slate().arg("evaluate").arg(&run));
+    assert_says(&error, &["run: its best checkpoint, of step 0, is gone", "--checkpoint"]);
+    stdout(slate().arg("evaluate").arg(&run).args(["--checkpoint", "last"]));
 }
 
 #[test]
@@ -301,6 +317,21 @@ fn other_settings_are_refused_by_name() {
     stdout(resume(&run).args(["--set", "checkpoint.keep=1"]));
     let kept = fs_err::read_to_string(run.join("run.toml")).unwrap();
     assert_eq!(kept, settings.replace("keep = 2", "keep = 1"));
+}
+
+#[test]
+fn a_run_goes_on_with_as_many_folds_as_it_began_with() {
+    let place = Place::new();
+    let run = place.trained("run", &["--steps", "12"]);
+    let state = run.join("checkpoints/step-000000012/state.toml");
+    let text = fs_err::read_to_string(&state).unwrap();
+    assert_says(&text, &["folds = 5"]);
+    // As if it had begun where there was memory for two.
+    fs_err::write(&state, text.replace("folds = 5", "folds = 2")).unwrap();
+    let before = record(&run);
+    let error = refused(&mut resume(&run));
+    assert_says(&error, &["run: began with 2 folds", "now holds 5", "the same memory is free"]);
+    assert_eq!(record(&run), before);
 }
 
 #[test]

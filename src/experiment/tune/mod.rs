@@ -20,7 +20,6 @@ pub use record::Tried;
 pub use space::{Dimension, Space};
 
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -32,8 +31,8 @@ use self::record::{Record, Rung, Spent};
 use super::search::{Deadline, Judged, search};
 use crate::dataset::Split;
 use crate::device::Chosen;
-use crate::error::{Error, Result, toml_problem};
-use crate::files::write_atomic;
+use crate::error::{Error, Result};
+use crate::files::{read_toml, write_toml};
 use crate::prepared::Prepared;
 use crate::run::{RunFolder, RunOrigin, Which};
 use crate::settings::{BudgetSettings, BudgetUnit, Settings};
@@ -103,9 +102,8 @@ impl Plan {
                            --validation-share";
             return Err(Error::file(prepared.folder(), problem));
         }
-        let text = toml::to_string(self).map_err(|error| Error::library(PLAN, error))?;
         fs::create_dir_all(folder)?;
-        write_atomic(&path, |file| Ok(file.write_all(text.as_bytes())?))
+        write_toml(&path, self)
     }
 
     /// Reads the plan of the search that was begun in `folder`.
@@ -118,8 +116,7 @@ impl Plan {
             let problem = format!("no search here (no {PLAN}); start one with `slate tune`");
             return Err(Error::file(folder, problem));
         }
-        let text = fs::read_to_string(&path)?;
-        toml::from_str(&text).map_err(|error| Error::file(&path, toml_problem(&error, &text)))
+        read_toml(&path)
     }
 
     /// The settings of a trial, and what was drawn.
