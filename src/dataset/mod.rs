@@ -32,14 +32,16 @@ pub use folds::Folds;
 #[cfg(feature = "train")]
 pub(crate) use halves::{Part, shuffled};
 #[cfg(feature = "train")]
+pub(crate) use prepare::{
+    BadRows, Batch, Model, Newcomer, Numbered, Packed, Taste, Wanted, as_ids, read_text,
+};
+#[cfg(feature = "train")]
 pub use prepare::{
     FeatureSource, Filters, Frames, Given, Interactions, ItemSource, ItemTable, Moment,
     PAPER_SHAPES, RowFilter, Shape, Source, SplitKind, SplitSettings, Synthesized, SyntheticLog,
     SyntheticSettings, UserTable, assemble, digest, distinct, read, read_frames, read_given,
     synthesize, synthetic,
 };
-#[cfg(feature = "train")]
-pub(crate) use prepare::{Model, Newcomer, Taste};
 #[cfg(feature = "train")]
 pub(crate) use statistics::percent;
 pub use statistics::{Count, Statistics};

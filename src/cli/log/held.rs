@@ -16,8 +16,10 @@ pub(super) fn run(paths: &[PathBuf], columns: &ColumnArgs) -> Result<Option<Repo
     if !columns.are_in(path) {
         return Ok(None);
     }
-    // Every bad row is counted.
-    let held = Held::of(&PositionLog::read(path, &columns, u64::MAX)?);
+    // Every bad row is counted. Where rows may be skipped a line is a row, so a sound file is read first
+    // as one that may have lines within its quotes.
+    let read = |skip| PositionLog::read(path, &columns, skip);
+    let held = Held::of(&read(0).or_else(|_| read(u64::MAX))?);
     Ok(Some(Report::new(&held, text(path, &held))?))
 }
 

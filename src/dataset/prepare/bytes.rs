@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 
 /// A file, perhaps within an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Packed {
+pub(crate) struct Packed {
     /// The file on disk.
     pub(super) path: PathBuf,
     /// Its name within the archive that `path` is, if it is one.
@@ -25,7 +25,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    pub(super) fn file(path: impl Into<PathBuf>) -> Self {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), member: None, max_unpacked_mib: None }
     }
 
@@ -35,7 +35,7 @@ impl Packed {
     }
 
     /// The last part of its name, in lower case and without `.gz`; the extension names the format.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let shown = self.shown();
         let name = shown.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         name.strip_suffix(".gz").unwrap_or(&name).to_owned()

@@ -6,7 +6,7 @@ use super::filter::Filters;
 use super::interactions::Interactions;
 use super::pairs::Pairs;
 use super::parquet::batch;
-use super::rows::Columns;
+use super::rows::{BadRows, Columns, Wanted as _};
 use super::source::Source;
 use crate::dataset::parquet::is_readable;
 use crate::error::{Error, Result};
@@ -122,11 +122,12 @@ fn pairs<'a>(frames: &Frames, filters: &'a Filters) -> Result<Pairs<'a>> {
     let Frames { columns: Source { path, first_times, .. }, .. } = frames;
     let columns = frames.columns(filters)?;
     let mut pairs = Pairs::new(filters, *first_times);
+    let mut bad = BadRows::up_to(filters.skip_bad_rows);
     let mut first_row = 1;
     for cells in frames.batches(&columns) {
         let batch = batch(path, &columns, cells?, first_row)?;
         first_row += batch.columns[0].len() as u64;
-        pairs.add(path, &columns, &batch)?;
+        pairs.add(path, &columns, &batch, &mut bad)?;
     }
     Ok(pairs)
 }

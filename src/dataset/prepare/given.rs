@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use polars::prelude::Series;
 
 use super::filter::Filters;
-use super::ids::Ids;
+use super::ids::Numbered;
 use super::interactions::{Interactions, in_file, mark};
 use super::read::{digest, read};
 use super::source::Source;
@@ -54,13 +54,14 @@ impl Given {
 /// The errors of [`read`]; [`Error::File`] for a file that shares no user with the train file, and for
 /// a test file most of which is the validation file's.
 pub fn read_given(given: &Given, filters: &Filters) -> Result<Interactions> {
-    let (mut users, mut items) = (Ids::default(), Ids::default());
+    let (mut users, mut items) = (Numbered::default(), Numbered::default());
     let (mut rows, mut labels) = (Vec::new(), Vec::new());
     let mut trained = 0;
     for (split, source) in given.files() {
         let all = Filters { min_user_interactions: 1, min_item_interactions: 1, ..filters.clone() };
         let part = read(&source, if split == Split::Train { filters } else { &all })?;
-        let numbers = |ids: &mut Ids, names: &Series| ids.number(names, &vec![true; names.len()]);
+        let numbers =
+            |ids: &mut Numbered, names: &Series| ids.number(names, &vec![true; names.len()]);
         let (user_of, item_of) =
             (numbers(&mut users, &part.users)?, numbers(&mut items, &part.items)?);
         if split == Split::Train {

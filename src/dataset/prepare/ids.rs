@@ -7,23 +7,23 @@ use crate::error::{Error, Result};
 /// Numbers from 0 for the ids of one column, in the order in which they are first seen. They are
 /// kept as integers for as long as every one is written as an integer is, and as text from then on:
 /// `007` is text, for as an integer it would lose its name and meet `7`.
-pub(super) enum Ids {
+pub(crate) enum Numbered {
     Integers(PlHashMap<i64, u32>),
     Text(PlHashMap<String, u32>),
 }
 
-impl Default for Ids {
+impl Default for Numbered {
     fn default() -> Self {
         Self::Integers(PlHashMap::default())
     }
 }
 
-impl Ids {
+impl Numbered {
     /// The number of each id of `column`, of integers or text, in the rows to `keep`.
     ///
     /// # Errors
     /// [`Error::Library`] beyond 2³² different ids.
-    pub(super) fn number(&mut self, column: &Series, keep: &[bool]) -> Result<Vec<u32>> {
+    pub(crate) fn number(&mut self, column: &Series, keep: &[bool]) -> Result<Vec<u32>> {
         let wrap = |error: PolarsError| Error::library("numbering ids", error);
         let numbers = if let Ok(ids) = column.i64() {
             let kept = ids.iter().zip(keep).filter(|(_, keep)| **keep);
@@ -73,7 +73,7 @@ impl Ids {
     }
 
     /// Number of different ids.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Integers(ids) => ids.len(),
             Self::Text(ids) => ids.len(),
@@ -81,7 +81,7 @@ impl Ids {
     }
 
     /// The ids whose numbers are `used`, ascending, and the rank of each used number among them.
-    pub(super) fn ranked(self, used: &[bool]) -> (Series, Vec<u32>) {
+    pub(crate) fn ranked(self, used: &[bool]) -> (Series, Vec<u32>) {
         match self {
             Self::Integers(ids) => {
                 let (ids, ranks) = rank(ids, used);
@@ -120,19 +120,19 @@ fn integer(text: &str) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn numbers(ids: &mut Ids, text: &[&str]) -> Vec<u32> {
+    fn numbers(ids: &mut Numbered, text: &[&str]) -> Vec<u32> {
         ids.number(&Series::new("".into(), text), &vec![true; text.len()]).unwrap()
     }
 
     #[test]
     fn integers_stay_integers_until_one_id_is_none() {
-        let mut ids = Ids::default();
+        let mut ids = Numbered::default();
         assert_eq!(
             numbers(&mut ids, &["5000000000", "7", "7", "-3", "5000000000"]),
             [0, 1, 1, 2, 0]
         );
         assert_eq!(ids.number(&Series::new("".into(), [7_i64, 8]), &[true, true]).unwrap(), [1, 3]);
-        assert!(matches!(ids, Ids::Integers(_)));
+        assert!(matches!(ids, Numbered::Integers(_)));
         assert_eq!(numbers(&mut ids, &["007", "7", "8", "x"]), [4, 1, 3, 5]);
         assert_eq!(ids.number(&Series::new("".into(), [-3_i64]), &[true]).unwrap(), [2]);
         let (names, ranks) = ids.ranked(&[true, true, false, true, true, true]);

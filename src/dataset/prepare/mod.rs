@@ -29,17 +29,22 @@ mod synthetic;
 mod table;
 mod text;
 
+pub(crate) use bytes::Packed;
 pub use features::{FeatureSource, UserTable};
 pub use filter::{Filters, RowFilter};
 pub use frames::{Frames, distinct, read_frames};
 pub use given::{Given, read_given};
+pub(crate) use ids::Numbered;
 pub use interactions::Interactions;
 pub use labels::{ItemSource, ItemTable};
 pub use moment::Moment;
+pub(crate) use parquet::as_ids;
 pub use read::{digest, read};
+pub(crate) use rows::{BadRows, Batch, Wanted};
 pub use source::Source;
 pub use split::{SplitKind, SplitSettings, assemble};
 pub(crate) use synthetic::{Model, Newcomer, Taste};
 pub use synthetic::{
     PAPER_SHAPES, Shape, Synthesized, SyntheticLog, SyntheticSettings, synthesize, synthetic,
 };
+pub(crate) use text::read as read_text;

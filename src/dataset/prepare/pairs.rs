@@ -6,9 +6,9 @@ use polars::prelude::*;
 use rayon::prelude::*;
 
 use super::filter::Filters;
-use super::ids::Ids;
+use super::ids::Numbered;
 use super::interactions::Interactions;
-use super::rows::{BadRows, Batch, Columns};
+use super::rows::{BadRows, Batch, Columns, Wanted as _};
 use crate::dataset::ActionSets;
 use crate::error::{Error, Result};
 
@@ -20,8 +20,8 @@ const FIRST_SWEEP: usize = 1 << 26;
 /// time where times are asked for.
 pub(super) struct Pairs<'a> {
     filters: &'a Filters,
-    users: Ids,
-    items: Ids,
+    users: Numbered,
+    items: Numbered,
     /// A user's number above an item's.
     seen: Vec<u64>,
     /// When each pair of `seen` happened; empty where no time is asked for.
@@ -31,32 +31,35 @@ pub(super) struct Pairs<'a> {
     sweep_at: usize,
     rows: u64,
     kept_rows: u64,
-    /// The rows that cannot be read.
-    pub(super) bad: BadRows,
 }
 
 impl<'a> Pairs<'a> {
     pub(super) fn new(filters: &'a Filters, first_times: bool) -> Self {
         Self {
             filters,
-            users: Ids::default(),
-            items: Ids::default(),
+            users: Numbered::default(),
+            items: Numbered::default(),
             seen: Vec::new(),
             times: Vec::new(),
             first_times,
             sweep_at: FIRST_SWEEP,
             rows: 0,
             kept_rows: 0,
-            bad: BadRows { allowed: filters.skip_bad_rows, ..BadRows::default() },
         }
     }
 
-    /// Takes the rows in `batch` of the file at `path`.
+    /// Takes the rows in `batch` of the file at `path`, but for those that are `bad`.
     ///
     /// # Errors
     /// [`Error::Cell`] for the first cell that cannot be read, unless its row may be skipped.
-    pub(super) fn add(&mut self, path: &Path, columns: &Columns, batch: &Batch) -> Result<()> {
-        let (keep, times) = self.keep(path, columns, batch)?;
+    pub(super) fn add(
+        &mut self,
+        path: &Path,
+        columns: &Columns,
+        batch: &Batch,
+        bad: &mut BadRows,
+    ) -> Result<()> {
+        let (keep, times) = self.keep(path, columns, batch, bad)?;
         let (users, items) = rayon::join(
             || self.users.number(&batch.columns[0], &keep),
             || self.items.number(&batch.columns[1], &keep),
@@ -76,10 +79,11 @@ impl<'a> Pairs<'a> {
 
     /// Which rows are readable interactions and, if times are asked for, when each row happened.
     fn keep(
-        &mut self,
+        &self,
         path: &Path,
         columns: &Columns,
         batch: &Batch,
+        skipped: &mut BadRows,
     ) -> Result<(Vec<bool>, Vec<i64>)> {
         let wrap = |error| Error::reading(path, error);
         let mut keep = vec![true; batch.columns[0].len()];
@@ -126,7 +130,7 @@ impl<'a> Pairs<'a> {
         for (at, column, expected) in bad {
             keep[at] = false;
             let found = batch.columns[column].get(at).ok().filter(|cell| !cell.is_null());
-            self.bad.skip(Error::Cell {
+            skipped.skip(Error::Cell {
                 path: path.to_owned(),
                 row: batch.row(at),
                 column: columns.names().nth(column).unwrap_or_default().to_owned(),
@@ -172,7 +176,7 @@ impl<'a> Pairs<'a> {
         let Self { filters, seen, times, users, items, .. } = self;
         let mut pairs = seen.clone();
         thin(&mut pairs, users.len(), user, filters.min_user_interactions);
-        let ids = |ids: Ids, name: &str, of: fn(u64) -> usize| {
+        let ids = |ids: Numbered, name: &str, of: fn(u64) -> usize| {
             let used = vec![true; ids.len()];
             let (ids, ranks) = ids.ranked(&used);
             let ranks: Vec<u32> = pairs.iter().map(|pair| ranks[of(*pair)]).collect();

@@ -5,7 +5,7 @@ use std::path::Path;
 use polars::prelude::*;
 
 use super::filter::Filters;
-use super::rows::{Batch, Columns};
+use super::rows::{Batch, Columns, Wanted as _};
 use super::source::Source;
 use crate::dataset::parquet;
 use crate::error::{Error, Result};
@@ -73,7 +73,7 @@ pub(super) fn batch(
 }
 
 /// Converts a column of ids: integers to `i64`, or to text if one is too large; text stays.
-pub(super) fn as_ids(path: &Path, column: &Series) -> Result<Series> {
+pub(crate) fn as_ids(path: &Path, column: &Series) -> Result<Series> {
     let wrap = |error| Error::reading(path, error);
     match column.dtype() {
         DataType::String | DataType::Int64 => Ok(column.clone()),

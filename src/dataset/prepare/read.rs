@@ -1,10 +1,12 @@
 //! A log of interactions → distinct pairs of numbered users and items.
 
+use std::path::Path;
+
 use super::bytes::Packed;
 use super::filter::Filters;
 use super::interactions::Interactions;
 use super::pairs::Pairs;
-use super::rows::Columns;
+use super::rows::{BadRows, Columns};
 use super::source::Source;
 use super::{movielens, parquet, text};
 use crate::error::Result;
@@ -19,21 +21,25 @@ use crate::files::{digest_bytes, digest_file};
 pub fn read(source: &Source, filters: &Filters) -> Result<Interactions> {
     let files = source.files()?;
     let mut pairs = Pairs::new(filters, source.first_times);
+    let mut bad = BadRows::up_to(filters.skip_bad_rows);
     let mut movies = None;
     for file in &files {
         let columns = if is_parquet(file) {
             let path = &file.path;
             parquet::for_each_batch(path, source, filters, |columns, batch| {
-                pairs.add(path, columns, batch)
+                pairs.add(path, columns, batch, &mut bad)
             })?
         } else {
-            text::read(file, source, filters, &mut pairs)?
+            let find = |path: &Path, names: &[String]| Columns::find(source, filters, path, names);
+            text::read(file, &mut bad, find, |path, columns, batch, bad| {
+                pairs.add(path, columns, batch, bad)
+            })?
         };
         let has_movies = |columns: Columns| columns.item == movielens::ITEM;
         movies = movies.or_else(|| has_movies(columns).then_some(file));
     }
-    if let Some(first) = &pairs.bad.first {
-        let skipped = pairs.bad.skipped;
+    if let Some(first) = &bad.first {
+        let skipped = bad.skipped;
         tracing::warn!("rows that cannot be read and were skipped: {skipped}; the first: {first}");
     }
     let path = match files.as_slice() {

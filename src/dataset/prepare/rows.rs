@@ -12,23 +12,29 @@ use crate::dataset::registry;
 use crate::error::{Error, Result};
 
 /// Some rows of one file.
-pub(super) struct Batch {
+pub(crate) struct Batch {
     /// Number of the first row, from 1.
-    pub(super) first_row: u64,
+    pub(crate) first_row: u64,
     /// The number of each row where rows were left out before; empty where none was.
-    pub(super) numbers: Vec<u64>,
-    /// The columns that [`Columns::names`] names, in that order; ids are `i64` or text.
-    pub(super) columns: Vec<Series>,
+    pub(crate) numbers: Vec<u64>,
+    /// The columns that [`Wanted::names`] names, in that order; ids are `i64` or text.
+    pub(crate) columns: Vec<Series>,
+}
+
+/// The columns of a table that matter.
+pub(crate) trait Wanted {
+    /// Their names, in the order of [`Batch::columns`].
+    fn names(&self) -> impl Iterator<Item = &str>;
 }
 
 impl Batch {
     /// The number of the row at `index`, from 1.
-    pub(super) fn row(&self, index: usize) -> u64 {
+    pub(crate) fn row(&self, index: usize) -> u64 {
         self.numbers.get(index).copied().unwrap_or(self.first_row + index as u64)
     }
 }
 
-/// The columns of a table that matter.
+/// The columns of a table of interactions that matter.
 #[derive(Clone, Debug)]
 pub(super) struct Columns {
     pub(super) user: String,
@@ -86,10 +92,12 @@ impl Columns {
         }
         Ok(Self { user, item, rating, time, only })
     }
+}
 
+impl Wanted for Columns {
     /// Users and items first, then ratings, times and the column that rows are chosen by, if asked
     /// for.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+    fn names(&self) -> impl Iterator<Item = &str> {
         let only = self.only.as_ref().map(|(column, _)| column);
         let Self { user, item, rating, time, .. } = self;
         [user, item].into_iter().chain(rating).chain(time).chain(only).map(String::as_str)
@@ -98,16 +106,21 @@ impl Columns {
 
 /// Rows that cannot be read. None may be skipped by default.
 #[derive(Debug, Default)]
-pub(super) struct BadRows {
+pub(crate) struct BadRows {
     /// The most rows that may be skipped.
-    pub(super) allowed: u64,
+    allowed: u64,
     /// The number of rows that were skipped.
-    pub(super) skipped: u64,
+    pub(crate) skipped: u64,
     /// What was wrong with the first.
-    pub(super) first: Option<String>,
+    pub(crate) first: Option<String>,
 }
 
 impl BadRows {
+    /// None yet, of at most `allowed`.
+    pub(crate) fn up_to(allowed: u64) -> Self {
+        Self { allowed, ..Self::default() }
+    }
+
     /// True if any may be skipped.
     pub(super) fn may_skip(&self) -> bool {
         self.allowed > 0
@@ -117,7 +130,7 @@ impl BadRows {
     ///
     /// # Errors
     /// `problem`, unless it may be skipped.
-    pub(super) fn skip(&mut self, problem: Error) -> Result<()> {
+    pub(crate) fn skip(&mut self, problem: Error) -> Result<()> {
         if self.skipped == self.allowed {
             return Err(match self.allowed {
                 0 => problem,

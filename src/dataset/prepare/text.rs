@@ -13,11 +13,8 @@ use memchr::{memchr, memchr_iter, memmem};
 use polars::prelude::*;
 
 use super::bytes::Packed;
-use super::filter::Filters;
-use super::pairs::Pairs;
 use super::records::{blocks, records, trimmed, unquoted};
-use super::rows::{BadRows, Batch, Columns};
-use super::source::Source;
+use super::rows::{BadRows, Batch, Wanted};
 use crate::dataset::registry;
 use crate::error::{Error, Result};
 
@@ -25,20 +22,21 @@ use crate::error::{Error, Result};
 /// short files have several.
 const BLOCK: usize = if cfg!(test) { 256 } else { 32 << 20 };
 
-/// Adds the rows of `file` to `pairs`.
+/// Hands `each` the rows of `file`, and counts those that cannot be read in `bad`. `find` chooses the
+/// columns among those of the header.
 ///
 /// # Errors
-/// An unknown file format, a column that is missing or was not named, or a row that cannot be read
-/// and must not be skipped.
-pub(super) fn read(
+/// An unknown file format, a row that cannot be read and must not be skipped, or an error of `find` or
+/// `each`.
+pub(crate) fn read<C: Wanted>(
     file: &Packed,
-    source: &Source,
-    filters: &Filters,
-    pairs: &mut Pairs,
-) -> Result<Columns> {
+    bad: &mut BadRows,
+    find: impl Fn(&Path, &[String]) -> Result<C>,
+    mut each: impl FnMut(&Path, &C, &Batch, &mut BadRows) -> Result<()>,
+) -> Result<C> {
     let (path, dialect) = (file.shown(), Dialect::of(file)?);
     // Where rows may be skipped, a line is a row: then an open quote spoils only its own line.
-    let quote = dialect.quote.filter(|_| !pairs.bad.may_skip());
+    let quote = dialect.quote.filter(|_| !bad.may_skip());
     file.read(|reader| {
         thread::scope(|scope| {
             let (send, receive) = sync_channel(1);
@@ -49,7 +47,7 @@ pub(super) fn read(
                     }
                 }
             });
-            let mut opened: Option<(Text, Columns)> = None;
+            let mut opened: Option<(Text, C)> = None;
             for block in receive {
                 let rows = opened.as_ref().map_or(0, |(text, _)| text.rows);
                 let mut block = block.map_err(|error| match error.kind() {
@@ -65,11 +63,11 @@ pub(super) fn read(
                     opened
                 } else {
                     let text = Text::open(path.clone(), dialect, &mut block)?;
-                    let columns = Columns::find(source, filters, &path, &text.names)?;
+                    let columns = find(&path, &text.names)?;
                     opened.insert((text, columns))
                 };
-                let batch = text.batch(block, columns, &mut pairs.bad)?;
-                pairs.add(&path, columns, &batch)?;
+                let batch = text.batch(block, columns, bad)?;
+                each(&path, columns, &batch, bad)?;
             }
             let (_, columns) = opened.ok_or_else(|| Error::file(&path, "is empty"))?;
             Ok(columns)
@@ -145,7 +143,12 @@ impl Text {
     }
 
     /// The rows of the next block.
-    fn batch(&mut self, mut bytes: Vec<u8>, columns: &Columns, bad: &mut BadRows) -> Result<Batch> {
+    fn batch(
+        &mut self,
+        mut bytes: Vec<u8>,
+        columns: &impl Wanted,
+        bad: &mut BadRows,
+    ) -> Result<Batch> {
         let (first_row, quote) = (self.rows + 1, self.dialect.quote);
         let is_open = quote.is_some_and(|quote| memchr_iter(quote, &bytes).count() % 2 == 1);
         let mut numbers = Vec::new();
@@ -182,10 +185,10 @@ impl Text {
         let columns = columns.names().map(column).collect::<Result<Vec<_>>>()?;
         let batch = Batch { first_row, numbers, columns };
         if quote.is_some_and(|quote| memchr(quote, &bytes).is_some()) {
-            for ids in &batch.columns[..2] {
-                let ids = ids.str().map_err(|error| failed(&self.path, &error))?;
-                let broken = ids.iter().position(|id| id.is_some_and(|id| id.contains('\n')));
-                if let Some(at) = broken {
+            for cells in &batch.columns {
+                let cells = cells.str().map_err(|error| failed(&self.path, &error))?;
+                let is_broken = |cell: Option<&str>| cell.is_some_and(|cell| cell.contains('\n'));
+                if let Some(at) = cells.iter().position(is_broken) {
                     return Err(self.row_error(batch.row(at), "a quote is left open"));
                 }
             }

@@ -1,17 +1,14 @@
 //! A CSV, TSV or Parquet file → a log of positions in numbers. Every bad row is named, and refused or
 //! counted.
 
-use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use fs_err as fs;
 use polars::prelude::*;
 use serde::Serialize;
 
 use super::super::Unused;
 use crate::dataset::parquet::{column_names, read_columns};
+use crate::dataset::{self, Batch, Numbered, Packed, Wanted, as_ids, read_text};
 use crate::error::{Error, Result};
 
 /// The names of the columns. The defaults are those of the Open Bandit data.
@@ -43,7 +40,7 @@ impl Columns {
     #[must_use]
     pub fn are_in(&self, path: &Path) -> bool {
         match Format::of(path) {
-            Ok(Format::Text(_)) => path.is_file(),
+            Ok(Format::Text) => path.is_file(),
             Ok(Format::Parquet) => column_names(path).is_ok_and(|names| {
                 [&self.item, &self.position, &self.outcome].iter().all(|name| names.contains(name))
             }),
@@ -52,19 +49,42 @@ impl Columns {
     }
 
     /// The columns to read of those that there are.
-    fn find(&self, path: &Path, available: &[String]) -> Result<Vec<&str>> {
+    fn find(&self, path: &Path, available: &[String]) -> Result<Found> {
         let default = available.iter().any(|name| name == Self::PROPENSITY);
         let propensity = self.propensity.as_deref().or(default.then_some(Self::PROPENSITY));
         let columns = [&self.item, &self.position, &self.outcome].map(String::as_str);
-        let columns: Vec<&str> = columns.into_iter().chain(propensity).collect();
-        match columns.iter().find(|name| !available.iter().any(|column| column == *name)) {
-            None => Ok(columns),
-            Some(missing) => Err(Error::MissingColumn {
+        let names: Vec<String> =
+            columns.into_iter().chain(propensity).map(ToOwned::to_owned).collect();
+        if let Some(missing) = names.iter().find(|name| !available.contains(name)) {
+            return Err(Error::MissingColumn {
                 path: path.to_owned(),
-                column: (*missing).to_owned(),
+                column: missing.clone(),
                 available: available.to_vec(),
-            }),
+            });
         }
+        let others = available.iter().filter(|name| !name.is_empty() && !names.contains(name));
+        Ok(Found { others: others.cloned().collect(), names })
+    }
+}
+
+/// The columns of a file.
+#[derive(Debug)]
+struct Found {
+    /// Items, positions, outcomes and, where there are some, propensities.
+    names: Vec<String>,
+    /// Those that are not read.
+    others: Vec<String>,
+}
+
+impl Found {
+    fn has_propensities(&self) -> bool {
+        self.names.len() > 3
+    }
+}
+
+impl Wanted for Found {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
     }
 }
 
@@ -88,25 +108,6 @@ pub struct BadRows {
     pub reasons: Unused,
     /// The first one, in words.
     pub first: Option<String>,
-}
-
-impl BadRows {
-    /// Skips a row with this `problem`.
-    ///
-    /// # Errors
-    /// `problem`, if `allowed` rows were skipped before.
-    fn skip(&mut self, reason: &str, problem: Error, allowed: u64) -> Result<()> {
-        if self.skipped == allowed {
-            return Err(match allowed {
-                0 => problem,
-                allowed => Error::TooManyBadRows { allowed, problem: Box::new(problem) },
-            });
-        }
-        self.skipped += 1;
-        self.reasons.add(reason);
-        self.first.get_or_insert_with(|| problem.to_string());
-        Ok(())
-    }
 }
 
 /// The n rows of a log of positions.
@@ -136,56 +137,31 @@ impl PositionLog {
     /// Reads the `columns` of a file, and skips up to `skip_bad_rows` rows that cannot be read.
     ///
     /// # Errors
-    /// [`Error::MissingColumn`]; [`Error::Cell`] for the first bad row, or [`Error::TooManyBadRows`];
-    /// [`Error::File`] for another kind of file, or one without a row that can be read.
+    /// [`Error::MissingColumn`]; [`Error::Row`] or [`Error::Cell`] for the first bad row, or
+    /// [`Error::TooManyBadRows`]; [`Error::File`] for another kind of file, or one without a row that can
+    /// be read.
     pub fn read(path: &Path, columns: &Columns, skip_bad_rows: u64) -> Result<Self> {
-        let format = Format::of(path)?;
-        let available = format.column_names(path)?;
-        let names = columns.find(path, &available)?;
-        let table = format.read(path, &names)?;
-        if table.height() == 0 {
-            return Err(Error::file(path, "holds no rows"));
-        }
-        let cells = Cells::new(path, &names, &table)?;
-        let mut log = Self {
-            path: path.to_owned(),
-            propensities: (names.len() > 3).then(Vec::new),
-            other_columns: available
-                .iter()
-                .filter(|name| !name.is_empty() && !names.contains(&name.as_str()))
-                .cloned()
-                .collect(),
-            ..Self::default()
+        let mut rows = Rows::default();
+        let mut bad = dataset::BadRows::up_to(skip_bad_rows);
+        let found = match Format::of(path)? {
+            Format::Text => read_text(
+                &Packed::file(path),
+                &mut bad,
+                |path, available| columns.find(path, available),
+                |path, found, batch, bad| rows.add(path, found, batch, bad),
+            )?,
+            Format::Parquet => {
+                let found = columns.find(path, &column_names(path)?)?;
+                let names: Vec<&str> = found.names().collect();
+                let table = read_columns(path, &names)?;
+                let cells = table.columns().iter();
+                let columns = cells.map(|cells| cells.as_materialized_series().rechunk()).collect();
+                let batch = Batch { first_row: 1, numbers: Vec::new(), columns };
+                rows.add(path, &found, &batch, &mut bad)?;
+                found
+            }
         };
-        let (mut items, mut positions) = (Vec::new(), Vec::new());
-        for at in 0..table.height() {
-            match cells.row(at) {
-                Ok(row) => {
-                    items.push(row.item);
-                    positions.push(row.position);
-                    log.outcomes.push(row.outcome);
-                    if let Some(propensities) = &mut log.propensities {
-                        propensities.push(row.propensity);
-                    }
-                }
-                Err(rule) => {
-                    log.bad.skip(rule.reason, cells.problem(rule, at), skip_bad_rows)?;
-                }
-            }
-        }
-        if items.is_empty() {
-            return Err(Error::file(path, "holds no row that can be read"));
-        }
-        (log.items, log.item) = numbered(&items, |ids| {
-            let number = |id: &str| id.parse::<i64>().ok();
-            if ids.iter().all(|id| number(id).is_some()) {
-                ids.sort_by_key(|id| (number(id), *id));
-            } else {
-                ids.sort_unstable();
-            }
-        });
-        (log.positions, log.position) = numbered(&positions, |ids| ids.sort_unstable());
-        Ok(log)
+        rows.finish(path, found, bad)
     }
 
     /// n.
@@ -214,19 +190,84 @@ impl PositionLog {
     }
 }
 
-/// The different values, in the order that `sort` gives them, and the number of each.
-fn numbered<T: Copy + Eq + std::hash::Hash, O: From<T>>(
-    values: &[T],
-    sort: impl FnOnce(&mut Vec<T>),
-) -> (Vec<O>, Vec<u32>) {
-    let mut numbers: HashMap<T, u32> = values.iter().map(|value| (*value, 0)).collect();
-    let mut ids: Vec<T> = numbers.keys().copied().collect();
-    sort(&mut ids);
-    for (number, id) in (0..).zip(&ids) {
-        numbers.insert(*id, number);
+/// The rows of a log while it is read; items and positions are numbered as they come.
+#[derive(Default)]
+struct Rows {
+    items: Numbered,
+    positions: Numbered,
+    item: Vec<u32>,
+    position: Vec<u32>,
+    outcomes: Vec<f64>,
+    propensities: Vec<f64>,
+    reasons: Unused,
+}
+
+impl Rows {
+    /// Takes the rows of `batch`, but for those that are `bad`.
+    fn add(
+        &mut self,
+        path: &Path,
+        found: &Found,
+        batch: &Batch,
+        bad: &mut dataset::BadRows,
+    ) -> Result<()> {
+        let cells = Cells::new(path, found, batch)?;
+        let (mut keep, mut positions) = (vec![true; cells.items.len()], Vec::new());
+        for (at, keep) in keep.iter_mut().enumerate() {
+            match cells.row(at) {
+                Ok(row) => {
+                    positions.push(row.position);
+                    self.outcomes.push(row.outcome);
+                    self.propensities.push(row.propensity);
+                }
+                Err(rule) => {
+                    *keep = false;
+                    bad.skip(cells.problem(rule, at))?;
+                    self.reasons.add(rule.reason);
+                }
+            }
+        }
+        self.item.extend(self.items.number(&cells.items, &keep)?);
+        let (all, positions) = (vec![true; positions.len()], Series::new("".into(), positions));
+        self.position.extend(self.positions.number(&positions, &all)?);
+        Ok(())
     }
-    let numbers = values.iter().map(|value| numbers[value]).collect();
-    (ids.into_iter().map(O::from).collect(), numbers)
+
+    /// The log of the file at `path`.
+    fn finish(mut self, path: &Path, found: Found, bad: dataset::BadRows) -> Result<PositionLog> {
+        if self.item.is_empty() {
+            let problem =
+                if bad.skipped == 0 { "holds no rows" } else { "holds no row that can be read" };
+            return Err(Error::file(path, problem));
+        }
+        // Records that are no rows of the table were left out before they came here.
+        let of_cells: u64 = self.reasons.0.values().sum();
+        if bad.skipped > of_cells {
+            self.reasons.0.insert(UNEVEN.into(), bad.skipped - of_cells);
+        }
+        let wrap = |error| Error::reading(path, error);
+        let ranked = |ids: Numbered, numbers: &mut [u32]| {
+            let all = vec![true; ids.len()];
+            let (ids, ranks) = ids.ranked(&all);
+            for number in numbers {
+                *number = ranks[*number as usize];
+            }
+            ids
+        };
+        let items = ranked(self.items, &mut self.item).cast(&DataType::String).map_err(wrap)?;
+        let positions = ranked(self.positions, &mut self.position);
+        Ok(PositionLog {
+            path: path.to_owned(),
+            items: items.str().map_err(wrap)?.iter().flatten().map(ToOwned::to_owned).collect(),
+            positions: positions.i64().map_err(wrap)?.iter().flatten().collect(),
+            item: self.item,
+            position: self.position,
+            outcomes: self.outcomes,
+            propensities: found.has_propensities().then_some(self.propensities),
+            other_columns: found.others,
+            bad: BadRows { skipped: bad.skipped, reasons: self.reasons, first: bad.first },
+        })
+    }
 }
 
 /// What a cell has to be.
@@ -249,41 +290,39 @@ const PROPENSITY: Rule = Rule {
     reason: "a propensity that is not above 0 and at most 1",
 };
 
-/// A row that can be used.
-struct Row<'a> {
-    item: &'a str,
+/// Why a record is no row of the table.
+const UNEVEN: &str = "other fields than the header, an open quote, or text that is not UTF-8";
+
+/// The numbers of a row that can be used.
+struct Row {
     position: i64,
     outcome: f64,
     propensity: f64,
 }
 
-/// The columns of a table: text, and numbers where a cell is one.
+/// The columns of a batch: ids, and numbers where a cell is one.
 struct Cells<'a> {
     path: &'a Path,
-    names: &'a [&'a str],
-    table: &'a DataFrame,
-    items: StringChunked,
+    found: &'a Found,
+    batch: &'a Batch,
+    /// Integers or text.
+    items: Series,
     numbers: Vec<Vec<Option<f64>>>,
 }
 
 impl<'a> Cells<'a> {
-    fn new(path: &'a Path, names: &'a [&'a str], table: &'a DataFrame) -> Result<Self> {
-        let wrap = |error| Error::reading(path, error);
-        let column = |name: &str, dtype: DataType| {
-            let column = table.column(name)?.as_materialized_series().cast(&dtype)?;
-            Ok(column.rechunk())
-        };
-        let mut numbers = Vec::new();
-        for name in &names[1..] {
-            let cells = column(name, DataType::Float64).map_err(wrap)?;
-            numbers.push(cells.f64().map_err(wrap)?.iter().collect());
-        }
-        let items = column(names[0], DataType::String).map_err(wrap)?;
-        Ok(Self { path, names, table, items: items.str().map_err(wrap)?.clone(), numbers })
+    fn new(path: &'a Path, found: &'a Found, batch: &'a Batch) -> Result<Self> {
+        let numbers = batch.columns[1..].iter().map(|cells| {
+            let cells = cells.cast(&DataType::Float64)?;
+            Ok(cells.f64()?.iter().collect())
+        });
+        let numbers: PolarsResult<Vec<_>> = numbers.collect();
+        let numbers = numbers.map_err(|error| Error::reading(path, error))?;
+        Ok(Self { path, found, batch, items: as_ids(path, &batch.columns[0])?, numbers })
     }
 
     /// The row at `at`, or the first rule that it breaks.
-    fn row(&self, at: usize) -> Result<Row<'_>, Rule> {
+    fn row(&self, at: usize) -> Result<Row, Rule> {
         let number = |rule: Rule| {
             let cells = self.numbers.get(rule.column - 1);
             cells.and_then(|cells| cells[at]).filter(|number| number.is_finite()).ok_or(rule)
@@ -293,27 +332,34 @@ impl<'a> Cells<'a> {
         if position.fract() != 0.0 || position.abs() > 9_007_199_254_740_992.0 {
             return Err(POSITION);
         }
-        let propensity = if self.numbers.len() > 2 { number(PROPENSITY)? } else { 1.0 };
+        let propensity = if self.found.has_propensities() { number(PROPENSITY)? } else { 1.0 };
         if propensity <= 0.0 || propensity > 1.0 {
             return Err(PROPENSITY);
         }
         #[allow(clippy::cast_possible_truncation, reason = "a whole number that fits")]
         let position = position as i64;
-        let item = self.items.get(at).filter(|id| !id.is_empty()).ok_or(ITEM)?;
-        Ok(Row { item, position, outcome: number(OUTCOME)?, propensity })
+        if !self.has_item(at) {
+            return Err(ITEM);
+        }
+        Ok(Row { position, outcome: number(OUTCOME)?, propensity })
+    }
+
+    fn has_item(&self, at: usize) -> bool {
+        match self.items.try_str() {
+            Some(ids) => ids.get(at).is_some_and(|id| !id.is_empty()),
+            None => self.items.try_i64().is_some_and(|ids| ids.get(at).is_some()),
+        }
     }
 
     /// Names the cell that breaks a rule.
     fn problem(&self, rule: Rule, at: usize) -> Error {
-        let name = self.names[rule.column];
-        let cell = self.table.column(name).and_then(|column| column.get(at)).ok();
-        let found = cell.filter(|cell| !cell.is_null());
+        let cell = self.batch.columns[rule.column].get(at).ok().filter(|cell| !cell.is_null());
         Error::Cell {
             path: self.path.to_owned(),
-            row: at as u64 + 1,
-            column: name.to_owned(),
+            row: self.batch.row(at),
+            column: self.found.names[rule.column].clone(),
             expected: rule.expected,
-            found: found.map_or_else(String::new, |cell| cell.str_value().to_string()),
+            found: cell.map_or_else(String::new, |cell| cell.str_value().to_string()),
         }
     }
 }
@@ -322,88 +368,28 @@ impl<'a> Cells<'a> {
 #[derive(Clone, Copy)]
 enum Format {
     Parquet,
-    /// With this separator.
-    Text(u8),
+    Text,
 }
 
 impl Format {
     /// The format that the file's name tells.
     fn of(path: &Path) -> Result<Self> {
-        match path.extension().and_then(|extension| extension.to_str()) {
-            Some("csv") => Ok(Self::Text(b',')),
-            Some("tsv") => Ok(Self::Text(b'\t')),
-            Some("parquet") => Ok(Self::Parquet),
+        match Packed::file(path).name().rsplit_once('.') {
+            Some((_, "csv" | "tsv")) => Ok(Self::Text),
+            Some((_, "parquet")) => Ok(Self::Parquet),
             _ => {
-                let problem = "expected a .csv, .tsv or .parquet file with a row for each position \
-                               that was shown; unpack other files first";
+                let problem = "expected a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file with a row for \
+                               each position that was shown";
                 Err(Error::file(path, problem))
             }
         }
     }
-
-    fn column_names(self, path: &Path) -> Result<Vec<String>> {
-        let Self::Text(separator) = self else { return column_names(path) };
-        let table = text(path, separator, None, Some(0))?;
-        Ok(table.get_column_names().iter().map(ToString::to_string).collect())
-    }
-
-    /// The columns of these names, in that order; those of a text as text.
-    fn read(self, path: &Path, names: &[&str]) -> Result<DataFrame> {
-        match self {
-            Self::Parquet => read_columns(path, names),
-            Self::Text(separator) => text(path, separator, Some(names), None),
-        }
-    }
-}
-
-/// The columns of a delimited text with a header, every cell as text, up to `rows` rows.
-fn text(
-    path: &Path,
-    separator: u8,
-    names: Option<&[&str]>,
-    rows: Option<usize>,
-) -> Result<DataFrame> {
-    if fs::metadata(path)?.len() == 0 {
-        return Err(Error::file(path, "is empty"));
-    }
-    let columns: Option<Arc<[PlSmallStr]>> =
-        names.map(|names| names.iter().map(|name| (*name).into()).collect());
-    CsvReadOptions::default()
-        .with_infer_schema_length(Some(0))
-        .with_columns(columns)
-        .with_n_rows(rows)
-        .map_parse_options(|options| options.with_separator(separator))
-        .into_reader_with_file_handle(fs::File::open(path)?.into_parts().0)
-        .finish()
-        .map_err(|error| match uneven(path, separator) {
-            Ok(Some(row)) => row,
-            _ => Error::reading(path, error),
-        })
-}
-
-/// The first row with another number of fields than the header: polars refuses the file for it, and
-/// does not name it.
-fn uneven(path: &Path, separator: u8) -> Result<Option<Error>> {
-    let mut expected = 0;
-    for (row, line) in (0..).zip(BufReader::new(fs::File::open(path)?).split(b'\n')) {
-        let (line, mut quoted) = (line?, false);
-        let separators = line.iter().filter(|byte| {
-            quoted ^= **byte == b'"';
-            !quoted && **byte == separator
-        });
-        let found = separators.count() + 1;
-        if row == 0 {
-            expected = found;
-        } else if found != expected {
-            let problem = format!("expected {expected} fields, found {found}");
-            return Ok(Some(Error::Row { path: path.to_owned(), row, problem }));
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]
 mod tests {
+    use fs_err as fs;
+
     use super::*;
 
     fn read(text: &str, columns: &Columns, skip: u64) -> Result<PositionLog> {
@@ -485,6 +471,19 @@ mod tests {
     }
 
     #[test]
+    fn a_row_of_other_fields_is_named_or_counted() {
+        const TEXT: &str = "item_id,position,click\na,1,0\nb,1,0,7\nb,2\nb,2,1\n";
+        let error = read(TEXT, &Columns::default(), 0).unwrap_err().to_string();
+        assert!(error.contains("log.csv: row 2: expected 3 fields, found 4"), "{error}");
+        let log = read(TEXT, &Columns::default(), 2).unwrap();
+        assert_eq!((log.item, log.position, log.bad.skipped), (vec![0, 1], vec![0, 1], 2));
+        assert_eq!(log.bad.reasons.0.into_values().collect::<Vec<_>>(), [2]);
+        assert!(log.bad.first.unwrap().contains("found 4"));
+        let error = read(TEXT, &Columns::default(), 1).unwrap_err().to_string();
+        assert!(error.contains("row 3: expected 3 fields, found 2"), "{error}");
+    }
+
+    #[test]
     fn a_file_without_the_columns_or_rows_is_refused() {
         let error = |text: &str| read(text, &Columns::default(), 9).unwrap_err().to_string();
         let missing = error("item,position,click\na,1,0\n");
@@ -495,8 +494,6 @@ mod tests {
         assert!(error("").ends_with("is empty"));
         assert!(error("item_id,position,click\n").ends_with("holds no rows"));
         assert!(error("item_id,position,click\n,1,0\n").ends_with("no row that can be read"));
-        let long = error("item_id,position,click\na,1,0\nb,1,0,7\n");
-        assert!(long.contains("row 2: expected 3 fields, found 4"), "{long}");
         let named = Columns { propensity: Some("p".into()), ..Columns::default() };
         let missing = read("item_id,position,click\na,1,0\n", &named, 0).unwrap_err().to_string();
         assert!(missing.contains("no column `p`"), "{missing}");
