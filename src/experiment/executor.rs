@@ -16,6 +16,7 @@ use super::results::{CellOutcome, CellResult, DataDescription, Machine, Results,
 use super::search::{Deadline, Judged, search};
 use crate::dataset::Split;
 use crate::error::{Error, Result};
+use crate::files::remove_folder;
 use crate::prepared::Prepared;
 use crate::run::{RunFolder, RunOrigin};
 use crate::settings::{BudgetSettings, BudgetUnit, Preset, Settings};
@@ -113,6 +114,7 @@ impl Comparison<'_> {
             for (cell, rate) in round.iter().zip(rates) {
                 let settings = self.settings(cell, &budget, rate);
                 let folder = self.cell_folder(cell);
+                self.give_another_chance(&RunFolder::new(&folder))?;
                 if self.train(&folder, cell, settings, watcher)?.is_none() {
                     return Ok(false);
                 }
@@ -194,7 +196,9 @@ impl Comparison<'_> {
         let Some(wanted) = &self.grid.search else { return Ok(Some(None)) };
         let found = self.searched(at, |rate| {
             let settings = self.settings(at, &wanted.budget.0, Some(rate)).map(brief);
-            self.train(self.search_run(at, rate).path(), at, settings, watcher)
+            let run = self.search_run(at, rate);
+            self.give_another_chance(&run)?;
+            self.train(run.path(), at, settings, watcher)
         })?;
         let Some(searched) = found else { return Ok(None) };
         if let Some(searched) = &searched {
@@ -249,6 +253,7 @@ impl Comparison<'_> {
         let trial =
             BudgetSettings { amount: (budget.amount / SPEED_SHARE).max(1), ..budget.clone() };
         let seed = self.grid.seeds.first().copied().unwrap_or_default();
+        // A row without a speed under a lower ceiling stays so: the cells that have ended had this budget.
         let mut slowest = f64::INFINITY;
         for cell in round {
             let cell = Cell { seed, ..cell.clone() };
@@ -268,6 +273,14 @@ impl Comparison<'_> {
         Ok(Some(BudgetSettings { unit: BudgetUnit::Steps, amount }))
     }
 
+    /// Removes a training that did not fit under a lower ceiling, so that it is tried again.
+    fn give_another_chance(&self, run: &RunFolder) -> Result<()> {
+        match ended(run)? {
+            Some(outcome) if outcome.may_fit(self.grid.memory_ceiling) => remove_folder(run.path()),
+            _ => Ok(()),
+        }
+    }
+
     /// Trains in `folder`, unless that has ended before.
     fn train(
         &self,
@@ -280,7 +293,8 @@ impl Comparison<'_> {
         let settings = match settings {
             // A method's refusal is a result; what was trained before keeps its own.
             Err(refusal @ Error::Setting { .. }) if !run.exists() => {
-                let outcome = CellOutcome::NotAvailable { reason: refusal.to_string() };
+                let outcome =
+                    CellOutcome::NotAvailable { reason: refusal.to_string(), ceiling: None };
                 return end(&run, outcome).map(Some);
             }
             settings => settings?,
@@ -306,7 +320,7 @@ impl Comparison<'_> {
                 let ceiling = self.grid.memory_ceiling.unwrap_or(memory);
                 let reason =
                     format!("takes {memory} of memory or more, above the {ceiling} it may");
-                CellOutcome::NotAvailable { reason }
+                CellOutcome::NotAvailable { reason, ceiling: Some(ceiling) }
             }
             Ended::Finished(Footprint { peak, training }) => {
                 let last = measurements(&run)?.pop();

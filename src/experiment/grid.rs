@@ -227,7 +227,7 @@ impl Row {
 }
 
 impl Grid {
-    /// Reads a grid's file, at one of its scales if it has some.
+    /// Reads a grid's file, at one of its scales if it has some; at [`SCALE`] if it has none.
     ///
     /// # Errors
     /// Names the file: it is missing or no TOML, or it has an unknown scale or key, or an impossible
@@ -246,6 +246,8 @@ impl Grid {
                 return Err(bad(format!("no scale `{scale}`; there are {names} (--scale)")));
             };
             overlay_with(&mut table, overlay);
+        } else if scale != SCALE {
+            return Err(bad(format!("has no scales, so none named `{scale}`; leave --scale out")));
         }
         let grid: Self =
             table.try_into().map_err(|error: toml::de::Error| bad(toml_problem(&error, "")))?;

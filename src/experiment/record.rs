@@ -48,7 +48,7 @@ pub(super) fn end(run: &RunFolder, outcome: CellOutcome) -> Result<CellOutcome> 
     Ok(outcome)
 }
 
-/// Forgets the outcome of a training that never began, if there is one.
+/// Forgets the outcome of a training that could not be, if there is one.
 pub(super) fn forget(run: &RunFolder) -> Result<()> {
     match fs::remove_file(run.path().join(OUTCOME)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),

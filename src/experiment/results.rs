@@ -101,7 +101,18 @@ pub enum CellOutcome {
     NotAvailable {
         /// The reason.
         reason: String,
+        /// The ceiling that its memory was above.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ceiling: Option<Bytes>,
     },
+}
+
+impl CellOutcome {
+    /// True if the cell did not fit under a ceiling below this one, so that it may fit now.
+    pub(super) fn may_fit(&self, ceiling: Option<Bytes>) -> bool {
+        let Self::NotAvailable { ceiling: Some(before), .. } = self else { return false };
+        ceiling.is_none_or(|ceiling| ceiling > *before)
+    }
 }
 
 /// An evaluation of a cell.

@@ -164,11 +164,19 @@ fn what_does_not_fit_or_cannot_be_is_not_available_and_says_why() {
     let report = json(&mut compare(&small, &folder.at("ceiling")));
     let reason = report["cells"][0]["outcome"]["reason"].as_str().unwrap();
     assert_says(reason, &["of memory or more", "above the 0.00 GiB"]);
+    // Under a higher ceiling it is tried again.
+    let higher = folder.grid(&format!("memory_ceiling = \"8 GiB\"\n{one}"));
+    let report = json(&mut compare(&higher, &folder.at("ceiling")));
+    assert_eq!(report["cells"][0]["outcome"]["outcome"], "trained");
 
     let rewarded = folder.grid(&format!("set = {{ \"reward.kind\" = \"any-hit\" }}\n{one}"));
     let report = json(&mut compare(&rewarded, &folder.at("reward")));
     assert_eq!(report["cells"][0]["outcome"]["outcome"], "trained");
     assert_says(report["cells"][1]["outcome"]["reason"].as_str().unwrap(), &["not linear"]);
+    // What was refused is trained once the grid asks for what can be.
+    let linear = folder.grid(&one.replace("\"lgp\", ", ""));
+    let report = json(&mut compare(&linear, &folder.at("reward")));
+    assert_eq!(report["cells"][0]["outcome"]["outcome"], "trained");
 }
 
 /// The settings that a grid's cells were trained with, by file below `cells`.
@@ -288,6 +296,9 @@ fn a_grid_that_cannot_be_says_why() {
         let message = refused(&mut compare(&folder.grid(&text), &folder.at("out")));
         assert_says(&message, says);
     }
+    let mut scaled = compare(&folder.grid(GRID), &folder.at("out"));
+    assert_says(&refused(scaled.args(["--scale", "large"])), &["no scales", "`large`"]);
+    assert!(!folder.at("out").exists());
 }
 
 #[test]

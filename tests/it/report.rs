@@ -77,7 +77,7 @@ fn trained(cell: Cell, rewards: &[f64]) -> CellResult {
 
 fn not_available(cell: Cell, reason: &str) -> CellResult {
     CellResult {
-        outcome: CellOutcome::NotAvailable { reason: reason.into() },
+        outcome: CellOutcome::NotAvailable { reason: reason.into(), ceiling: None },
         measurements: Vec::new(),
         ..trained(cell, &[0.0])
     }

@@ -188,7 +188,7 @@ impl Watcher for Lines {
                 });
                 format!("{}{steps} steps in {seconds:.1} s", rewards.unwrap_or_default())
             }
-            CellOutcome::NotAvailable { reason } => format!("N/A: {reason}"),
+            CellOutcome::NotAvailable { reason, .. } => format!("N/A: {reason}"),
         };
         line(&format!(
             "{done:>3} of {of}  {}  {}  S {}  K {}  seed {}  {came_to}",

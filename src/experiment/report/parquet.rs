@@ -63,7 +63,7 @@ fn table(results: &Results) -> PolarsResult<DataFrame> {
         column("gradient_signal", rows, |row| Some(gradient(row)?.signal)),
         column("outcome", rows, |row| if trained(row).is_some() { "trained" } else { "N/A" }),
         column("reason", rows, |row| match &row.0.outcome {
-            CellOutcome::NotAvailable { reason } => Some(reason.as_str()),
+            CellOutcome::NotAvailable { reason, .. } => Some(reason.as_str()),
             CellOutcome::Trained { .. } => None,
         }),
         column("steps_total", rows, |row| Some(trained(row)?.0)),

@@ -120,7 +120,7 @@ impl<'a> Summary<'a> {
     /// Why a cell at `place` is "N/A".
     pub(super) fn reason(&self, place: Place) -> Option<&'a str> {
         self.cells(place).find_map(|cell| match &cell.outcome {
-            CellOutcome::NotAvailable { reason } => Some(reason.as_str()),
+            CellOutcome::NotAvailable { reason, .. } => Some(reason.as_str()),
             CellOutcome::Trained { .. } => None,
         })
     }
@@ -149,23 +149,24 @@ impl<'a> Summary<'a> {
         places
     }
 
-    /// The evaluations averaged over seeds, as far as all seeds have come. The band is the standard
+    /// The evaluations averaged over seeds, where all seeds have one that can be drawn. The band is the standard
     /// error over seeds, or over users if there is one seed.
     #[must_use]
     pub fn curve(&self, place: Place, across: Across, up: Up) -> Vec<Point> {
         let of_cell = |cell: &CellResult| {
-            let points = cell.measurements.iter().filter_map(|at| self.point(at, across, up));
-            points.collect::<Vec<_>>()
+            cell.measurements.iter().map(|at| self.point(at, across, up)).collect::<Vec<_>>()
         };
-        let curves: Vec<Vec<Point>> =
-            self.trained(place).map(of_cell).filter(|curve| !curve.is_empty()).collect();
+        let has_points = |curve: &Vec<Option<Point>>| curve.iter().any(Option::is_some);
+        let curves: Vec<Vec<Option<Point>>> =
+            self.trained(place).map(of_cell).filter(has_points).collect();
         let shortest = curves.iter().map(Vec::len).min().unwrap_or(0);
         let average = |at: usize| {
+            let points: Vec<Point> = curves.iter().map(|curve| curve[at]).collect::<Option<_>>()?;
             let of = |axis: fn(&Point) -> f64| {
-                OverSeeds::of(&curves.iter().map(|curve| axis(&curve[at])).collect::<Vec<_>>())
+                OverSeeds::of(&points.iter().map(axis).collect::<Vec<_>>())
             };
             let (x, y) = (of(|point| point.x)?, of(|point| point.y)?);
-            Some(Point { x: x.mean, y: y.mean, error: y.error.unwrap_or(curves[0][at].error) })
+            Some(Point { x: x.mean, y: y.mean, error: y.error.unwrap_or(points[0].error) })
         };
         (0..shortest).filter_map(average).collect()
     }

@@ -51,7 +51,9 @@ pub(super) fn cells(summary: &Summary) -> Vec<Block> {
             cell.seed.into(),
         ];
         match &result.outcome {
-            CellOutcome::NotAvailable { reason } => entries.push(table.noted("N/A", reason)),
+            CellOutcome::NotAvailable { reason, .. } => {
+                entries.push(table.noted("N/A", reason));
+            }
             CellOutcome::Trained { steps, learning_rate, recall, peak_memory, .. } => {
                 let reward = last(result)
                     .map(|on| mean_and_error(on.reward, Some(on.reward_se), largest).into());
