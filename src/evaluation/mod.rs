@@ -20,6 +20,8 @@ pub const CHOSEN_HERE: &str = "this checkpoint was chosen on these users";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     rewards: Vec<f32>,
+    /// The person of each reward, where one person may have several.
+    people: Option<Vec<u32>>,
     metrics: Metrics,
     metrics_at: Vec<f64>,
 }
@@ -37,7 +39,8 @@ impl Evaluation {
         if let Some(logged) = task.logged() {
             let latent = model.latent(&task.contexts.select(contexts))?;
             let rewards = logged.weighed(contexts, &latent).smoothed_rewards(logged.lambda());
-            return Ok(Self { rewards, metrics: Metrics::default(), metrics_at: Vec::new() });
+            let (people, metrics) = (task.people_of(contexts), Metrics::default());
+            return Ok(Self { rewards, people, metrics, metrics_at: Vec::new() });
         }
         let retriever = task.retriever(model, search)?;
         Self::by(task, contexts, |block| task.decide(model, block, retriever.as_ref()))
@@ -83,7 +86,8 @@ impl Evaluation {
             }
         }
         let metrics_at = metrics.iter().zip(&tallies).map(|(it, tally)| it.of(tally.metrics()));
-        Ok(Self { rewards, metrics: at_k.metrics(), metrics_at: metrics_at.collect() })
+        let (people, metrics_at) = (task.people_of(contexts), metrics_at.collect());
+        Ok(Self { rewards, people, metrics: at_k.metrics(), metrics_at })
     }
 
     /// The number of actions of a slate that K and all of `metrics` can be computed on.
@@ -113,7 +117,15 @@ impl Evaluation {
     /// Mean reward over the contexts, with its standard error.
     #[must_use]
     pub fn reward(&self) -> Estimate {
-        Estimate::of(self.values())
+        self.estimate(self.values())
+    }
+
+    /// Contexts are independent, unless several are of one person.
+    fn estimate(&self, values: impl ExactSizeIterator<Item = f64> + Clone) -> Estimate {
+        match &self.people {
+            None => Estimate::of(values),
+            Some(people) => Estimate::of_groups(values, people),
+        }
     }
 
     /// Mean reward; 0 without contexts.
@@ -132,7 +144,7 @@ impl Evaluation {
     #[must_use]
     pub fn gain_over(&self, start: &Self) -> Interval {
         let gains = self.values().zip(start.values()).map(|(now, then)| now - then);
-        Estimate::of(gains).interval()
+        self.estimate(gains).interval()
     }
 
     fn values(&self) -> impl ExactSizeIterator<Item = f64> + Clone + '_ {
@@ -148,6 +160,7 @@ mod tests {
     fn a_paired_interval_is_tighter_than_the_spread_of_the_rewards() {
         let of = |reward: &dyn Fn(i32) -> f32| Evaluation {
             rewards: (0..100).map(reward).collect(),
+            people: None,
             metrics: Metrics::default(),
             metrics_at: Vec::new(),
         };
@@ -157,5 +170,13 @@ mod tests {
         assert!((gain.mean - 1.05).abs() < 1e-5);
         assert!(gain.low > 1.0 && gain.high < 1.1);
         assert!((start.reward().standard_error - 2.9011).abs() < 1e-3);
+        // Rows that are copies are no evidence: here ten persons have ten rows each.
+        let of_people = |of: Evaluation| {
+            let people = Some((0..100).map(|row| row / 10).collect());
+            let rewards = (0..100).map(|row| of.rewards[row / 10]).collect();
+            Evaluation { rewards, people, ..of }
+        };
+        let error = of_people(start).reward().standard_error;
+        assert!((error - 0.9574).abs() < 1e-3, "{error}");
     }
 }

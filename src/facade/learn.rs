@@ -148,12 +148,13 @@ impl Policy {
             let log = Log::read(paths)?;
             (ShownSlates::of_log(&log, policy, reading.cut)?, log.digest())
         };
-        let ShownSlates { shown, known, parts } = rows;
-        if parts.is_empty() {
+        let ShownSlates { shown, known, people } = rows;
+        if shown.parts.is_empty() {
             return Err(nothing(paths, &unused));
         }
         let reward = estimate.init(&shown, &self.task.actions, reading.cut.0)?;
-        let task = self.task.clone().on_rows(shown.contexts, known, parts).with_reward(reward);
+        let task = self.task.clone().on_rows(shown.contexts, known, shown.parts, people);
+        let task = task.with_reward(reward);
         Ok(Lesson { task, from: from(digest), unused })
     }
 

@@ -81,8 +81,8 @@ pub struct ShownSlates {
     pub shown: Shown,
     /// The actions that are known of the person of each row.
     pub known: ActionSets,
-    /// The part of each row's person.
-    pub parts: Vec<Split>,
+    /// The person of each row, numbered in the order of their first rows.
+    pub people: Vec<u32>,
 }
 
 impl ShownSlates {
@@ -120,7 +120,8 @@ impl ShownSlates {
         let slate_size = policy.bundle().trained.slate_size;
         let items = &policy.bundle().items.ids;
         let (mut contexts, mut slates, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut known, mut parts) = (ActionSets::none(), Vec::new());
+        let (mut known, mut parts, mut people) =
+            (ActionSets::none(), Vec::new(), People::default());
         let mut propensities = Some(Vec::new());
         for row in impressions {
             let slate: Option<Vec<u32>> = row.slate.iter().map(|id| items.find(id)).collect();
@@ -148,15 +149,32 @@ impl ShownSlates {
             for action in actions {
                 known.push(action);
             }
-            parts.push(cut.part(&person(&request.who)));
+            let person = person(&request.who);
+            parts.push(cut.part(&person));
+            people.push(person);
         }
         let contexts = Matrix::new(contexts, policy.context_dim())?;
-        let shown = Shown { contexts, slates, slate_size, outcomes, propensities };
-        Ok((Self { shown, known, parts }, unused))
+        let shown = Shown { contexts, slates, slate_size, outcomes, propensities, parts };
+        Ok((Self { shown, known, people: people.numbers }, unused))
     }
 }
 
 const UNKNOWN: &str = "a user or a context that is not known";
+
+/// Persons, numbered in the order in which they come.
+#[derive(Default)]
+struct People {
+    known: HashMap<String, u32>,
+    numbers: Vec<u32>,
+}
+
+impl People {
+    fn push(&mut self, person: String) {
+        #[allow(clippy::cast_possible_truncation, reason = "rows are numbered by u32")]
+        let next = self.known.len() as u32;
+        self.numbers.push(*self.known.entry(person).or_insert(next));
+    }
+}
 
 /// A row that may be used, and the context of its person.
 struct Usable<'a> {
@@ -210,14 +228,11 @@ impl Logged {
         let gather = |cols: usize, of: &dyn Fn(&Usable<'_>) -> Vec<f32>| {
             Matrix::new(rows.iter().flat_map(of).collect(), cols)
         };
-        let mut numbers = HashMap::new();
-        let (mut people, mut parts) = (Vec::new(), Vec::new());
+        let (mut people, mut parts) = (People::default(), Vec::new());
         for Usable { row, .. } in &rows {
             let person = person(&row.who);
             parts.push(cut.part(&person));
-            #[allow(clippy::cast_possible_truncation, reason = "rows are numbered by u32")]
-            let next = numbers.len() as u32;
-            people.push(*numbers.entry(person).or_insert(next));
+            people.push(person);
         }
         let reward = |Usable { row, .. }: &Usable<'_>| {
             outcome.of(outcomes.get(row.request.as_str()).map_or(&[], Vec::as_slice))
@@ -230,7 +245,7 @@ impl Logged {
             z: gather(latent_dim, &|row| row.row.z.clone())?,
             sigmas: rows.iter().map(|row| row.row.sigma).collect(),
             rewards,
-            people,
+            people: people.numbers,
             parts,
             rule,
             bounds,

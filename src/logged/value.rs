@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::Bounds;
 use crate::error::Result;
-use crate::estimate::{Estimate, Interval};
+use crate::estimate::{Estimate, Interval, spread};
 use crate::seed::{Purpose, Seed};
 
 /// The chance at which bounds may fail: those of a report are of 95 %.
@@ -96,20 +96,7 @@ impl Weighed {
 
     /// The mean of `values` `[n]`; its standard error is that of independent persons.
     fn mean(&self, values: &[f64]) -> Estimate {
-        let rows = values.len().max(1) as f64;
-        let mean = values.iter().sum::<f64>() / rows;
-        Estimate {
-            mean,
-            standard_error: self.spread(values.iter().map(|value| value - mean)) / rows,
-        }
-    }
-
-    /// The standard deviation of the sum of `values`, whose mean is 0.
-    fn spread(&self, values: impl Iterator<Item = f64>) -> f64 {
-        let sums = self.per_person(values);
-        let people = sums.len() as f64;
-        let squares: f64 = sums.iter().map(|sum| sum * sum).sum();
-        (squares * people / (people - 1.0).max(1.0)).sqrt()
+        Estimate::of_groups(values.iter().copied(), &self.people)
     }
 
     /// `1/λ log(1 + λ w r)` of each row, in the unit of the rewards.
@@ -158,7 +145,7 @@ impl Weighed {
         let off = weights.iter().zip(&self.rewards).map(|(w, r)| w * (r - normalised));
         let normalised = Estimate {
             mean: normalised,
-            standard_error: self.spread(off) / total.max(f64::MIN_POSITIVE),
+            standard_error: spread(off, &self.people) / total.max(f64::MIN_POSITIVE),
         };
         let squares: f64 = weights.iter().map(|weight| weight * weight).sum();
         let expected: f64 = self.distances.iter().map(|distance| distance.exp()).sum();
@@ -175,13 +162,13 @@ impl Weighed {
             rows: weights.len(),
             people: self.per_person(std::iter::empty()).len(),
             plain: sure(self.mean(&weighted).interval()),
-            bootstrap: sure(self.bootstrap(&weighted, seed)),
+            bootstrap: self.bootstrap(&weighted, seed).and_then(sure),
             self_normalised: sure(normalised.interval()),
             clipped: sure(self.mean(&times(&|weight| weight.min(rows.sqrt()))).interval()),
             smoothed: bounds.unmapped(smoothed),
             smoothed_lower: doubt.is_none().then_some(bounds.unmapped(lower)),
             logging: self.mean(&self.rewards).interval(),
-            gain: sure(self.bootstrap(&times(&|weight| weight - 1.0), seed)),
+            gain: self.bootstrap(&times(&|weight| weight - 1.0), seed).and_then(sure),
             mean_weight,
             effective_rows,
             expected_effective_rows,
@@ -191,28 +178,28 @@ impl Weighed {
 
     /// The mean of `values`, with its interval: how many standard errors of their own the means of resampled
     /// persons are off says how many this one may be (Efron, "Nonparametric Standard Errors and
-    /// Confidence Intervals", 1981).
-    fn bootstrap(&self, values: &[f64], seed: Seed) -> Interval {
+    /// Confidence Intervals", 1981). None where so few persons earned anything that many a resample has none.
+    fn bootstrap(&self, values: &[f64], seed: Seed) -> Option<Interval> {
         let sums = self.per_person(values.iter().copied());
         let counts = self.per_person(values.iter().map(|_| 1.0));
         let persons: Vec<(f64, f64)> = sums.into_iter().zip(counts).collect();
-        let Ok(people) = u32::try_from(persons.len()) else {
-            return Estimate::default().interval();
-        };
-        if people == 0 {
-            return Estimate::default().interval();
-        }
+        let people = u32::try_from(persons.len()).ok()?;
         let Estimate { mean, standard_error } = mean_of(persons.iter());
+        if standard_error == 0.0 {
+            return Some(Interval { mean, low: mean, high: mean });
+        }
         let off = |at: u64| {
             let mut stream = seed.stream(Purpose::Bootstrap, 0, at);
             let drawn: Vec<u32> = (0..people).map(|_| stream.below(people)).collect();
             let found = mean_of(drawn.iter().map(|person| &persons[*person as usize]));
-            (found.mean - mean) / found.standard_error.max(f64::MIN_POSITIVE)
+            // Infinite where all resampled persons earned the same.
+            (found.mean - mean) / found.standard_error
         };
         let mut offs: Vec<f64> = (0..RESAMPLES).map(off).collect();
         offs.sort_by(f64::total_cmp);
         let end = |at: usize| mean - standard_error * offs[at];
-        Interval { mean, low: end(974), high: end(24) }
+        let interval = Interval { mean, low: end(974), high: end(24) };
+        (interval.low.is_finite() && interval.high.is_finite()).then_some(interval)
     }
 
     /// w r of each row, on the scale of the bounds.
@@ -371,6 +358,27 @@ mod tests {
         let doubt = |weight| rows(weight).value(Prior::default(), Seed(0)).unwrap().doubt;
         assert!(doubt(1.2).unwrap().contains("4 standard errors from 1"));
         assert_eq!(doubt(1.0), None);
+    }
+
+    #[test]
+    fn few_clicks_leave_no_interval_by_bootstrap() {
+        let clicked = |clicks: u32| {
+            let rows = Weighed {
+                log_weights: vec![0.0; 1000],
+                distances: vec![0.0; 1000],
+                rewards: (0..1000).map(|at| f64::from(u8::from(at < clicks))).collect(),
+                people: (0..1000).collect(),
+                bounds: Bounds::default(),
+            };
+            rows.value(Prior::default(), Seed(0)).unwrap()
+        };
+        // One resample in twenty has none of three clicks.
+        assert_eq!(clicked(3).bootstrap, None);
+        assert!(clicked(3).plain.is_some());
+        let many = clicked(50).bootstrap.unwrap();
+        assert!(many.low > 0.03 && many.high < 0.08, "{many}");
+        let none = clicked(0).bootstrap.unwrap();
+        assert_eq!((none.low, none.high), (0.0, 0.0));
     }
 
     #[test]

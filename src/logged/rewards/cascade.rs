@@ -24,7 +24,7 @@ impl CascadeClicks {
     pub fn fit(shown: &Shown, num_actions: usize) -> Self {
         let mut counts = vec![(0.0, 0.0); num_actions];
         let (mut clicks, mut reads, mut gone) = (0.0, 0.0, false);
-        for (position, action, outcome) in shown.places() {
+        for (position, action, outcome) in shown.fitted_places() {
             gone &= position > 0;
             if gone {
                 continue;
@@ -60,6 +60,7 @@ impl SlateReward for CascadeClicks {
 mod tests {
     use super::super::tests::drawn;
     use super::*;
+    use crate::dataset::Split;
     use crate::matrix::Matrix;
 
     #[test]
@@ -71,6 +72,7 @@ mod tests {
             // The click below a click is not read, and neither is the item there.
             outcomes: vec![0.0, 1.0, 1.0, 1.0, 0.0, 0.0],
             propensities: None,
+            parts: vec![Split::Train; 3],
         };
         let model = CascadeClicks::fit(&shown, 4);
         // Reads: 0 twice, 1 twice, 2 once; both clicks on 1.

@@ -35,7 +35,7 @@ const PIECE: usize = 1024;
 ///
 /// With the leading `min(D, L)` columns of x and β_a, the features are 1, an effect of each position,
 /// an effect of each position times xᵀβ_a, ‖β_a‖, and the leading products x_l β_al. The rows are
-/// divided into folds, and a row is judged by the model of the other folds. The reward is as wrong as
+/// divided into folds, and a row is judged by the model of the rows to train on in the other folds. The reward is as wrong as
 /// the model is: it needs no propensities and corrects nothing.
 #[derive(Clone, Debug)]
 pub struct Direct {
@@ -57,8 +57,8 @@ impl Direct {
         let fold_of: Vec<u32> = (0..shown.rows()).map(|_| stream.below(FOLDS)).collect();
         let moments: Vec<Moments> = (0..FOLDS)
             .map(|fold| {
-                let rows: Vec<usize> =
-                    (0..shown.rows()).filter(|row| fold_of[*row] == fold).collect();
+                let is_of = |row: &usize| fold_of[*row] == fold && shown.is_fitted(*row);
+                let rows: Vec<usize> = (0..shown.rows()).filter(is_of).collect();
                 features.moments(shown, &rows)
             })
             .collect();

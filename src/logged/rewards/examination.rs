@@ -42,7 +42,7 @@ impl PositionBased {
     #[must_use]
     pub fn fit(shown: &Shown, num_actions: usize) -> Self {
         let mut counts: BTreeMap<(usize, u32), (f64, f64)> = BTreeMap::new();
-        for (position, action, outcome) in shown.places() {
+        for (position, action, outcome) in shown.fitted_places() {
             let (shown, clicks) = counts.entry((position, action)).or_default();
             *shown += 1.0;
             *clicks += f64::from(u8::from(outcome > 0.0));

@@ -56,6 +56,7 @@ impl Agreement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::Split;
     use crate::matrix::Matrix;
 
     /// All slates of two positions and three items, with the item of each position drawn by itself.
@@ -74,6 +75,7 @@ mod tests {
                     slate_size: 2,
                     outcomes: vec![outcomes[0][at[0]], outcomes[1][at[1]]],
                     propensities: Some(p.to_vec()),
+                    parts: vec![Split::Train],
                 };
                 mean += p[0] * p[1] * PositionIps::new(&shown, &p).reward(0, &slate);
             }
@@ -90,6 +92,7 @@ mod tests {
             slate_size: 2,
             outcomes: vec![1.0, 0.5, 1.0, 1.0],
             propensities: None,
+            parts: vec![Split::Train; 2],
         };
         let reward = PositionIps::new(&shown, &[0.5, 0.25, 0.5, 0.1]);
         assert_eq!(reward.reward(0, &[4, 1]), 4.0);

@@ -21,6 +21,7 @@ pub use doubly_robust::DoublyRobust;
 pub use examination::PositionBased;
 pub use ips::PositionIps;
 
+use crate::dataset::Split;
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -44,6 +45,9 @@ pub struct Shown {
     /// The probability that the policy that logged shows this action at this position, given the
     /// context, `[n, K]`.
     pub propensities: Option<Vec<f32>>,
+    /// The part of each row's person, `[n]`: only rows to train on are fitted. What the others clicked on
+    /// chooses checkpoints and judges.
+    pub parts: Vec<Split>,
 }
 
 impl Shown {
@@ -57,6 +61,17 @@ impl Shown {
     fn places(&self) -> impl Iterator<Item = (usize, u32, f32)> {
         let actions = self.slates.iter().zip(&self.outcomes).enumerate();
         actions.map(|(at, (action, outcome))| (at % self.slate_size, *action, *outcome))
+    }
+
+    /// True for a row to train on.
+    fn is_fitted(&self, row: usize) -> bool {
+        self.parts[row] == Split::Train
+    }
+
+    /// The [`places`](Self::places) of the rows to train on.
+    fn fitted_places(&self) -> impl Iterator<Item = (usize, u32, f32)> {
+        let places = self.places().enumerate();
+        places.filter(|(at, _)| self.is_fitted(at / self.slate_size)).map(|(_, place)| place)
     }
 
     /// Refuses what no reward can be made of; β has `num_actions` rows.
@@ -79,6 +94,13 @@ impl Shown {
                     found: format!("{} numbers", found.unwrap_or_default()),
                 });
             }
+        }
+        if self.parts.len() != rows {
+            return Err(Error::Shape {
+                what: "parts of the logged rows".into(),
+                expected: format!("[{rows}]"),
+                found: format!("[{}]", self.parts.len()),
+            });
         }
         self.contexts.require_finite("logged contexts")?;
         if let Some(at) = self.outcomes.iter().position(|outcome| !outcome.is_finite()) {
@@ -191,6 +213,7 @@ mod tests {
             slate_size: 3,
             outcomes: Vec::new(),
             propensities: Some(vec![0.2; rows * 3]),
+            parts: vec![Split::Train; rows],
         };
         let mut stream = Seed(7).stream(Purpose::Synthetic, 0, 0);
         stream.fill_normals(shown.contexts.as_mut_slice());
@@ -228,6 +251,26 @@ mod tests {
             LoggedReward::ALL.map(|kind| kind.to_string()).join(" "),
             "ips direct doubly-robust position-based cascade-clicks"
         );
+    }
+
+    /// A policy that learns from a reward is judged on others; what these clicked on is not in it.
+    #[test]
+    fn nobody_who_chooses_or_judges_is_fitted() {
+        let mut shown = drawn(300, |_, action, _| f64::from(action) / 5.0);
+        for row in 200..300 {
+            shown.parts[row] = if row < 250 { Split::Validation } else { Split::Test };
+        }
+        let mut other = shown.clone();
+        other.outcomes[600..].fill(1.0);
+        let kinds =
+            [LoggedReward::Direct, LoggedReward::PositionBased, LoggedReward::CascadeClicks];
+        for kind in kinds {
+            let [one, two] =
+                [&shown, &other].map(|shown| kind.init(shown, &actions(), Seed(0)).unwrap());
+            for row in [0, 199, 200, 299] {
+                assert_eq!(one.reward(row, &[1, 0, 4]), two.reward(row, &[1, 0, 4]), "{kind}");
+            }
+        }
     }
 
     #[test]
