@@ -87,8 +87,8 @@ pub(super) struct Contexts {
     pub(super) vectors: Vectors,
     pub(super) encoder: Arc<dyn ContextEncoder>,
     pub(super) encoding: Encoding,
-    /// The leading encoders that give a vector in the space of the actions.
-    pub(super) of_actions: usize,
+    /// The first number of each encoder that gives a vector in the space of the actions.
+    pub(super) of_actions: Vec<usize>,
 }
 
 impl Contexts {
@@ -109,6 +109,7 @@ impl Contexts {
         let weights = || Arc::new(popularity_weights(&popularity, settings.popularity_power));
         let mut encoding = Encoding { encoders: Vec::new(), weights: weighted.then(weights) };
         let mut encoders: Vec<Arc<dyn ContextEncoder>> = Vec::new();
+        let mut of_actions = Vec::new();
         for kind in &settings.encoders {
             let ContextSettings { recency, confidence, regularization, .. } = *settings;
             let fitted = match kind {
@@ -125,11 +126,12 @@ impl Contexts {
                     Fitted::Features { width, scale: Features::beside(width, &others).scale() }
                 }
             };
+            if *kind != EncoderKind::Features {
+                of_actions.push(encoders.iter().map(|encoder| encoder.dim()).sum());
+            }
             encoders.push(fitted.encoder(&vectors, encoding.weights.as_ref())?);
             encoding.encoders.push(fitted);
         }
-        let is_of_actions = |kind: &&EncoderKind| **kind != EncoderKind::Features;
-        let of_actions = settings.encoders.iter().take_while(is_of_actions).count();
         Ok(Self { vectors, encoder: joined(encoders), encoding, of_actions })
     }
 }

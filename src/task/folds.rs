@@ -73,8 +73,9 @@ pub(super) struct Fit {
     pub(super) actions: Arc<ActionEmbeddings>,
     pub(super) exact: Arc<dyn Retriever>,
     encoder: Arc<dyn ContextEncoder>,
-    /// Leading blocks of L numbers in a context that are turned.
-    turned: usize,
+    /// The first of each L numbers in a context that are turned. Those of features are not the fold's: all
+    /// that differs is their factor, and that is everybody's.
+    turned: Vec<usize>,
     /// R, `[L, L]`.
     rotation: Matrix,
     /// Factor of the fold's contexts.
@@ -89,7 +90,7 @@ impl Fit {
             actions: Arc::clone(own),
             exact: Arc::new(Exact::new(Arc::clone(own))),
             encoder: Arc::clone(&contexts.encoder),
-            turned: contexts.of_actions,
+            turned: contexts.of_actions.clone(),
             rotation: rotation(own.beta(), actions.beta())?,
             scale: 1.0,
         })
@@ -117,19 +118,31 @@ impl Fit {
         Self { scale, ..self }
     }
 
-    /// M(X) of `users`, `[users, D]`.
-    pub(super) fn encode<'a>(
+    /// Puts M(X) of `users` into their rows of `contexts` `[U, D]`.
+    pub(super) fn encode_into<'a>(
         &self,
         users: &[u32],
         known: impl Fn(u32) -> Known<'a> + Sync,
-    ) -> Matrix {
+        contexts: &mut Matrix,
+    ) {
+        let dim = self.rotation.cols();
+        for (context, row) in users.iter().zip(self.encode(users, known).iter_rows()) {
+            let to = contexts.row_mut(*context as usize);
+            for &first in &self.turned {
+                to[first..first + dim].copy_from_slice(&row[first..first + dim]);
+            }
+        }
+    }
+
+    /// M(X) of `users`, `[users, D]`, but for their features.
+    fn encode<'a>(&self, users: &[u32], known: impl Fn(u32) -> Known<'a> + Sync) -> Matrix {
         let mut rows = encode_all(self.encoder.as_ref(), users, known);
         let dim = self.rotation.cols();
         let (count, width) = (rows.rows(), rows.cols());
         let mut turned = Matrix::zeros(count.max(1), dim);
-        for block in 0..self.turned {
+        for &first in &self.turned {
             let numbers = MatRef::from_row_major_slice(rows.as_slice(), count, width);
-            let from = numbers.subcols(block * dim, dim);
+            let from = numbers.subcols(first, dim);
             let to = MatMut::from_row_major_slice_mut(turned.as_mut_slice(), count.max(1), dim);
             let rotation = self.rotation.view(0, dim);
             matmul(
@@ -140,9 +153,9 @@ impl Fit {
                 self.scale,
                 Par::rayon(0),
             );
-            rows.par_rows_mut().zip(turned.as_slice().par_chunks_exact(dim)).for_each(
-                |(row, turned)| row[block * dim..(block + 1) * dim].copy_from_slice(turned),
-            );
+            rows.par_rows_mut()
+                .zip(turned.as_slice().par_chunks_exact(dim))
+                .for_each(|(row, turned)| row[first..first + dim].copy_from_slice(turned));
         }
         rows
     }

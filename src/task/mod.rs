@@ -69,6 +69,8 @@ pub struct Task {
     gpu: Option<Chosen>,
     /// The task before, where the contexts are the rows of a log.
     before: Option<Arc<Task>>,
+    /// The person of each of these rows.
+    people: Option<Arc<Vec<u32>>>,
     /// The weights of these rows, if what a query earns is told by them.
     logged: Option<Arc<Logged>>,
     slate_size: usize,
@@ -131,6 +133,7 @@ impl Task {
             elsewhere: None,
             gpu: None,
             before: None,
+            people: None,
             logged: None,
             slate_size,
             exclude_observed,
@@ -182,10 +185,7 @@ impl Task {
         for (fold, fit) in (0..).zip(&cross.fits) {
             let users = cross.folds.within(fold);
             let known = |context| self.profiles.observed(&self.sessions, context);
-            let rows = fit.encode(&users, known);
-            for (context, row) in users.iter().zip(rows.iter_rows()) {
-                self.contexts.row_mut(*context as usize).copy_from_slice(row);
-            }
+            fit.encode_into(&users, known, &mut self.contexts);
         }
         self
     }
@@ -224,14 +224,21 @@ impl Task {
     #[must_use]
     pub fn on_log(self, logged: Arc<Logged>) -> Self {
         let known = ActionSets::filled(&vec![0; logged.len()], |_, _| {});
-        let task = self.on_rows(logged.contexts.clone(), known, logged.parts.clone());
+        let (parts, people) = (logged.parts.clone(), logged.people.clone());
+        let task = self.on_rows(logged.contexts.clone(), known, parts, people);
         Self { logged: Some(logged), ..task }
     }
 
     /// The task whose contexts `[n, D]` are the rows of a log: `known` are the actions that each row's
-    /// person is known by, and `parts` says what a row is for. Nothing is hidden.
+    /// person is known by, `parts` says what a row is for, and `people` whose it is. Nothing is hidden.
     #[must_use]
-    pub fn on_rows(self, contexts: Matrix, known: ActionSets, parts: Vec<Split>) -> Self {
+    pub fn on_rows(
+        self,
+        contexts: Matrix,
+        known: ActionSets,
+        parts: Vec<Split>,
+        people: Vec<u32>,
+    ) -> Self {
         let sessions = Sessions {
             hidden: ActionSets::filled(&vec![0; parts.len()], |_, _| {}),
             observed: known,
@@ -240,7 +247,15 @@ impl Task {
         };
         let before = Some(Arc::new(self.clone()));
         let sessions = Arc::new(sessions);
-        Self { sessions, contexts, cross: None, order: None, before, ..self }
+        let people = Some(Arc::new(people));
+        Self { sessions, contexts, cross: None, order: None, before, people, ..self }
+    }
+
+    /// The persons whose contexts these are, where one person may have several.
+    #[must_use]
+    pub fn people_of(&self, contexts: &[u32]) -> Option<Vec<u32>> {
+        let people = self.people.as_ref()?;
+        Some(contexts.iter().map(|context| people[*context as usize]).collect())
     }
 
     /// The rows that the contexts are, if what a query earns is told by their weights.

@@ -10,11 +10,12 @@ use fast_slate::dataset::Split;
 use fast_slate::embedding::{FoldIn, FoldInOptions};
 use fast_slate::encoder::{ContextSettings, EncoderKind, Known};
 use fast_slate::facade::Policy;
-use fast_slate::matrix::Matrix;
+use fast_slate::matrix::{Matrix, dot, norm};
 use fast_slate::prepared::Prepared;
 use fast_slate::retrieval::Queries;
 use fast_slate::run::Which;
-use fast_slate::settings::Preset;
+use fast_slate::settings::{Preset, SettingsBuilder};
+use fast_slate::task::Task;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -169,6 +170,38 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
         features: all.features,
     };
     assert_eq!(task.contexts.row(context as usize), encode(observed).row(0));
+}
+
+#[test]
+fn contexts_of_folds_are_in_the_space_of_all_and_have_everybodys_features() {
+    let place = Place::new();
+    let prepared = place.prepared();
+    let mut builder = SettingsBuilder::new(&prepared.preset(Preset::Default)).unwrap();
+    for set in
+        ["context.encoders=[\"weighted-mean\",\"features\",\"mean\"]", "context.popularity_power=0"]
+    {
+        builder = builder.assignment(set).unwrap();
+    }
+    let task = Task::load(&prepared, &builder.build().unwrap()).unwrap();
+    assert_eq!((task.num_folds(), task.contexts.cols()), (5, 8 + 3 + 8));
+    let features = prepared.features().unwrap().unwrap();
+    let times = prepared.times().unwrap().unwrap();
+    for context in task.sessions.contexts(Split::Train) {
+        let known = Known {
+            actions: task.sessions.observed.of(context),
+            times: Some(task.sessions.observed.values_of(context, &times.observed)),
+            features: Some(features.row(context as usize)),
+        };
+        let mut all = Matrix::zeros(1, 19);
+        task.encoder.encode(known, all.row_mut(0));
+        let row = task.contexts.row(context as usize);
+        assert_eq!(row[8..11], all.row(0)[8..11]);
+        // Without weights both means have one direction, before the features and behind them.
+        let cosine = |a: &[f32], b: &[f32]| dot(a, b) / (norm(a) * norm(b));
+        for row in [row, all.row(0)] {
+            assert!(cosine(&row[..8], &row[11..]) > 0.9999, "{row:?}");
+        }
+    }
 }
 
 #[test]
