@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Filter;
-use crate::retrieval::Search;
+use crate::retrieval::{Search, hits};
 use crate::seed::Seed;
 
 /// Whose slate is asked for.
@@ -100,6 +100,24 @@ pub struct Answer {
     /// What was searched with, where it was asked for.
     #[serde(skip)]
     pub query: Option<Query>,
+}
+
+impl Answer {
+    /// The recall of the answers `found` where those of an exact search are `wanted`: the share of their
+    /// items, or of items that score no less, that they hold; 1 without items.
+    #[must_use]
+    pub fn recall(found: &[Self], wanted: &[Self]) -> f64 {
+        let scored = |answer: &Self| -> Vec<(String, f32)> {
+            answer.slate.iter().map(|item| (item.item_id.clone(), item.score)).collect()
+        };
+        let all: usize = wanted.iter().map(|answer| answer.slate.len()).sum();
+        if all == 0 {
+            return 1.0;
+        }
+        let pairs = found.iter().zip(wanted);
+        let hits = pairs.map(|(found, wanted)| hits(&scored(found), &scored(wanted)));
+        hits.sum::<usize>() as f64 / all as f64
+    }
 }
 
 /// The query behind a slate: the slate is a function of z, of K, of what may be shown and of the most

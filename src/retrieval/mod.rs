@@ -19,6 +19,7 @@ mod twins;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::embedding::Blocks;
@@ -135,17 +136,21 @@ pub fn overlap(found: &Slates, wanted: &Slates) -> f64 {
     if wanted.is_empty() {
         return 1.0;
     }
-    let hits: usize = (0..wanted.len())
-        .map(|i| {
-            let set: HashSet<u32> = wanted.slate(i).iter().copied().collect();
-            let last = wanted.scores(i).last().copied().unwrap_or(f32::INFINITY);
-            // Scores that were summed in another order are off by rounding.
-            let enough = last - SAME_SCORE * last.abs();
-            let scored = found.slate(i).iter().zip(found.scores(i));
-            scored.filter(|(action, score)| set.contains(action) || **score >= enough).count()
-        })
-        .sum();
-    hits as f64 / (wanted.len() * wanted.slate(0).len()) as f64
+    let row = |of: &Slates, i: usize| {
+        of.slate(i).iter().copied().zip(of.scores(i).iter().copied()).collect::<Vec<_>>()
+    };
+    let hits = (0..wanted.len()).map(|i| hits(&row(found, i), &row(wanted, i)));
+    hits.sum::<usize>() as f64 / (wanted.len() * wanted.slate(0).len()) as f64
+}
+
+/// How many of the `found` items, each with its score, are among the `wanted` ones, the best first, or
+/// score no less than the last of them.
+pub(crate) fn hits<T: Eq + Hash>(found: &[(T, f32)], wanted: &[(T, f32)]) -> usize {
+    let Some((_, last)) = wanted.last() else { return 0 };
+    let set: HashSet<&T> = wanted.iter().map(|(item, _)| item).collect();
+    // Scores that were summed in another order are off by rounding.
+    let enough = last - SAME_SCORE * last.abs();
+    found.iter().filter(|(item, score)| set.contains(item) || *score >= enough).count()
 }
 
 /// Maximum inner product search over fixed action embeddings.

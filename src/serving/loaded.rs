@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use super::titles::Titles;
-use crate::bundle::{Manifest, Options, Recommender, Request, Unchecked, VectorScalar, Who};
+use crate::bundle::{
+    Answer, Manifest, Options, Recommender, Request, Unchecked, VectorScalar, Who,
+};
 use crate::device::{Chosen, available_memory};
 use crate::error::{Error, Result};
 use crate::retrieval::Search;
@@ -81,7 +83,7 @@ impl Loaded {
         let (recall, damage) = Default::default();
         let loaded =
             Self { recommender, titles, version, digest, index, scalar, recall, unchecked, damage };
-        loaded.recommender.recommend(&loaded.somebody(WARMING), &Options::default())?;
+        loaded.recommender.recommend(&loaded.somebody(WARMING), &loaded.options())?;
         Ok(loaded)
     }
 
@@ -91,6 +93,13 @@ impl Loaded {
         let index = self.index.as_deref().filter(|_| !exact);
         let rounding = if self.scalar == VectorScalar::F16 { " f16" } else { "" };
         format!("{}{rounding}", index.unwrap_or("exact"))
+    }
+
+    /// Slates as long as the run's, or of all items of a shard that holds fewer.
+    fn options(&self) -> Options {
+        let bundle = self.recommender.bundle();
+        let slate_size = bundle.trained.slate_size.min(bundle.actions.num_actions());
+        Options { slate_size: Some(slate_size), ..Options::default() }
     }
 
     /// Requests of up to `count` people: of known users where there are any, otherwise of somebody who
@@ -129,20 +138,11 @@ impl Loaded {
         }
         let requests = self.somebody(AUDITED);
         let by = |search| {
-            let options = Options { search: Some(search), ..Options::default() };
+            let options = Options { search: Some(search), ..self.options() };
             self.recommender.recommend(&requests, &options)
         };
         let (found, wanted) = (by(Search::Hnsw)?, by(Search::Exact)?);
-        let ids = |answer: &crate::bundle::Answer| -> Vec<String> {
-            answer.slate.iter().map(|item| item.item_id.clone()).collect()
-        };
-        let (mut hits, mut all) = (0, 0);
-        for (found, wanted) in found.iter().zip(&wanted) {
-            let found = ids(found);
-            all += wanted.slate.len();
-            hits += ids(wanted).iter().filter(|id| found.contains(id)).count();
-        }
-        let _ = self.recall.set(hits as f64 / all.max(1) as f64);
+        let _ = self.recall.set(Answer::recall(&found, &wanted));
         Ok(())
     }
 }

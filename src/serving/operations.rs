@@ -71,5 +71,8 @@ pub(super) async fn metrics(
     )
 )]
 pub(super) async fn reload(State(service): State<Arc<Service>>) -> Result<Json<Reloaded>, Problem> {
-    Ok(Json(Reloaded { digest: service.reload().await? }))
+    // In a task of its own: a bundle may take longer than a request, and longer than a client waits.
+    let reloading = tokio::spawn(async move { service.reload().await });
+    let digest = reloading.await.map_err(|error| Problem::internal(&error))??;
+    Ok(Json(Reloaded { digest }))
 }

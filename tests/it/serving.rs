@@ -485,6 +485,24 @@ fn bundles_change_under_load_without_an_error_or_a_mixed_answer() {
 }
 
 #[test]
+fn a_reload_refuses_a_policy_that_cannot_explore_as_asked() {
+    let place = Place::new();
+    let policy = Policy::open(&place.path("run-2"), Which::Last, Some("flex")).unwrap();
+    let mut bundle = policy.bundle(true).unwrap();
+    // As a method without noise leaves it.
+    bundle.sigma = None;
+    bundle.write(&place.path("bundle-3"), VectorScalar::F32, false).unwrap();
+    let exploring = place.serve(&["--log", &place.log(), "--explore-share", "0.5"]);
+    let plain = place.serve(&[]);
+    place.link(3);
+    let reply = exploring.post("/v1/reload", &Value::Null);
+    assert_eq!(reply.problem(), (409, "bundle-refused".into()));
+    assert_says(&reply.body, &["explore-share", "does not draw by Gaussian noise"]);
+    assert_eq!(exploring.slates(json!({"user": 1}))["bundle"], place.digests[0]);
+    assert_eq!(plain.post("/v1/reload", &Value::Null).status, 200);
+}
+
+#[test]
 fn what_is_explored_is_logged_so_that_it_can_be_learned_from() {
     let place = Place::new();
     let log = place.log();

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use crate::bundle::{Options, Recommender, Request, Who};
+use crate::bundle::{Answer, Options, Recommender, Request, Who};
 use crate::cli::flags::DeviceArgs;
 use crate::cli::report::Report;
 use crate::device;
@@ -61,7 +61,7 @@ pub(super) fn run(args: &BenchSlatesArgs) -> Result<Report> {
     let has_index = recommender.bundle().index.is_some();
     let kinds = [Some(Search::Exact), has_index.then_some(Search::Hnsw)];
 
-    let mut exact = Vec::new();
+    let mut exact = None;
     let mut searches = Vec::new();
     for search in kinds.into_iter().flatten() {
         let options =
@@ -78,21 +78,11 @@ pub(super) fn run(args: &BenchSlatesArgs) -> Result<Report> {
             times.push(1e3 * started.elapsed().as_secs_f64());
         }
         times.sort_unstable_by(f64::total_cmp);
-        let slates: Vec<Vec<String>> = answers
-            .into_iter()
-            .map(|answer| answer.slate.into_iter().map(|item| item.item_id).collect())
-            .collect();
-        if exact.is_empty() {
-            exact.clone_from(&slates);
-        }
-        let all: usize = exact.iter().map(Vec::len).sum();
-        let found = exact.iter().zip(&slates);
-        let hits: usize = found
-            .map(|(wanted, found)| wanted.iter().filter(|id| found.contains(id)).count())
-            .sum();
+        // The first search is the exact one.
+        let exact = exact.get_or_insert_with(|| answers.clone());
         searches.push(Timed {
             search,
-            recall: hits as f64 / all.max(1) as f64,
+            recall: Answer::recall(&answers, exact),
             milliseconds: [times[times.len() / 2], times[times.len() * 99 / 100]],
             slates_per_second: requests.len() as f64 / seconds,
         });
