@@ -274,7 +274,7 @@ impl Batch<'_> {
 /// byte for byte. Returns the number of its rows.
 ///
 /// # Errors
-/// [`Error::File`] for a part that has other columns than the first; an error naming the file that cannot
+/// [`Error::File`] for a part that is given twice or has other columns than the first; an error naming the file that cannot
 /// be read or written. No file appears then.
 pub fn join(parts: &[PathBuf], out: &Path) -> Result<usize> {
     const COLUMNS: &[&str] = &[USER_ID, "rank", "item_id", "score"];
@@ -284,7 +284,14 @@ pub fn join(parts: &[PathBuf], out: &Path) -> Result<usize> {
     };
     let Some(first) = parts.first() else { return Err(Error::file(out, "there are no parts")) };
     let schema = schema_of(first)?;
-    for part in parts {
+    let place = |path: &PathBuf| path.canonicalize().ok();
+    for (at, part) in parts.iter().enumerate() {
+        if parts[..at].iter().any(|other| place(other) == place(part)) {
+            return Err(Error::file(
+                part,
+                "is given twice; a part holds slates that no other one has",
+            ));
+        }
         let found = schema_of(part)?;
         if found != schema {
             let problem = format!(

@@ -26,6 +26,14 @@ struct Build {
     train: bool,
 }
 
+/// A bundle.
+#[derive(Debug, Serialize)]
+struct Described {
+    digest: String,
+    #[serde(flatten)]
+    bundle: Manifest,
+}
+
 pub(super) fn run(args: &InfoArgs) -> Result<Report> {
     let Some(folder) = &args.folder else { return build() };
     if folder.as_os_str() == "devices" {
@@ -37,7 +45,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<Report> {
     }
     let (bundle, digest) = Manifest::read(folder)?;
     let text = format!("bundle {digest}\n\n{}", toml::to_string(&bundle)?);
-    Report::new(&bundle, text)
+    Report::new(&Described { digest, bundle }, text)
 }
 
 fn build() -> Result<Report> {

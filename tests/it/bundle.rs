@@ -636,6 +636,8 @@ fn a_file_of_users_is_answered_alike_in_parts_and_on_any_number_of_threads() {
         fs_err::remove_file(place.path("joined.parquet")).unwrap();
         let error = refused(&mut join(&[parts[0].clone(), path.display().to_string()]));
         assert_says(&error, &["users.parquet", "rank"]);
+        let error = refused(&mut join(&[parts[0].clone(), parts[0].clone()]));
+        assert_says(&error, &["part-1.parquet: is given twice"]);
         assert!(!place.path("joined.parquet").exists());
     }
 

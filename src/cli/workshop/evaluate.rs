@@ -76,9 +76,11 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
         bail!("{run}: was trained for the reward `{name}` of a program, which has to judge it too");
     }
     if !args.logged.logged.is_empty() {
-        if !args.against.is_empty() || !args.metrics.is_empty() {
+        let hidden = !args.against.is_empty() || !args.metrics.is_empty();
+        if hidden || args.split.is_some() || args.index {
             bail!(
-                "--against and --metrics look at hidden items, --logged at a log: ask for one of them"
+                "--against, --metrics, --split and --index are about hidden items, --logged about a log: \
+                 ask for one of them"
             );
         }
         return logged::run(args, &policy);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{ArgAction, Args, ValueHint};
 use serde::Serialize;
 
@@ -34,9 +34,9 @@ pub(crate) struct ExportArgs {
           default_missing_value = "true", action = ArgAction::Set)]
     index: Option<bool>,
     /// The share of the true best items that a search of the index must find on average; it is as wide
-    /// as that takes.
-    #[arg(long, value_parser = share, default_value_t = 0.98)]
-    recall: f64,
+    /// as that takes [default: 0.98].
+    #[arg(long, value_parser = share)]
+    recall: Option<f64>,
     /// The length of the slates for which it must [default: that of the run].
     #[arg(short = 'k', long, value_name = "K")]
     slate_size: Option<usize>,
@@ -73,6 +73,8 @@ pub(crate) struct ExportArgs {
 
 /// The most items for which reading all vectors is fast enough: a graph would save little.
 const FEW: usize = 50_000;
+/// What an index has to find unless `--recall` says otherwise.
+const RECALL: f64 = 0.98;
 
 #[derive(Debug, Serialize)]
 struct Exported {
@@ -104,11 +106,16 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     let large = policy.task.actions.num_actions() > FEW && policy.model.actions.is_none();
     let mut bundle = policy.bundle(args.histories)?;
     let slate_size = args.slate_size.unwrap_or(policy.settings.slate_size);
+    let wanted = args.recall.unwrap_or(RECALL);
     let search = if args.index.unwrap_or(large) {
-        let (index, found) = policy.index(slate_size, args.recall)?;
+        let (index, found) = policy.index(slate_size, wanted)?;
         let width = index.0.ef_search;
         bundle.index = Some(index);
         found.tried.into_iter().find(|tried| tried.ef_search == width)
+    } else if args.recall.is_some() || args.slate_size.is_some() {
+        bail!(
+            "--recall and -k are about an index, and none is made: add --index, or leave them out"
+        );
     } else {
         None
     };
@@ -138,10 +145,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
             "searched with ef_search = {ef_search}, the index finds {recall:.3} of the true top \
              {slate_size} of training users\n"
         );
-        if recall < args.recall {
+        if recall < wanted {
             tracing::warn!(
                 "no index finds {} of the true top {slate_size}: answers with `exact` find all",
-                args.recall
+                wanted
             );
         }
     }

@@ -31,9 +31,10 @@ pub(crate) struct TuneArgs {
     #[arg(long, conflicts_with_all = ["preset", "config", "set", "over", "trials", "within", "budget"])]
     resume: bool,
     /// The seconds that the whole search may take: loading, training and evaluations all count.
-    /// Without it, a budget in steps, epochs or seconds is the budget of a trial of the first rung.
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, conflicts_with = "budget")]
-    within: u64,
+    /// A budget in steps, epochs or seconds is that of a trial of the first rung, and then the search has no
+    /// limit [default: 600].
+    #[arg(long, value_name = "SECONDS", conflicts_with = "budget")]
+    within: Option<u64>,
     /// The most trials of the first rung. A third of each rung trains on for longer; the settings
     /// as given train in every rung.
     #[arg(long, default_value_t = 27, value_parser = clap::value_parser!(u64).range(1..))]
@@ -91,10 +92,15 @@ fn begin(args: &TuneArgs, prepared: &Prepared, chosen: &Chosen, origin: RunOrigi
     let settings = given.resolve(&preset)?;
     let has_flag = given.steps.is_some() || given.epochs.is_some() || given.seconds.is_some();
     let has_budget = has_flag || settings.budget != preset.budget;
+    if has_budget && args.within.is_some() {
+        bail!(
+            "--within is the time of the whole search, and `budget` that of a trial: give one of them"
+        );
+    }
     let over = if args.over.is_empty() { usual(prepared, &settings)? } else { args.over.clone() };
     let plan = Plan {
         trials: args.trials,
-        within: (!has_budget).then_some(args.within),
+        within: (!has_budget).then_some(args.within.unwrap_or(600)),
         space: Space::new(over, &settings)?,
         settings,
         origin,
@@ -157,5 +163,5 @@ fn text(plan: &Plan, tuned: &Tuned, out: &Path) -> String {
 
 /// Reads a dimension as it was typed.
 fn dimension(text: &str) -> Result<Dimension, String> {
-    text.parse().map_err(|error: crate::Error| error.to_string())
+    text.parse().map_err(|error: crate::error::Error| error.to_string())
 }

@@ -65,8 +65,15 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
         bail!("the table is over several S and K: give --sample-sizes and --slate-sizes");
     }
     let Opened { prepared, device, settings: base } = args.settings.open(&args.data)?;
-    let checkpoint =
-        args.run.as_ref().map(|run| RunFolder::new(run).checkpoint(args.checkpoint)).transpose()?;
+    let mut checkpoint = None;
+    if let Some(run) = &args.run {
+        let folder = RunFolder::new(run);
+        if folder.read_settings()?.1.data_digest != prepared.digest() {
+            let (run, data) = (run.display(), args.data.display());
+            bail!("{run}: was trained on other data than {data} holds");
+        }
+        checkpoint = Some(folder.checkpoint(args.checkpoint)?);
+    }
 
     let mut cells = Vec::new();
     for &slate_size in &args.slate_sizes {
