@@ -333,6 +333,27 @@ fn settings_that_cannot_be_are_refused_before_anything_is_written() {
 }
 
 #[test]
+fn flags_that_would_do_nothing_are_refused() {
+    let (folder, data, run) = trained();
+    let path = |name: &str| folder.path().join(name);
+    let mut evaluate = slate();
+    evaluate.arg("evaluate").arg(&run).arg("--logged").arg(path("log")).arg("--index");
+    assert_says(&refused(&mut evaluate), &["--index are about hidden items", "--logged"]);
+    let mut export = slate();
+    export.arg("export").arg(&run).arg("--out").arg(path("bundle")).args(["--recall", "0.9"]);
+    assert_says(&refused(&mut export), &["--recall and -k are about an index", "--index"]);
+    let mut tune = slate();
+    tune.arg("tune").arg("--data").arg(&data).arg("--out").arg(path("tuned"));
+    tune.args(["--within", "9", "--set", "budget.amount=3"]);
+    assert_says(&refused(&mut tune), &["--within", "`budget`", "give one of them"]);
+    small_of(&path("other"), 12);
+    let mut variance = slate();
+    variance.arg("variance").arg(path("other")).arg("--run").arg(&run);
+    assert_says(&refused(&mut variance), &["run: was trained on other data than", "other"]);
+    assert_eq!(names(folder.path()), ["data", "other", "run"]);
+}
+
+#[test]
 fn parquet_files_that_would_end_the_process_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["damaged-page.parquet", "damaged-footer.parquet"] {
@@ -542,7 +563,7 @@ fn a_full_disk_leaves_no_half_data() {
     assert_says(&error, &["graph.usearch", "is the disk full?", "is prepared, but has no index"]);
     let data = input.path("data");
     assert_eq!(names(input.folder.path()), ["data", "log.csv"]);
-    assert_eq!(names(&data.join("index")), [""; 0]);
+    assert!(!data.join("index").exists());
     let mut searching = train(&data, &input.path("run"));
     stdout(searching.args(["--set", "context.folds=0"]));
     assert_eq!(names(&data.join("index")).len(), 1);

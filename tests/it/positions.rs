@@ -174,6 +174,15 @@ fn a_damaged_log_is_refused_or_its_rows_are_counted() {
         let report = json(&["check"], &[path.as_path()]);
         assert_eq!((&report["rows"], &report["bad"]["skipped"]), (&11.into(), &1.into()));
     }
+    // A row with a field too many is skipped too; a line break within quotes is no bad row.
+    let path = log(folder.path(), spoil("i1,1,0,0.5", "i1,1,0,0.5,9"));
+    let report = json(&["check"], &[path.as_path()]);
+    assert_eq!((&report["rows"], &report["bad"]["skipped"]), (&11.into(), &1.into()));
+    let path = log(folder.path(), |text| {
+        text.replace('\n', ",\"a\nb\"\n").replace("_score,\"a\nb\"", "_score,comment")
+    });
+    let report = json(&["check"], &[path.as_path()]);
+    assert_eq!((&report["rows"], &report["bad"]["skipped"]), (&12.into(), &0.into()));
     let path = log(folder.path(), |text| text.replace(",0.5", ",2"));
     let mut value = slate();
     value.args(["log", "value", "--policy", "uniform", "--skip-bad-rows", "3"]).arg(&path);

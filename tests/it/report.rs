@@ -176,7 +176,8 @@ fn means_and_errors_are_over_seeds() {
 fn a_curve_goes_as_far_as_all_seeds_have_come_and_skips_nan() {
     let mut results = small();
     let cell = |seed| Cell { seed, ..lgp() };
-    results.cells = vec![trained(cell(0), &[0.1, f64::NAN, 0.3]), trained(cell(1), &[0.3, 0.4])];
+    let rewards = [&[0.1, f64::NAN, 0.3, 0.9][..], &[0.3, 0.4, 0.5]];
+    results.cells = vec![trained(cell(0), rewards[0]), trained(cell(1), rewards[1])];
     for (at, variance) in results.cells[1].measurements.iter_mut().zip([1000.0, 0.0]) {
         at.gradient = Some(GradientStatistics {
             variance,
@@ -191,6 +192,9 @@ fn a_curve_goes_as_far_as_all_seeds_have_come_and_skips_nan() {
     let curve = summary.curve(place("LGP"), Across::Steps, Up::Reward);
     assert_eq!(curve.len(), 2);
     assert_near(curve[0].y, 0.2);
+    // The mean of one step, not of the next ones that each seed has.
+    assert_near(curve[1].y, 0.4);
+    assert_near(curve[1].x, results.cells[1].measurements[2].step as f64);
     let variance = summary.curve(place("LGP"), Across::Steps, Up::Variance);
     assert_eq!(variance, [Point { x: 0.0, y: 3.0, error: 0.0 }]);
 }

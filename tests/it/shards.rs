@@ -118,6 +118,17 @@ fn a_front_answers_as_a_server_of_the_whole_does() {
 }
 
 #[test]
+fn a_shard_of_fewer_items_than_a_slate_is_served() {
+    let place = Place::new();
+    let run = place.folder.path().join("run-1");
+    let policy = Policy::open(&run, Which::Last, Some("flex")).unwrap();
+    let (out, count) = (place.folder.path().join("fine"), 100);
+    policy.bundle(true).unwrap().write_sharded(&out, count, VectorScalar::F32, false).unwrap();
+    let shard = Server::start(&shard_folders(&out, count)[7], &[], &[]);
+    assert_eq!(ready(&shard), 200);
+}
+
+#[test]
 fn a_front_goes_on_without_a_shard_and_says_so() {
     let place = Place::new();
     let mut shards: Vec<Server> = (1..=SHARDS).map(|at| place.shard(at)).collect();
