@@ -21,7 +21,7 @@ def main(log: str, user: str, item: str) -> None:
     columns = {"user": user, "item": item}
     usual = SlatePolicy(embeddings="svd", steps=1000).fit(log, run_dir="runs/usual", **columns)
     # The second policy trains on the data that the first one prepared.
-    mine = SlatePolicy(embeddings="svd", steps=1000, reward=rarest_hit)
+    mine = SlatePolicy(steps=1000, reward=rarest_hit)
     mine.fit(f"{usual.run_dir_}/data", run_dir="runs/rarest")
     print(mine.evaluate(against=["runs/usual", "popularity"]))
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from . import rewards
 from ._command import program
-from .policy import PREPARE, SlatePolicy, _prepare
+from ._interactions import plain
+from .policy import KEYS, SlatePolicy, _prepare, divided
 
 
 def prepare(
@@ -22,36 +23,36 @@ def prepare(
     item: str | None = None,
     time: str | None = None,
     weight: str | None = None,
-    embeddings: str = "auto",
+    embeddings: str | os.PathLike[str] = "auto",
     item_embeddings: Any = None,
     user_features: Any = None,
-    reward: str = "discounted",
-    slate_size: int = 5,
+    reward: str | None = None,
+    slate_size: int | None = None,
     preset: str = "default",
-    seed: int = 0,
+    seed: int | None = None,
     settings: dict[str, Any] | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Prepares interactions into the folder ``out``, which ``fit``, ``train`` and the command read.
 
     The arguments are those of :meth:`SlatePolicy.fit` and :class:`SlatePolicy`; of ``settings`` the
-    keys that begin with ``prepare.`` count. Returns what ``prepare.toml`` says.
+    keys that begin with ``prepare.`` count, and ``reward.kind``, ``slate_size`` and ``seed``, in the
+    place of the arguments. Returns what ``prepare.toml`` says.
     """
     columns = {"user": user, "item": item, "time": time, "weight": weight}
-    more = {key.removeprefix(PREPARE): value for key, value in (settings or {}).items() if key.startswith(PREPARE)}
+    given = zip(KEYS, KEYS.values(), (reward, slate_size, seed), strict=True)
+    keys, more = divided(settings, given)
     return _prepare(
         interactions,
         columns,
         Path(out),
+        keys,
         more,
-        item_embeddings,
-        user_features,
+        item_embeddings=item_embeddings,
+        user_features=user_features,
         preset=preset,
-        seed=seed,
-        slate_size=slate_size,
-        reward=reward,
         embeddings=embeddings,
-        replace=overwrite,
+        overwrite=overwrite,
     )
 
 
@@ -59,11 +60,14 @@ def train(
     data: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    reward: str | rewards.Reward = "discounted",
+    reward: str | rewards.Reward | None = None,
     resume: bool = False,
     **parameters: Any,
 ) -> SlatePolicy:
-    """Trains on a prepared folder into the run folder ``out``: ``SlatePolicy(…).fit(data, …)``."""
+    """Trains on a prepared folder into the run folder ``out``: ``SlatePolicy(…).fit(data, …)``.
+
+    ``reward`` and ``slate_size`` are by default those that the folder's vectors were chosen by.
+    """
     policy = SlatePolicy(reward=reward, **parameters)
     return policy.fit(data, run_dir=out, resume=resume)
 
@@ -72,20 +76,24 @@ def tune(
     data: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    within: int = 600,
-    over: Sequence[str] = (),
+    within: int | None = None,
+    over: str | Sequence[str] = (),
     trials: int | None = None,
     settings: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Searches settings with a high validation reward: ``slate tune``, whose report it returns.
 
-    ``over`` is a list such as ``["optimizer.learning_rate=1e-4..1e-2", "method.samples=10|30"]``.
+    ``over`` is one search space or a list of them, such as
+    ``["optimizer.learning_rate=1e-4..1e-2", "method.samples=10|30"]``.
     """
-    words = ["tune", "--data", str(data), "--out", str(out), "--within", str(within)]
-    words += [word for one in over for word in ("--over", one)]
+    words = ["tune", "--data", str(data), "--out", str(out)]
+    words += [] if within is None else ["--within", str(within)]
+    spaces = [over] if isinstance(over, str) else over
+    words += [word for one in spaces for word in ("--over", one)]
     words += [] if trials is None else ["--trials", str(trials)]
     for key, value in (settings or {}).items():
-        words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+        told = value if isinstance(value, str) else json.dumps(plain(value, f"settings['{key}']"))
+        words += ["--set", f"{key}={told}"]
     return _slate(words)
 
 

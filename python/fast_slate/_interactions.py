@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import operator
 import os
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,16 @@ def is_prepared(of: Any) -> bool:
     return isinstance(of, str | os.PathLike) and (Path(of) / MANIFEST).exists()
 
 
-def read(of: Any, names: dict[str, str | None]) -> tuple[Any, dict[str, str | None]]:
-    """What `_native.prepare` takes, and the columns by argument."""
+def chosen_by(rows: Any) -> str | None:
+    """The column that ``prepare.rows`` names."""
+    column, equals, _ = str(rows).partition("=")
+    return column if column and equals else None
+
+
+def read(
+    of: Any, names: dict[str, str | None], rows: Any = None
+) -> tuple[Any, dict[str, str | None]]:
+    """What `_native.prepare` takes, and the columns by argument; ``rows`` is ``prepare.rows``."""
     if isinstance(of, str | os.PathLike):
         path = Path(of)
         # A pattern such as 'log/*.csv' is no file, and the library says what is wrong with it.
@@ -27,7 +38,8 @@ def read(of: Any, names: dict[str, str | None]) -> tuple[Any, dict[str, str | No
             raise FileNotFoundError(f"interactions: {path} is not there")
         return str(of), names
     if hasattr(of, "__arrow_c_stream__"):
-        given = {argument: name for argument, name in names.items() if name is not None}
+        asked = {**names, "settings['prepare.rows']": chosen_by(rows)}
+        given = {argument: name for argument, name in asked.items() if name is not None}
         # Without the names of users and items the library looks for those of known data sets.
         wanted = list(given.values()) if {"user", "item"} <= given.keys() else []
         table = _native.Interactions.of_stream(of, wanted)
@@ -60,6 +72,31 @@ def _pairs(matrix: Any, names: dict[str, str | None]) -> tuple[Any, dict[str, st
     weights = np.ascontiguousarray(matrix.data, dtype=np.float64)
     columns = {"user": "user", "item": "item", "time": None, "weight": "weight"}
     return _native.Interactions.of_pairs(users, items, weights), columns
+
+
+def plain(of: Any, argument: str) -> Any:
+    """A value as JSON has it, numbers of numpy, paths and days too."""
+
+    def other(one: Any) -> Any:
+        if isinstance(one, os.PathLike):
+            return os.fspath(one)
+        if isinstance(one, date):
+            return one.isoformat()
+        if isinstance(one, np.bool_):
+            return bool(one)
+        if hasattr(one, "__index__"):
+            return operator.index(one)
+        if hasattr(one, "__float__"):
+            return float(one)
+        raise TypeError
+
+    try:
+        return json.loads(json.dumps(of, default=other, allow_nan=False))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{argument}: expected a number, a text, a truth, a path, a day or a list of them, found "
+            f"{of!r}"
+        ) from None
 
 
 def ids(of: Any, argument: str) -> list[str]:

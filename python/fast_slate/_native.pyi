@@ -11,7 +11,7 @@ __version__: str
 class Array:
     """Numbers that ``numpy.asarray`` views, read-only."""
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Table:
     """A table that Arrow libraries read without a copy."""

@@ -8,17 +8,18 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from . import _native, rewards
-from ._interactions import is_prepared, item_embeddings, read, user_features
+from . import _interactions, _native, rewards
 from ._progress import Watcher
 from .recommender import Answering, Shards, opened, packed, unpacked
 from .results import Picture, Table
 
 PREPARE = "prepare."
+KEYS = {"reward": "reward.kind", "slate_size": "slate_size", "seed": "seed"}
+"""The arguments of a preparation that are settings of a run too."""
 
 
 class SlatePolicy(Answering):
@@ -27,12 +28,14 @@ class SlatePolicy(Answering):
     Parameters
     ----------
     slate_size
-        K, the number of items on a slate.
+        K, the number of items on a slate; by default the one that the vectors of a prepared folder were
+        chosen by, else 5.
     reward
         What a slate is worth: ``"discounted"``, ``"dcg"``, ``"hits"``, ``"any-hit"``,
         ``"reciprocal-rank"``, ``"cascade"``, ``"diverse"``, ``"diverse-any-hit"``, or a function
         ``f(batch, slates)`` that returns a number for each slate (see :class:`Batch`). A function is
-        called once a step with all slates.
+        called once a step with all slates. By default the one that the vectors of a prepared folder
+        were chosen by, else ``"discounted"``.
     embeddings
         The source of the item vectors: ``"auto"`` (what earns most on users that it was not fitted
         on; it looks for ``prepare.within`` seconds at most), ``"svd"``, ``"als"``, or a file.
@@ -41,25 +44,26 @@ class SlatePolicy(Answering):
     steps, seconds
         How long to train; by default as long as the preset does.
     seed
-        Seed of everything random: the split, the vectors, the run.
+        Seed of everything random: the split, the vectors, the run; 0 by default.
     device
         ``"ndarray"``, ``"flex"`` or ``"wgpu"``; by default a GPU if there is one, else the CPU.
     settings
         Any other settings by their dotted keys, as in ``{"method.sigma": "relative(0.5)"}``, and
         those of the preparation, as in ``{"prepare.min_user_interactions": 5}``. ``set_params``
-        reaches them with ``method__sigma=…``.
+        reaches them with ``method__sigma=…``. A setting that is a parameter too, such as
+        ``slate_size``, is given in one of the two places.
     """
 
     def __init__(
         self,
         *,
-        slate_size: int = 5,
-        reward: str | rewards.Reward = "discounted",
-        embeddings: str = "auto",
+        slate_size: int | None = None,
+        reward: str | rewards.Reward | None = None,
+        embeddings: str | os.PathLike[str] = "auto",
         preset: str = "default",
         steps: int | None = None,
         seconds: int | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         device: str | None = None,
         settings: dict[str, Any] | None = None,
     ) -> None:
@@ -148,7 +152,8 @@ class SlatePolicy(Answering):
         interactions
             Anything with ``__arrow_c_stream__`` (a Polars or pandas frame, a pyarrow table, a DuckDB
             relation), a scipy sparse matrix of users and items, the path of a file, or of a prepared
-            folder. With ``resume`` it is not read.
+            folder, with which no argument or setting of the preparation may be given. With ``resume``
+            it is not read.
         y
             Ignored; scikit-learn's pipelines pass it.
         user, item, time, weight
@@ -160,8 +165,9 @@ class SlatePolicy(Answering):
             Vectors of your own: a pair of ids and an array ``[P, L]``, a table with ``item_id``, or a
             file.
         user_features
-            A table of users: ``user`` names its column of ids, the others are features. They count
-            with ``settings={"context.encoders": ["weighted-mean", "features"]}``.
+            A table of users, or a file of one. Its column of ids has the name that ``user`` gives, or,
+            beside a sparse matrix, the name "user"; the others are features. They count with
+            ``settings={"context.encoders": ["weighted-mean", "features"]}``.
         callback
             Called with a dictionary a few times a second (``kind`` "step") and at every evaluation
             (``kind`` "evaluation": ``step``, ``split``, ``reward``, …). What it raises ends the run.
@@ -176,7 +182,7 @@ class SlatePolicy(Answering):
             this process. Their vectors must be those that the settings make of the data.
         """
         keys, more = self._keys()
-        _native.resolve(self.preset, keys)
+        _native.resolve(self.preset, list(keys.items()))
         if resume and run_dir is None:
             raise ValueError("run_dir: resume=True goes on with a run, so name its folder")
         if interactions is None and not resume:
@@ -185,30 +191,42 @@ class SlatePolicy(Answering):
             raise ValueError(
                 f"run_dir: {run_dir} holds a run already; go on with resume=True, or give another"
             )
-        own = None if isinstance(self.reward, str) else rewards.adapted(self.reward)
+        columns = {"user": user, "item": item, "time": time, "weight": weight}
+        is_prepared = not resume and _interactions.is_prepared(interactions)
+        if is_prepared:
+            given: dict[str, Any] = {
+                **columns,
+                "item_embeddings": item_embeddings,
+                "user_features": user_features,
+                "embeddings": None if self.embeddings == "auto" else self.embeddings,
+                **{f"settings['{PREPARE}{key}']": value for key, value in more.items()},
+            }
+            if found := [name for name, value in given.items() if value is not None]:
+                raise ValueError(
+                    f"{', '.join(found)}: {interactions} is prepared already, so that this would not "
+                    "count; leave it out, or give the interactions in place of the folder"
+                )
+        own = rewards.adapted(self.reward) if callable(self.reward) else None
         folder = Path(run_dir or tempfile.mkdtemp(prefix="fast-slate-"))
         try:
             data = None
             if resume:
                 pass  # the run knows its data
-            elif is_prepared(interactions):
+            elif is_prepared:
                 data = str(interactions)
             else:
                 data = str(folder / "data")
-                columns = {"user": user, "item": item, "time": time, "weight": weight}
                 _prepare(
                     interactions,
                     columns,
                     Path(data),
+                    keys,
                     more,
-                    item_embeddings,
-                    user_features,
+                    item_embeddings=item_embeddings,
+                    user_features=user_features,
                     preset=self.preset,
-                    seed=self.seed,
-                    slate_size=self.slate_size,
-                    reward=self.reward if own is None else "discounted",
                     embeddings=self.embeddings,
-                    replace=True,
+                    overwrite=True,
                 )
             watcher = Watcher(callback)
             try:
@@ -216,7 +234,7 @@ class SlatePolicy(Answering):
                     data,
                     str(folder),
                     self.preset,
-                    keys,
+                    list(keys.items()),
                     device=self.device,
                     resume=resume,
                     reward=own,
@@ -247,26 +265,22 @@ class SlatePolicy(Answering):
         self._recommender = run.recommender()
         self.history_ = _history(run)
 
-    def _keys(self) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
-        """Settings of the run, in the order in which they overlay each other, and of the data."""
-        more: dict[str, Any] = {}
-        keys: list[tuple[str, Any]] = []
-        for key, value in (self.settings or {}).items():
-            if key.startswith(PREPARE):
-                more[key.removeprefix(PREPARE)] = value
-            else:
-                keys.append((key, value))
+    def _keys(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The settings of the run, and those of the preparation."""
         if self.steps is not None and self.seconds is not None:
             raise ValueError("steps: give steps or seconds, not both")
-        for unit, amount in (("steps", self.steps), ("seconds", self.seconds)):
-            if amount is not None:
-                keys += [("budget.unit", unit), ("budget.amount", amount)]
-        if isinstance(self.reward, str):
-            keys.append(("reward.kind", self.reward))
-        elif not callable(self.reward):
+        is_own = callable(self.reward)
+        if not (self.reward is None or isinstance(self.reward, str) or is_own):
             names = ", ".join(rewards.BUILT_IN)
             raise ValueError(f"reward: expected a function or one of {names}, found {self.reward!r}")
-        return [*keys, ("slate_size", self.slate_size), ("seed", self.seed)], more
+        given = [(name, key, getattr(self, name)) for name, key in KEYS.items()]
+        for unit, amount in (("steps", self.steps), ("seconds", self.seconds)):
+            if amount is not None:
+                given += [(unit, "budget.unit", unit), (unit, "budget.amount", amount)]
+        keys, more = divided(self.settings, given)
+        if is_own:
+            del keys["reward.kind"]  # a function is no setting
+        return keys, more
 
     # After training.
 
@@ -345,7 +359,7 @@ class SlatePolicy(Answering):
         *,
         device: str | None = None,
         reward: rewards.Reward | None = None,
-        checkpoint: str = "best",
+        checkpoint: str | int = "best",
     ) -> Self:
         """Opens a bundle, or a run at a checkpoint: ``"best"``, ``"last"`` or a step.
 
@@ -359,7 +373,7 @@ class SlatePolicy(Answering):
             policy.slate_size = policy._recommender.slate_size
             return policy
         own = None if reward is None else rewards.adapted(reward)
-        run = _native.Run.open(str(folder), device, checkpoint, own)
+        run = _native.Run.open(str(folder), device, str(checkpoint), own)
         settings, _origin, _step = json.loads(run.describe())
         policy.set_params(slate_size=settings["slate_size"], seed=settings["seed"])
         policy.reward = reward or settings["reward"]["kind"]
@@ -379,24 +393,73 @@ def _history(run: _native.Run) -> Table:
     return Table(columns)
 
 
+def divided(
+    settings: dict[str, Any] | None, given: Iterable[tuple[str, str, Any]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of a run, and those of a preparation without their prefix.
+
+    ``given`` has arguments, each with the key of the setting that it is, and its value or None.
+    """
+    keys: dict[str, Any] = {}
+    more: dict[str, Any] = {}
+    for key, value in (settings or {}).items():
+        if key.startswith(PREPARE):
+            more[key.removeprefix(PREPARE)] = value
+        else:
+            keys[key] = value
+    for argument, key, value in given:
+        if value is None:
+            continue
+        if key in keys and keys[key] != value:
+            raise ValueError(
+                f"{argument}: expected {keys[key]!r} as in settings['{key}'], found {value!r}; give "
+                "one of the two"
+            )
+        keys[key] = value
+    return keys, more
+
+
+def wanted(arguments: dict[str, Any], more: dict[str, Any]) -> str:
+    """What `_native` is told of a preparation."""
+    told = {name: _interactions.plain(value, name) for name, value in arguments.items()}
+    keys = {
+        key: _interactions.plain(value, f"settings['{PREPARE}{key}']") for key, value in more.items()
+    }
+    for key in ("test_after", "validation_after"):
+        if type(keys.get(key)) is int:  # seconds since 1970
+            keys[key] = str(keys[key])
+    return json.dumps({**told, "more": keys})
+
+
 def _prepare(
     interactions: Any,
     columns: dict[str, str | None],
     out: Path,
+    keys: dict[str, Any],
     more: dict[str, Any],
-    vectors: Any,
-    features: Any,
-    **wanted: Any,
+    *,
+    item_embeddings: Any = None,
+    user_features: Any = None,
+    feature_id: str | None = None,
+    **arguments: Any,
 ) -> dict[str, Any]:
-    """Prepares into ``out``; tables that the library reads from files are written beside it."""
-    source, columns = read(interactions, columns)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if vectors is not None:
-        wanted["embeddings"], wanted["embedding_ids"] = item_embeddings(vectors, out.parent)
-    if features is not None:
-        wanted["user_features"] = user_features(features, out.parent)
-        wanted["feature_id"] = columns["user"]
-    described = _native.prepare(
-        source, json.dumps({**columns, **wanted, "out": str(out), "more": more})
-    )
+    """Prepares into ``out``, with the settings that :func:`divided` returns.
+
+    The library reads vectors and features from files. The prepared folder records their names, and
+    its digest covers them, so they are the same each time.
+    """
+    source, columns = _interactions.read(interactions, columns, more.get("rows"))
+    arguments |= {name: keys[key] for name, key in KEYS.items() if key in keys}
+    files = out.parent / f".{out.name}.inputs"
+    files.mkdir(parents=True, exist_ok=True)
+    try:
+        if item_embeddings is not None:
+            found = _interactions.item_embeddings(item_embeddings, files)
+            arguments["embeddings"], arguments["embedding_ids"] = found
+        if user_features is not None:
+            arguments["user_features"] = _interactions.user_features(user_features, files)
+            arguments["feature_id"] = feature_id or columns["user"]
+        described = _native.prepare(source, wanted({**columns, **arguments, "out": out}, more))
+    finally:
+        shutil.rmtree(files, ignore_errors=True)
     return dict(json.loads(described))

@@ -23,8 +23,9 @@ const STREAM: &str = "__arrow_c_stream__";
 /// The name of its capsules.
 const NAME: &CStr = c"arrow_array_stream";
 
-/// The tables of an object with `__arrow_c_stream__`, with the columns that are `wanted`, or all.
-/// There is at least one, so that the columns are known.
+/// The tables of an object with `__arrow_c_stream__`, with the columns that are `wanted`, or all, and
+/// those that are `welcome`, where their type can be held. There is at least one table, so that the
+/// columns are known.
 ///
 /// # Errors
 /// `ValueError` naming the `argument` for what is no stream of tables, or a column of a type that
@@ -32,6 +33,7 @@ const NAME: &CStr = c"arrow_array_stream";
 pub(crate) fn frames(
     of: &Bound<'_, PyAny>,
     wanted: &[String],
+    welcome: &[&str],
     argument: &str,
 ) -> PyResult<Vec<DataFrame>> {
     let capsule = of.call_method0(STREAM)?;
@@ -47,11 +49,16 @@ pub(crate) fn frames(
     let ArrowDataType::Struct(fields) = reader.field().dtype().clone() else {
         return Err(wrong(argument, "expected a table with columns"));
     };
-    let is_wanted =
-        |field: &ArrowField| wanted.is_empty() || wanted.contains(&field.name.to_string());
-    let chosen: Vec<usize> = (0..fields.len()).filter(|at| is_wanted(&fields[*at])).collect();
+    let can_hold = |field: &ArrowField| Frames::can_hold(&timeless(field.dtype()));
+    let is_chosen = |field: &ArrowField| {
+        let name = field.name.as_str();
+        wanted.is_empty()
+            || wanted.iter().any(|wanted| wanted == name)
+            || (welcome.contains(&name) && can_hold(field))
+    };
+    let chosen: Vec<usize> = (0..fields.len()).filter(|at| is_chosen(&fields[*at])).collect();
     for field in chosen.iter().map(|at| &fields[*at]) {
-        if !Frames::can_hold(&timeless(field.dtype())) {
+        if !can_hold(field) {
             let problem = format!(
                 "column `{}`: expected numbers, text, booleans, dates or times, found {:?}; cast it",
                 field.name, field.dtype

@@ -6,16 +6,20 @@ use fast_slate::Error;
 use pyo3::exceptions::{PyFileNotFoundError, PyKeyError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-/// What the command line calls an argument, and its name here.
-const NAMES: [(&str, &str); 18] = [
+/// What the command line calls an argument, and its name here; the longer of two that begin alike
+/// comes first.
+const NAMES: [(&str, &str); 28] = [
     ("--user-column", "user="),
     ("--item-column", "item="),
     ("--rating-column", "weight="),
+    ("--time-column NAME", "time="),
     ("--time-column", "time="),
+    ("--user-features FILE", "user_features="),
     ("--min-rating", "settings={'prepare.min_rating': …}"),
     ("--min-user-interactions", "settings={'prepare.min_user_interactions': …}"),
     ("--min-item-interactions", "settings={'prepare.min_item_interactions': …}"),
     ("--skip-bad-rows", "settings={'prepare.skip_bad_rows': …}"),
+    ("--max-unpacked-mib", "settings={'prepare.max_unpacked_mib': …}"),
     ("--rows", "settings={'prepare.rows': …}"),
     (
         "go on with --resume, or give another --out",
@@ -25,8 +29,13 @@ const NAMES: [(&str, &str); 18] = [
     ("--embedding-ids", "the ids of item_embeddings="),
     ("--missing-embeddings zero", "settings={'prepare.missing_embeddings': 'zero'}"),
     ("--latent-dim", "settings={'prepare.latent_dim': …}"),
+    ("--iterations", "settings={'prepare.iterations': …}"),
+    ("--regularization", "settings={'prepare.regularization': …}"),
+    ("--confidence", "settings={'prepare.confidence': …}"),
     ("--validation-share", "settings={'prepare.validation_share': …}"),
     ("--test-share", "settings={'prepare.test_share': …}"),
+    ("--validation-after", "settings={'prepare.validation_after': …}"),
+    ("--test-after", "settings={'prepare.test_after': …}"),
     (
         "; give another --out, or replace a bundle with --force",
         "; give another folder, or overwrite=True",
@@ -35,6 +44,8 @@ const NAMES: [(&str, &str); 18] = [
         "; give another --out, or replace it with --force",
         "; give another folder, or overwrite=True",
     ),
+    ("another --out", "another folder"),
+    ("--checkpoint", "checkpoint="),
 ];
 
 /// The name of a table of interactions in messages.

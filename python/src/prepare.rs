@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use fast_slate::dataset::{
     FeatureSource, Filters, Frames, ITEM_ID, Moment, Source, SplitKind, SplitSettings, distinct,
+    registry,
 };
 use fast_slate::embedding::{AlsOptions, Import, Missing, SessionPart, SvdOptions};
 use fast_slate::facade::Preset;
@@ -13,6 +14,8 @@ use fast_slate::seed::Seed;
 use polars::prelude::*;
 use pyo3::prelude::*;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use crate::array::numbers;
 use crate::arrow;
@@ -25,11 +28,14 @@ pub struct Interactions(Vec<DataFrame>);
 
 #[pymethods]
 impl Interactions {
-    /// The `columns` of an object with `__arrow_c_stream__`, or all if none is named.
+    /// The `columns` of an object with `__arrow_c_stream__` and those of known data sets, or all if
+    /// none is named.
     #[staticmethod]
     fn of_stream(object: &Bound<'_, PyAny>, columns: Vec<String>) -> PyResult<Self> {
         require_own_process()?;
-        Ok(Self(arrow::frames(object, &columns, INTERACTIONS)?))
+        let known: Vec<&str> =
+            registry::KNOWN.iter().flat_map(|known| known.columns).copied().collect();
+        Ok(Self(arrow::frames(object, &columns, &known, INTERACTIONS)?))
     }
 
     /// Pairs of numbers: `user` and `item`, i64, and perhaps `weight`, f64.
@@ -69,7 +75,7 @@ impl Interactions {
 #[pyfunction]
 pub fn write_table(object: &Bound<'_, PyAny>, path: PathBuf, argument: &str) -> PyResult<()> {
     require_own_process()?;
-    let tables = arrow::frames(object, &[], argument)?;
+    let tables = arrow::frames(object, &[], &[], argument)?;
     let failed = |error: PolarsError| wrong(argument, error);
     let mut file = fs_err::File::create(&path)?;
     let schema = tables[0].schema().clone();
@@ -80,24 +86,25 @@ pub fn write_table(object: &Bound<'_, PyAny>, path: PathBuf, argument: &str) -> 
     writer.finish().map(drop).map_err(failed)
 }
 
-/// Everything that decides a preparation but the interactions; the names of `slate prepare`'s flags.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Everything that decides a preparation but the interactions, by the names of Python's arguments.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct Wanted {
     out: PathBuf,
-    replace: bool,
+    overwrite: bool,
     preset: Preset,
     seed: u64,
     user: Option<String>,
     item: Option<String>,
     time: Option<String>,
     weight: Option<String>,
-    reward: RewardKind,
-    slate_size: usize,
-    embeddings: String,
+    reward: Option<RewardKind>,
+    slate_size: Option<usize>,
+    embeddings: Option<String>,
     embedding_ids: Option<PathBuf>,
     user_features: Option<PathBuf>,
     feature_id: Option<String>,
+    #[serde(skip)]
     more: More,
 }
 
@@ -129,9 +136,28 @@ struct More {
     feature_columns: Vec<String>,
 }
 
+/// The struct of a map. Each key is decoded alone first, so that an error says the key's `name`.
+fn decoded<T: DeserializeOwned>(
+    map: Map<String, Value>,
+    name: impl Fn(&str) -> String,
+) -> PyResult<T> {
+    for (key, value) in &map {
+        let alone: Map<_, _> = std::iter::once((key.clone(), value.clone())).collect();
+        let tried = serde_json::from_value::<T>(Value::Object(alone));
+        tried.map_err(|error| wrong(&name(key), error))?;
+    }
+    serde_json::from_value(Value::Object(map)).map_err(|error| wrong("settings", error))
+}
+
 impl Wanted {
     fn read(json: &str) -> PyResult<Self> {
-        serde_json::from_str(json).map_err(|error| wrong("settings['prepare.…']", error))
+        let mut arguments: Map<String, Value> =
+            serde_json::from_str(json).map_err(|error| wrong("settings", error))?;
+        let more = match arguments.remove("more") {
+            Some(Value::Object(more)) => decoded::<More>(more, key_of)?,
+            _ => More::default(),
+        };
+        Ok(Self { more, ..decoded(arguments, str::to_owned)? })
     }
 
     fn columns(&self, path: PathBuf) -> Source {
@@ -213,7 +239,7 @@ impl Wanted {
         let of_als =
             more.confidence.is_some() || more.regularization.is_some() || more.iterations.is_some();
         let of_file = more.id_column.is_some() || more.missing_embeddings.is_some();
-        let source = match self.embeddings.as_str() {
+        let source = match self.embeddings.as_deref().unwrap_or("auto") {
             "auto" if is_paper || of_svd => "svd",
             other => other,
         };
@@ -230,12 +256,15 @@ impl Wanted {
             }
         }
         Ok(match source {
-            "auto" => EmbeddingSource::Auto(Judge {
-                reward: self.reward,
-                slate_size: self.slate_size,
-                within: more.within.unwrap_or(Judge::default().within),
-                ..Judge::default()
-            }),
+            "auto" => {
+                let default = Judge::default();
+                EmbeddingSource::Auto(Judge {
+                    reward: self.reward.unwrap_or(default.reward),
+                    slate_size: self.slate_size.unwrap_or(default.slate_size),
+                    within: more.within.unwrap_or(default.within),
+                    ..default
+                })
+            }
             "svd" => {
                 let default = SvdOptions::default();
                 let usual = if is_paper { 0.0 } else { default.normalization };
@@ -272,8 +301,13 @@ impl Wanted {
     }
 }
 
+/// A key of [`More`] as Python's dictionary has it.
+fn key_of(key: &str) -> String {
+    format!("settings['prepare.{key}']")
+}
+
 fn setting(key: &str, problem: impl std::fmt::Display) -> PyErr {
-    wrong(&format!("settings['prepare.{key}']"), problem)
+    wrong(&key_of(key), problem)
 }
 
 /// Prepares interactions, a path or [`Interactions`], and returns a description as JSON.
@@ -293,7 +327,7 @@ pub fn prepare(py: Python<'_>, interactions: &Bound<'_, PyAny>, wanted: &str) ->
         features: wanted.features()?,
     };
     let prepared = work(py, || {
-        let mut prepared = Prepared::create(&input, &settings, &wanted.out, wanted.replace)?;
+        let mut prepared = Prepared::create(&input, &settings, &wanted.out, wanted.overwrite)?;
         if prepared.preset(wanted.preset).needs_index() {
             prepared.build_index(wanted.preset, None)?;
         }

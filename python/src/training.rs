@@ -249,10 +249,7 @@ impl Run {
 
     /// Everything that serving needs, in memory.
     fn recommender(&self, py: Python<'_>) -> PyResult<Recommender> {
-        work(py, || {
-            let bundle = self.policy.bundle(true)?;
-            Ok(Recommender::new(fast_slate::bundle::Recommender::new(bundle)?))
-        })
+        work(py, || Ok(Recommender::new(self.policy.recommender()?.clone())))
     }
 
     /// The policy beside others, as JSON.

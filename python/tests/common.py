@@ -37,6 +37,13 @@ def policy(**parameters: object) -> SlatePolicy:
     return SlatePolicy(**{"embeddings": "svd", "steps": 20, "settings": settings, **parameters})
 
 
+def trainer(**parameters: object) -> SlatePolicy:
+    """The same policy, for data that are prepared already."""
+    own = policy(embeddings="auto", **parameters)
+    own.settings = {key: of for key, of in own.settings.items() if not key.startswith("prepare.")}
+    return own
+
+
 def model(run: Path) -> bytes:
     """The parameters after the last step, as a bundle has them."""
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,7 @@
 """Every form of the same interactions gives the same policy, and bad input one clear exception."""
 
 import tomllib
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -149,6 +150,116 @@ def test_weights_count_by_a_threshold(frame: pl.DataFrame, tmp_path: Path) -> No
     kept = pairs.filter(pl.len().over("user_id") >= 2)
     assert made["input"] == "interactions"
     assert pl.read_parquet(tmp_path / "a" / "actions.parquet").height == kept["item_id"].n_unique()
+
+
+def test_rows_are_chosen_in_memory_as_they_are_in_a_file(frame: pl.DataFrame, tmp_path: Path) -> None:
+    counts = {"prepare.min_user_interactions": 5, "prepare.latent_dim": 8}
+    events = frame.with_columns(
+        event=pl.when(pl.col("item_id") % 3 > 0).then(pl.lit("buy")).otherwise(pl.lit("view")),
+        tag=pl.lit("x"),
+    )
+    # GoodReads counts what was read, and has ratings.
+    shelves = frame.select(
+        "user_id",
+        book_id="item_id",
+        is_read=(pl.col("item_id") % 3 > 0).cast(pl.Int64),
+        rating=pl.col("item_id") % 5 + 1,
+        is_reviewed=pl.lit(0),
+    )
+    bought, liked = {"prepare.rows": "event=buy"}, {"prepare.min_rating": 3}
+    was_read = pl.col("is_read") == 1
+    for name, table, item, settings, kept in [
+        ("bought", events, "item_id", bought, pl.col("event") == "buy"),
+        ("read", shelves, "book_id", {}, was_read),
+        ("liked", shelves, "book_id", liked, was_read & (pl.col("rating") >= 3)),
+    ]:
+        log = tmp_path / f"{name}.csv"
+        table.write_csv(log)
+        # A column of another type is in nobody's way.
+        more = table.with_columns(kind=pl.lit("x").cast(pl.Categorical))
+        own = {"user": "user_id", "item": item, "embeddings": "svd", "settings": counts | settings}
+        of_file = prepare(log, tmp_path / f"{name}-file", **own)
+        in_memory = prepare(more, tmp_path / f"{name}-memory", **own)
+        assert in_memory["files"] == of_file["files"]
+        left = table.filter(kept).unique(["user_id", item]).filter(pl.len().over("user_id") >= 5)
+        items = pl.read_parquet(tmp_path / f"{name}-memory" / "actions.parquet")
+        assert items.height == left[item].n_unique() < frame["item_id"].n_unique()
+    with pytest.raises(KeyError, match=r"settings\['prepare.rows'\]: no column `kind`.*event"):
+        prepare(events, tmp_path / "none", settings={"prepare.rows": "kind=buy"}, **NAMES)
+
+
+def test_numbers_of_numpy_paths_and_days_are_settings(frame: pl.DataFrame, tmp_path: Path) -> None:
+    table = frame.with_columns(when=1_700_000_000 + (pl.int_range(pl.len()) * 37) % 200_000)
+    numbers = np.arange(1, 9)
+    theirs = {
+        "prepare.min_user_interactions": numbers[4],
+        "prepare.latent_dim": numbers[7].astype(np.int32),
+        "prepare.observed_share": np.float32(0.5),
+        "prepare.observed_only": np.bool_(True),
+        "prepare.test_after": date(2023, 11, 15),
+    }
+    plain = {
+        "prepare.min_user_interactions": 5,
+        "prepare.latent_dim": 8,
+        "prepare.observed_share": 0.5,
+        "prepare.observed_only": True,
+        "prepare.test_after": 1_700_006_400,
+    }
+    columns = {"time": "when", "embeddings": "svd", **NAMES}
+    one = prepare(table, tmp_path / "one", seed=numbers[2], settings=theirs, **columns)
+    other = prepare(table, Path(tmp_path / "other"), seed=3, settings=plain, **columns)
+    assert one["files"] == other["files"]
+
+
+def test_what_a_preparation_cannot_take_names_the_argument(frame: pl.DataFrame, tmp_path: Path) -> None:
+    timed = frame.with_columns(when=1_700_000_000 + pl.int_range(pl.len()))
+    for arguments, settings, said in [
+        ({"reward": "clicks"}, {}, "reward: unknown variant `clicks`"),
+        ({"preset": "best"}, {}, "preset: unknown variant `best`"),
+        ({"slate_size": "five"}, {}, "slate_size: invalid type"),
+        ({}, {"test_after": "soon"}, "settings['prepare.test_after']: expected a day"),
+        ({}, {"observed_share": float("nan")}, "settings['prepare.observed_share']: expected a number"),
+        ({}, {"within": object()}, "settings['prepare.within']: expected a number"),
+        ({}, {"rows": "buy"}, "settings['prepare.rows']: expected `COLUMN=VALUE`"),
+        (
+            {"embeddings": "als"},
+            {"iterations": 0, "latent_dim": 8},
+            "settings={'prepare.iterations': …}",
+        ),
+        (
+            {"embeddings": "svd", "time": "when"},
+            {"test_after": "2030-01-01", "latent_dim": 8},
+            "settings={'prepare.test_after': …}",
+        ),
+    ]:
+        own = {f"prepare.{key}": of for key, of in settings.items()}
+        own["prepare.min_user_interactions"] = 5
+        with pytest.raises(ValueError) as raised:
+            prepare(timed, tmp_path / "data", settings=own, **arguments, **NAMES)
+        assert said in str(raised.value) and "--" not in str(raised.value), (said, raised.value)
+    encoders = {"context.encoders": ["weighted-mean", "features"], "context.folds": 0}
+    with pytest.raises(ValueError, match="prepare it again with user_features="):
+        policy(settings=encoders).fit(frame, **NAMES)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_left_beside_a_prepared_folder(frame: pl.DataFrame, tmp_path: Path) -> None:
+    mine = tmp_path / "item_embeddings.npy"
+    mine.write_bytes(b"mine")
+    items = frame["item_id"].unique().to_list()
+    vectors = np.random.default_rng(0).normal(size=(len(items), 8))
+    users = frame.select("user_id").unique().with_columns(age=pl.col("user_id") % 60)
+    least = {"prepare.min_user_interactions": 5}
+    own = {"item_embeddings": (items, vectors), "settings": least}
+    prepare(frame, tmp_path / "frame", user_features=users, **own, **NAMES)
+    # The columns of a matrix have no names, so that the ids of users are in `user`.
+    pairs = (np.ones(len(frame)), (frame["user_id"].to_numpy(), frame["item_id"].to_numpy()))
+    users = users.rename({"user_id": "user"})
+    prepare(sp.csr_matrix(pairs), tmp_path / "matrix", user_features=users, **own)
+    assert mine.read_bytes() == b"mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"frame", "matrix", "item_embeddings.npy"}
+    one, other = (tmp_path / name / "features.safetensors" for name in ("frame", "matrix"))
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_vectors_and_features_of_ones_own(frame: pl.DataFrame, tmp_path: Path) -> None:

@@ -172,7 +172,8 @@ def test_bundles_and_runs_are_the_commands(
 
 
 def test_searches_and_comparisons(fitted: SlatePolicy, tmp_path: Path) -> None:
-    found = tune(Path(fitted.run_dir_) / "data", tmp_path / "tuned", within=3, trials=2)
+    data, over = Path(fitted.run_dir_) / "data", "method.samples=4|8"
+    found = tune(data, tmp_path / "tuned", within=3, trials=2, over=over)
     assert found["trials"] and not found["interrupted"]
     grid = tmp_path / "grid.toml"
     grid.write_text(

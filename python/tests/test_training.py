@@ -4,15 +4,16 @@ import _thread
 import logging
 import signal
 import threading
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from common import NAMES, model, policy
+from common import NAMES, model, policy, trainer
 
-from fast_slate import Batch, SlatePolicy
+from fast_slate import Batch, SlatePolicy, prepare, train
 
 
 def discounted(batch: Batch, slates: np.ndarray) -> np.ndarray:
@@ -26,11 +27,61 @@ def test_the_same_reward_trains_the_same_parameters(
 ) -> None:
     settings = {"method.kind": method, "method.samples": 4}
     own = policy(settings=settings).fit(frame, run_dir=tmp_path / "built-in", **NAMES)
-    mine = policy(settings=settings, reward=discounted, steps=20)
+    mine = trainer(settings=settings, reward=discounted, steps=20)
     mine.fit(tmp_path / "built-in" / "data", run_dir=tmp_path / "own")
     assert model(tmp_path / "own") == model(tmp_path / "built-in")
     assert mine.evaluate().to_dict() == own.evaluate().to_dict()
     assert mine.history_.to_dict()["reward"] == own.history_.to_dict()["reward"]
+
+
+def test_a_run_is_for_what_its_vectors_were_chosen_by(frame: pl.DataFrame, tmp_path: Path) -> None:
+    data, quick = tmp_path / "data", {"evaluation.count": 2, "method.samples": 8}
+    settings = {"prepare.within": 1, "prepare.min_user_interactions": 5, "reward.kind": "dcg"}
+    prepare(frame, data, slate_size=3, settings=settings, **NAMES)
+    kept = SlatePolicy.load(train(data, tmp_path / "kept", steps=20, settings=quick).run_dir_)
+    assert (kept.reward, kept.slate_size, kept.seed) == ("dcg", 3, 0)
+    train(data, tmp_path / "other", steps=20, reward="hits", settings={**quick, "slate_size": 4})
+    other = SlatePolicy.load(tmp_path / "other")
+    assert (other.reward, other.slate_size) == ("hits", 4)
+
+
+def test_settings_count_as_the_arguments_do(frame: pl.DataFrame, tmp_path: Path) -> None:
+    own = policy(settings={"slate_size": 4, "seed": 7}).set_params(reward__kind="hits")
+    own.fit(frame, run_dir=tmp_path / "run", **NAMES)
+    loaded = SlatePolicy.load(tmp_path / "run", checkpoint=20)
+    assert (loaded.reward, loaded.slate_size, loaded.seed) == ("hits", 4, 7)
+    about = tomllib.loads((tmp_path / "run" / "data" / "prepare.toml").read_text(encoding="utf-8"))
+    assert about["settings"]["split"]["seed"] == 7
+    assert len(loaded.recommend(loaded.user_ids_[:2])) == 8
+    # A run goes on with what it began with.
+    own = policy(steps=20).fit(run_dir=tmp_path / "run", resume=True)
+    assert len(own.recommend(loaded.user_ids_[:2])) == 8
+
+
+def test_a_setting_that_is_given_twice_is_refused() -> None:
+    for argument, value, key, other in [
+        ("slate_size", 3, "slate_size", 20),
+        ("reward", "hits", "reward.kind", "dcg"),
+        ("reward", discounted, "reward.kind", "dcg"),
+        ("seed", 0, "seed", 7),
+        ("steps", 20, "budget.amount", 30),
+    ]:
+        own = SlatePolicy(**{argument: value}, settings={key: other})
+        with pytest.raises(ValueError, match=rf"{argument}: .*settings\['{key}'\].*give one"):
+            own.fit("nowhere.csv")
+        own.set_params(**{argument: None if callable(value) else other})
+        with pytest.raises(FileNotFoundError):
+            own.fit("nowhere.csv")
+
+
+def test_prepared_data_take_nothing_of_a_preparation(fitted: SlatePolicy) -> None:
+    data = Path(fitted.run_dir_) / "data"
+    with pytest.raises(ValueError) as raised:
+        policy(settings={"prepare.rows": "all"}).fit(data, user="user_id", item_embeddings="v.npy")
+    named, _, said = str(raised.value).partition(f": {data} is prepared already")
+    keys = [f"settings['{key}']" for key in policy().settings if key.startswith("prepare.")]
+    expected = ["user", "item_embeddings", "embeddings", *keys, "settings['prepare.rows']"]
+    assert named.split(", ") == expected and "leave it out" in said
 
 
 def test_a_reward_sees_the_halves_of_the_visit(frame: pl.DataFrame) -> None:

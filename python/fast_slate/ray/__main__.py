@@ -35,7 +35,7 @@ bundle = "/shared/bundles/first"
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        config = tomllib.loads(path.read_text())
+        config = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
     if unknown := sorted(set(config) - _KEYS):

@@ -16,7 +16,8 @@ class SlatesOf(Recommender):
     """A bundle for ``ray.data.Dataset.map_batches``: a batch of users in, their slates out.
 
     A batch has a column ``user_id``, ``items`` (lists of ids) or both; the slates have ``user``,
-    ``rank``, ``item_id``, ``score``. Where the batch has both columns, ``user`` is the id.
+    ``rank``, ``item_id``, ``score`` and, where the bundle has titles, ``title``. Where the batch has
+    both columns, ``user`` is the id.
     """
 
     def __call__(self, batch: pa.Table) -> pa.Table:

@@ -191,7 +191,8 @@ def embed(
         )
         ids = path.with_suffix(".ids")
         ids_beside = ids.with_name(ids.name + ".part")
-        ids_beside.write_text("".join(f"{of}\n" for of in items.cast(pa.string()).to_pylist()))
+        listed = "".join(f"{of}\n" for of in items.cast(pa.string()).to_pylist())
+        ids_beside.write_text(listed, encoding="utf-8")
         ids_beside.replace(ids)
         beside.replace(path)
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -13,20 +12,21 @@ import numpy as np
 import pyarrow as pa
 import ray
 
-from .. import _commands, _native
-from ..policy import PREPARE
+from .. import _native
+from .._interactions import chosen_by
+from ..policy import KEYS, PREPARE, _prepare, divided, wanted
 from ._log import digits, read
 
 _PART = "part"
-_FOR_ROWS = ("min_rating", "rows", "skip_bad_rows")
+_FOR_ROWS = ("min_rating", "rows")
 
 
 def _distinct(
-    rows: pa.Table, *, log: str, wanted: str, ids: dict[str, pa.DataType], parts: int
+    rows: pa.Table, *, log: str, told: str, ids: dict[str, pa.DataType], parts: int
 ) -> pa.Table:
     """A row for each different pair, and the part that its user is in."""
     try:
-        pairs = pa.table(_native.Interactions.of_stream(rows, []).distinct(wanted))
+        pairs = pa.table(_native.Interactions.of_stream(rows, []).distinct(told))
     except ValueError as error:
         raise ValueError(f"{log}: in {rows.num_rows} rows of it: {error}") from None
     # A block of texts may happen to hold integers only.
@@ -65,26 +65,25 @@ def prepare(
         Parts of the users; a process holds the pairs of one. By default four for each CPU there is.
     settings, arguments
         Those of :func:`fast_slate.prepare`. Rows of known sets are not chosen by themselves: say
-        ``prepare.rows``.
+        ``prepare.rows``. ``prepare.skip_bad_rows`` is refused: no process sees all rows.
     """
-    settings = dict(settings or {})
-    more = {key.removeprefix(PREPARE): value for key, value in settings.items()}
-    names = [user, item, *filter(None, (time, weight))]
-    chosen = str(more.get("rows", "all"))
-    if "=" in chosen:
-        names.append(chosen.split("=", 1)[0])
+    given = [(name, key, arguments.pop(name, None)) for name, key in KEYS.items()]
+    keys, more = divided(settings, given)
+    if "skip_bad_rows" in more:
+        raise ValueError(
+            f"settings['{PREPARE}skip_bad_rows']: expected rows that can all be read, because each "
+            "process would skip as many of its own; mend the rows, or use `slate prepare`"
+        )
+    names = [user, item, *filter(None, (time, weight, chosen_by(more.get("rows"))))]
     schema = read(log, names).schema
-    given: dict[str, pa.DataType] = {"user": schema.field(user).type, "item": schema.field(item).type}
-    whole = {name: of for name, of in given.items() if pa.types.is_integer(of) and of != pa.uint64()}
-    ids = {name: pa.int64() if name in whole else pa.string() for name in given}
+    types: dict[str, pa.DataType] = {"user": schema.field(user).type, "item": schema.field(item).type}
+    whole = {name: of for name, of in types.items() if pa.types.is_integer(of) and of != pa.uint64()}
+    ids = {name: pa.int64() if name in whole else pa.string() for name in types}
     resources: Any = ray.cluster_resources()  # type: ignore[no-untyped-call]
     parts = parts or 4 * max(1, int(resources.get("CPU", 1)))
 
     def distinct(columns: dict[str, str | None], **filters: Any) -> Callable[[pa.Table], pa.Table]:
-        fixed = {"preset": "default", "seed": 0, "reward": "discounted", "slate_size": 5}
-        wanted = {**columns, **fixed, "embeddings": "svd", "out": str(out), "replace": False}
-        said = json.dumps({**wanted, "more": filters})
-        return partial(_distinct, log=log, wanted=said, ids=ids, parts=parts)
+        return partial(_distinct, log=log, told=wanted(columns, filters), ids=ids, parts=parts)
 
     split = {key: more[key] for key in ("split", "test_after") if key in more}
     of_rows = {key: more[key] for key in _FOR_ROWS if key in more}
@@ -105,9 +104,10 @@ def prepare(
             distinct(then, **split, **of_users), batch_format="pyarrow"
         )
         users.drop_columns([_PART]).write_parquet(str(pairs))
-        for key in _FOR_ROWS:
-            settings.pop(PREPARE + key, None)
-        return _commands.prepare(f"{pairs}/*.parquet", out, **then, settings=settings, **arguments)
+        rest = {key: value for key, value in more.items() if key not in _FOR_ROWS}
+        log_of_pairs = f"{pairs}/*.parquet"
+        # Columns of the pairs have names of their own; the table of users has the log's.
+        return _prepare(log_of_pairs, then, Path(out), keys, rest, feature_id=user, **arguments)
     except ray.exceptions.RayTaskError as error:
         # The traceback of the other process says it on a line of its own.
         said = [line for line in str(error).splitlines() if line.startswith("ValueError: ")]

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 import ray
-from common import policy, slate
+from common import slate, trainer
 
 from fast_slate.ray import embed
 
@@ -78,7 +78,7 @@ def test_vectors_of_elsewhere_are_prepared_and_trained_with(
     told = slate("prepare", log, *columns, *vectors, "--out", data)
     assert told.returncode == 0, told.stderr
     # The singular values came along: the vectors have a form.
-    trained = policy(settings={"embedding.power": 0.5, "context.folds": 0}).fit(data)
+    trained = trainer(settings={"embedding.power": 0.5, "context.folds": 0}).fit(data)
     found = tensors(out)
     place = out.with_suffix(".ids").read_text().split().index(str(trained.item_ids_[0]))
     expected = found["beta"][place] * found["singular_values"] ** 0.5

@@ -18,7 +18,6 @@ CONFIG = """
 data = "{data}"
 storage = "{storage}"
 [policy]
-embeddings = "svd"
 steps = 1500
 [shards]
 bundle = "{bundle}"

@@ -11,12 +11,12 @@ from common import SETTINGS
 import fast_slate
 import fast_slate.ray
 
-TABLES = ("interactions.parquet", "contexts.parquet", "actions.parquet")
+TABLES = ("interactions.parquet", "contexts.parquet", "actions.parquet", "features.safetensors")
 PREPARED = {key: value for key, value in SETTINGS.items() if key.startswith("prepare.")}
 
 
 def folder(of: Path) -> tuple[list[bytes], dict[str, Any]]:
-    """The sessions of a prepared folder, and its counts."""
+    """The sessions and features of a prepared folder, and its counts."""
     manifest = tomllib.loads((of / "prepare.toml").read_text())
     return [(of / name).read_bytes() for name in TABLES], manifest["statistics"]
 
@@ -45,7 +45,9 @@ def test_several_processes_prepare_what_one_does(
         "prepare.min_item_interactions": 3,
         "prepare.split": "temporal",
     }
+    users = rows.select("user_id").unique().sort("user_id").with_row_index("age")
     same: dict[str, Any] = {**columns, "embeddings": "svd", "settings": settings, "seed": 7}
+    same["user_features"] = users.with_columns(pl.col("age").cast(pl.Int64) % 60)
     fast_slate.prepare(str(tmp_path / "log"), tmp_path / "one", **same)
     fast_slate.ray.prepare(str(tmp_path / "log"), tmp_path / "many", parts=3, **same)
     assert folder(tmp_path / "many") == folder(tmp_path / "one")
@@ -61,6 +63,9 @@ def test_the_row_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         ValueError, match=r"log.parquet: in 3 rows of it: .*row 3: column `user_id`: expected an id"
     ):
         fast_slate.ray.prepare(log, tmp_path / "data", **columns)
+    with pytest.raises(ValueError, match="prepare.skip_bad_rows.*mend the rows"):
+        skips = {"prepare.skip_bad_rows": 1}
+        fast_slate.ray.prepare(log, tmp_path / "data", settings=skips, **columns)
     with pytest.raises(ValueError, match="expected a column person, found user_id, item_id"):
         fast_slate.ray.prepare(log, tmp_path / "data", user="person", item="item_id")
     assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import ray
-from common import model, policy, slate
+from common import model, slate, trainer
 
 from fast_slate import Recommender
 from fast_slate.ray import ShardedRetriever, recommend
@@ -42,11 +42,11 @@ def test_slates_are_those_of_one_process(bundles: dict[int, Path], count: int) -
 def test_training_in_any_number_of_shards_is_that_of_one_process(
     run: Path, bundles: dict[int, Path], tmp_path: Path
 ) -> None:
-    one = policy(settings=SETTINGS).fit(run / "data", run_dir=tmp_path / "one")
+    one = trainer(settings=SETTINGS).fit(run / "data", run_dir=tmp_path / "one")
     for count in (1, 2, 4):
         shards = ShardedRetriever(bundles[count])
         folder = tmp_path / str(count)
-        many = policy(settings=SETTINGS).fit(run / "data", run_dir=folder, shards=shards)
+        many = trainer(settings=SETTINGS).fit(run / "data", run_dir=folder, shards=shards)
         assert model(folder) == model(tmp_path / "one")
         assert many.evaluate().to_dict() == one.evaluate().to_dict()
         shards.close()
@@ -64,8 +64,8 @@ def test_scores_that_are_off_in_one_shard_are_noticed(
             first, (actions, scores) = shards(*asked)
             return [first, (actions, np.float32(1.01) * scores)]
 
-    policy(settings=SETTINGS).fit(run / "data", run_dir=tmp_path / "one")
-    policy(settings=SETTINGS).fit(run / "data", run_dir=tmp_path / "off", shards=Shifted())
+    trainer(settings=SETTINGS).fit(run / "data", run_dir=tmp_path / "one")
+    trainer(settings=SETTINGS).fit(run / "data", run_dir=tmp_path / "off", shards=Shifted())
     assert model(tmp_path / "off") != model(tmp_path / "one")
     shards.close()
 
@@ -75,7 +75,7 @@ def test_a_shard_that_is_killed_comes_back_and_training_is_the_same(
 ) -> None:
     shards = ShardedRetriever(bundles[2])
     settings, killed = {**SETTINGS, "evaluation.count": 10}, 0
-    policy(settings=settings, steps=300).fit(run / "data", run_dir=tmp_path / "whole", shards=shards)
+    trainer(settings=settings, steps=300).fit(run / "data", run_dir=tmp_path / "whole", shards=shards)
 
     def now_and_then(content: dict[str, object]) -> None:
         nonlocal killed
@@ -83,7 +83,7 @@ def test_a_shard_that_is_killed_comes_back_and_training_is_the_same(
             kill(shards, killed % 2)
             killed += 1
 
-    again = policy(settings=settings, steps=300)
+    again = trainer(settings=settings, steps=300)
     again.fit(run / "data", run_dir=tmp_path / "killed", shards=shards, callback=now_and_then)
     assert killed == 3
     assert model(tmp_path / "killed") == model(tmp_path / "whole")
@@ -100,15 +100,15 @@ def test_a_run_in_shards_goes_on_in_shards(
             raise InterruptedError
 
     settings = {**SETTINGS, "evaluation.count": 4}
-    policy(settings=settings).fit(run / "data", run_dir=tmp_path / "whole", shards=shards)
+    trainer(settings=settings).fit(run / "data", run_dir=tmp_path / "whole", shards=shards)
     with pytest.raises(InterruptedError):
         folder = tmp_path / "parts"
-        policy(settings=settings).fit(run / "data", run_dir=folder, shards=shards, callback=stop)
+        trainer(settings=settings).fit(run / "data", run_dir=folder, shards=shards, callback=stop)
     with pytest.raises(ValueError, match="in shards → in one place"):
-        policy(settings=settings).fit(run_dir=folder, resume=True)
+        trainer(settings=settings).fit(run_dir=folder, resume=True)
     # As many parts as one likes.
     others = ShardedRetriever(bundles[4])
-    policy(settings=settings).fit(run_dir=folder, resume=True, shards=others)
+    trainer(settings=settings).fit(run_dir=folder, resume=True, shards=others)
     assert model(folder) == model(tmp_path / "whole")
     shards.close()
     others.close()
@@ -145,7 +145,7 @@ def test_shards_of_another_bundle_are_refused(
     with pytest.raises(ValueError, match="shards: expected those of .*other, found another"):
         Recommender(other, shards=shards)
     with pytest.raises(ValueError, match="hold other vectors"):
-        other = policy(settings={**SETTINGS, "embedding.power": 1.0})
+        other = trainer(settings={**SETTINGS, "embedding.power": 1.0})
         other.fit(run / "data", run_dir=tmp_path / "run", shards=shards)
     assert not (tmp_path / "run").exists()
     shards.close()
