@@ -65,8 +65,10 @@ def pooled(name, values):
 
 
 def seconds(*names):
-    """The wall seconds of some watched commands, or nothing."""
-    rows = [json.loads((out / name).read_text().splitlines()[-1]) for name in names if (out / name).exists()]
+    """The wall seconds of some watched commands, or nothing where one of them was not watched."""
+    if not all((out / name).exists() for name in names):
+        return 0, 0
+    rows = [json.loads((out / name).read_text().splitlines()[-1]) for name in names]
     return sum(row["seconds"] for row in rows), max((row["resident_gib"] for row in rows), default=0)
 
 

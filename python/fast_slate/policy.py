@@ -450,8 +450,17 @@ def _prepare(
     """
     source, columns = _interactions.read(interactions, columns, more.get("rows"))
     arguments |= {name: keys[key] for name, key in KEYS.items() if key in keys}
+    if item_embeddings is not None and arguments.get("embeddings") not in (None, "auto"):
+        raise ValueError(
+            "item_embeddings: embeddings= names a source of the item vectors already; give one of the two"
+        )
     files = out.parent / f".{out.name}.inputs"
-    files.mkdir(parents=True, exist_ok=True)
+    in_memory = [
+        given is not None and not isinstance(given, str | os.PathLike)
+        for given in (item_embeddings, user_features)
+    ]
+    if any(in_memory):
+        files.mkdir(parents=True, exist_ok=True)
     try:
         if item_embeddings is not None:
             found = _interactions.item_embeddings(item_embeddings, files)

@@ -267,17 +267,21 @@ def test_vectors_and_features_of_ones_own(frame: pl.DataFrame, tmp_path: Path) -
     vectors = np.random.default_rng(0).normal(size=(len(items), 8)).astype(np.float32)
     users = frame.select("user_id").unique().with_columns(age=pl.col("user_id") % 60)
     encoders = {"context.encoders": ["weighted-mean", "features"], "context.folds": 0}
-    own = policy(settings=encoders)
+    own = policy(embeddings="auto", settings=encoders)
     del own.settings["prepare.latent_dim"]  # the vectors have their own
     own.fit(frame, item_embeddings=(items, vectors), user_features=users, **NAMES)
     assert own.embeddings_.shape == (len(items), 8)
     place = items.index(own.item_ids_[3])
     np.testing.assert_allclose(own.embeddings_[3], vectors[place])
     table = pl.DataFrame({"item_id": items, "vector": vectors.tolist()})
-    other = policy(settings=encoders)
+    other = policy(embeddings="auto", settings=encoders)
     del other.settings["prepare.latent_dim"]
     other.fit(frame, item_embeddings=table, user_features=users, **NAMES)
     np.testing.assert_array_equal(own.embeddings_, other.embeddings_)
+    both = policy(settings=encoders)  # SVD and vectors of its own
+    with pytest.raises(ValueError, match="item_embeddings: embeddings= names a source"):
+        both.fit(frame, item_embeddings=table, run_dir=tmp_path / "deep/run", **NAMES)
+    assert not (tmp_path / "deep").exists()
 
 
 def test_bad_input_names_the_argument(frame: pl.DataFrame, tmp_path: Path) -> None:
@@ -324,6 +328,7 @@ def test_bad_input_names_the_argument(frame: pl.DataFrame, tmp_path: Path) -> No
     for arguments, kind, said in cases:
         own = policy()
         if "item_embeddings" in arguments:
+            own.embeddings = "auto"
             del own.settings["prepare.latent_dim"]
         with pytest.raises(kind) as raised:
             own.fit(**arguments)

@@ -19,10 +19,12 @@ impl<'de> Deserialize<'de> for Id {
         enum Either {
             Text(String),
             Integer(i64),
+            Large(u64),
         }
         Ok(Self(match Either::deserialize(deserializer)? {
             Either::Text(text) => text,
             Either::Integer(integer) => integer.to_string(),
+            Either::Large(integer) => integer.to_string(),
         }))
     }
 }

@@ -130,7 +130,7 @@ impl Metrics {
             let counters =
                 [(&self.shards_missing, &front.missing), (&self.shards_hedged, &front.hedges)];
             for (counter, now) in counters {
-                counter.inc_by(now.load(Ordering::Relaxed).saturating_sub(counter.get()));
+                counter.inner().fetch_max(now.load(Ordering::Relaxed), Ordering::Relaxed);
             }
         }
         let mut text = String::new();

@@ -19,10 +19,10 @@ impl Titles {
         for (action, id) in (0..).zip(items.ids.iter()) {
             starts.push(text.len());
             // An id is one word, whatever it is made of.
-            text.extend(id.chars().flat_map(char::to_lowercase).filter(|c| *c != '\n'));
+            text.extend(lower(id).filter(|c| *c != '\n'));
             if let Some(title) = items.title(action) {
                 text.push('\t');
-                text.extend(title.chars().flat_map(char::to_lowercase).filter(|c| *c != '\n'));
+                text.extend(lower(title).filter(|c| *c != '\n'));
             }
             text.push('\n');
         }
@@ -31,7 +31,7 @@ impl Titles {
 
     /// The first `limit` items that have a word for each word of `query` that begins with it.
     pub(super) fn find(&self, query: &str, limit: usize) -> Vec<u32> {
-        let query = query.to_lowercase();
+        let query: String = lower(query).collect();
         let words: Vec<&str> = query.split_whitespace().collect();
         let mut found = Vec::new();
         let Some(longest) = words.iter().max_by_key(|word| word.len()) else {
@@ -56,10 +56,41 @@ impl Titles {
     }
 }
 
+/// The letters without their case. A Greek Σ has two small letters, one of them for the end of a word, and
+/// the beginning of a word may be asked for.
+fn lower(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().flat_map(char::to_lowercase).map(|letter| if letter == 'ς' { 'σ' } else { letter })
+}
+
 /// True if a word of `line` begins with `word`.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         before.is_none_or(|before| !before.is_alphanumeric())
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::path::Path;
+
+    use polars::prelude::{Column, DataFrame};
+
+    use super::*;
+
+    #[test]
+    fn items_are_found_by_the_beginnings_of_words_in_any_case() {
+        let columns = vec![
+            Column::new("item_id".into(), [7_i64, 8, 9]),
+            Column::new("title".into(), ["Οδυσσέας", "The ΟΔΥΣΣΈΑΣ of Homer", "Star Wars"]),
+        ];
+        let table = DataFrame::new_infer_height(columns).unwrap();
+        let titles = Titles::new(&Items::new(&table, Path::new("items.parquet")).unwrap());
+        for query in ["ΟΔΥΣΣΈΑΣ", "οδυσσέας", "οδυσσέασ", "ΟΔΥΣ"] {
+            assert_eq!(titles.find(query, 5), [0, 1], "{query}");
+        }
+        assert_eq!(titles.find("HOM odd", 5), [0; 0]);
+        assert_eq!((titles.find("wars STAR", 5), titles.find("9", 5)), (vec![2], vec![2]));
+    }
 }

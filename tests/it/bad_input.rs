@@ -350,6 +350,15 @@ fn flags_that_would_do_nothing_are_refused() {
     let mut variance = slate();
     variance.arg("variance").arg(path("other")).arg("--run").arg(&run);
     assert_says(&refused(&mut variance), &["run: was trained on other data than", "other"]);
+    for (verb, flag) in [
+        (&["variance"][..], "--steps"),
+        (&["bench", "recall"], "--epochs"),
+        (&["bench", "step"], "--seconds"),
+    ] {
+        let mut measuring = slate();
+        measuring.args(verb).arg(&data).args([flag, "3"]);
+        assert_says(&refused(&mut measuring), &["--epochs and --seconds out"]);
+    }
     assert_eq!(names(folder.path()), ["data", "other", "run"]);
 }
 

@@ -199,6 +199,7 @@ fn bad_requests_are_refused_by_name_and_the_server_lives_on() {
     refused(json!({"requests": vec![json!({"items": []}); 1025]}), 422, "batch-size");
     refused(json!({"items": ["no", "such"]}), 422, "unknown-items");
     refused(json!({"user": "nobody"}), 422, "unknown-user");
+    refused(json!({"user": u64::MAX}), 422, "unknown-user");
     refused(json!({"items": ["1"], "k": 0}), 422, "slate-size");
     refused(json!({"items": ["1"], "k": 301}), 422, "slate-size");
     refused(json!({"items": ["1"], "k": 1_000_000}), 422, "slate-size");

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
@@ -128,6 +128,14 @@ impl DeviceArgs {
 }
 
 impl SettingsArgs {
+    /// Refuses the flags of a budget, for a verb that trains nothing.
+    pub(super) fn require_no_budget(&self) -> Result<()> {
+        if [self.steps, self.epochs, self.seconds].iter().any(Option::is_some) {
+            bail!("nothing is trained here: leave --steps, --epochs and --seconds out");
+        }
+        Ok(())
+    }
+
     /// Opens the prepared folder `data`, chooses the device and resolves the settings.
     pub(super) fn open(&self, data: &Path) -> Result<Opened> {
         let device = self.device.choose(None)?;

@@ -64,6 +64,7 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
     if args.settings.samples.is_some() || args.settings.slate_size.is_some() {
         bail!("the table is over several S and K: give --sample-sizes and --slate-sizes");
     }
+    args.settings.require_no_budget()?;
     let Opened { prepared, device, settings: base } = args.settings.open(&args.data)?;
     let mut checkpoint = None;
     if let Some(run) = &args.run {

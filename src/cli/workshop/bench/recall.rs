@@ -23,6 +23,7 @@ pub(crate) struct BenchRecallArgs {
 }
 
 pub(super) fn run(args: &BenchRecallArgs) -> Result<Report> {
+    args.settings.require_no_budget()?;
     let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
     let task = Task::to_decide(&prepared, &settings)?.on(&device)?;
     let model = task.initial_model(&settings, &device.device)?;

@@ -70,6 +70,11 @@ struct Part {
 }
 
 pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
+    let by_time = args.settings.epochs.is_some() || args.settings.seconds.is_some();
+    anyhow::ensure!(
+        !by_time,
+        "steps are measured, so many as --steps: leave --epochs and --seconds out"
+    );
     let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
     let task = Task::load(&prepared, &settings)?.on(&device)?;
     let groups = task.training_groups();
