@@ -18,6 +18,7 @@
 //! - Rows are independent. Rows of one slate or one person are not, quite, and nothing tells them: the
 //!   intervals are then too narrow.
 
+mod cells;
 mod direct;
 mod held;
 mod policy;

@@ -7,8 +7,9 @@ use polars::prelude::*;
 use serde::Serialize;
 
 use super::super::Unused;
+use super::cells::Cells;
 use crate::dataset::parquet::{column_names, read_columns};
-use crate::dataset::{self, Batch, Numbered, Packed, Wanted, as_ids, read_text};
+use crate::dataset::{self, Batch, Numbered, Packed, Wanted, read_text};
 use crate::error::{Error, Result};
 
 /// The names of the columns. The defaults are those of the Open Bandit data.
@@ -69,15 +70,15 @@ impl Columns {
 
 /// The columns of a file.
 #[derive(Debug)]
-struct Found {
+pub(super) struct Found {
     /// Items, positions, outcomes and, where there are some, propensities.
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     /// Those that are not read.
     others: Vec<String>,
 }
 
 impl Found {
-    fn has_propensities(&self) -> bool {
+    pub(super) fn has_propensities(&self) -> bool {
         self.names.len() > 3
     }
 }
@@ -270,99 +271,8 @@ impl Rows {
     }
 }
 
-/// What a cell has to be.
-#[derive(Clone, Copy)]
-struct Rule {
-    /// The place of the column.
-    column: usize,
-    expected: &'static str,
-    reason: &'static str,
-}
-
-const ITEM: Rule = Rule { column: 0, expected: "an id", reason: "no item" };
-const POSITION: Rule =
-    Rule { column: 1, expected: "a whole number", reason: "a position that is no whole number" };
-const OUTCOME: Rule =
-    Rule { column: 2, expected: "a finite number", reason: "an outcome that is not finite" };
-const PROPENSITY: Rule = Rule {
-    column: 3,
-    expected: "a probability above 0 and at most 1",
-    reason: "a propensity that is not above 0 and at most 1",
-};
-
 /// Why a record is no row of the table.
 const UNEVEN: &str = "other fields than the header, an open quote, or text that is not UTF-8";
-
-/// The numbers of a row that can be used.
-struct Row {
-    position: i64,
-    outcome: f64,
-    propensity: f64,
-}
-
-/// The columns of a batch: ids, and numbers where a cell is one.
-struct Cells<'a> {
-    path: &'a Path,
-    found: &'a Found,
-    batch: &'a Batch,
-    /// Integers or text.
-    items: Series,
-    numbers: Vec<Vec<Option<f64>>>,
-}
-
-impl<'a> Cells<'a> {
-    fn new(path: &'a Path, found: &'a Found, batch: &'a Batch) -> Result<Self> {
-        let numbers = batch.columns[1..].iter().map(|cells| {
-            let cells = cells.cast(&DataType::Float64)?;
-            Ok(cells.f64()?.iter().collect())
-        });
-        let numbers: PolarsResult<Vec<_>> = numbers.collect();
-        let numbers = numbers.map_err(|error| Error::reading(path, error))?;
-        Ok(Self { path, found, batch, items: as_ids(path, &batch.columns[0])?, numbers })
-    }
-
-    /// The row at `at`, or the first rule that it breaks.
-    fn row(&self, at: usize) -> Result<Row, Rule> {
-        let number = |rule: Rule| {
-            let cells = self.numbers.get(rule.column - 1);
-            cells.and_then(|cells| cells[at]).filter(|number| number.is_finite()).ok_or(rule)
-        };
-        let position = number(POSITION)?;
-        // Beyond 2^53 an f64 skips whole numbers.
-        if position.fract() != 0.0 || position.abs() > 9_007_199_254_740_992.0 {
-            return Err(POSITION);
-        }
-        let propensity = if self.found.has_propensities() { number(PROPENSITY)? } else { 1.0 };
-        if propensity <= 0.0 || propensity > 1.0 {
-            return Err(PROPENSITY);
-        }
-        #[allow(clippy::cast_possible_truncation, reason = "a whole number that fits")]
-        let position = position as i64;
-        if !self.has_item(at) {
-            return Err(ITEM);
-        }
-        Ok(Row { position, outcome: number(OUTCOME)?, propensity })
-    }
-
-    fn has_item(&self, at: usize) -> bool {
-        match self.items.try_str() {
-            Some(ids) => ids.get(at).is_some_and(|id| !id.is_empty()),
-            None => self.items.try_i64().is_some_and(|ids| ids.get(at).is_some()),
-        }
-    }
-
-    /// Names the cell that breaks a rule.
-    fn problem(&self, rule: Rule, at: usize) -> Error {
-        let cell = self.batch.columns[rule.column].get(at).ok().filter(|cell| !cell.is_null());
-        Error::Cell {
-            path: self.path.to_owned(),
-            row: self.batch.row(at),
-            column: self.found.names[rule.column].clone(),
-            expected: rule.expected,
-            found: cell.map_or_else(String::new, |cell| cell.str_value().to_string()),
-        }
-    }
-}
 
 /// How a file holds a table.
 #[derive(Clone, Copy)]
