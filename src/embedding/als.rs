@@ -53,7 +53,9 @@ impl AlsOptions {
         FoldInOptions { regularization: self.regularization, confidence: self.confidence }
     }
 
-    fn validate(self) -> Result<()> {
+    /// # Errors
+    /// The errors of [`implicit_als`].
+    pub(super) fn validate(self) -> Result<()> {
         for (name, flag, value) in [
             ("latent_dim", "--latent-dim", self.latent_dim),
             ("iterations", "--iterations", self.iterations),
@@ -79,11 +81,37 @@ pub fn implicit_als(
     seed: Seed,
 ) -> Result<StoredEmbeddings> {
     options.validate()?;
-    let mut factors = Factors::new(matrix, num_actions, options, seed);
+    let start = small(num_actions, options.latent_dim, seed);
+    Ok(swept(matrix, start, options)?.into())
+}
+
+/// The item vectors `[P, L]` after the sweeps of `options`, which begin at `items`, whose rows are
+/// [`padded`].
+pub(super) fn swept(matrix: &ActionSets, items: Matrix, options: AlsOptions) -> Result<Matrix> {
+    let mut factors = Factors::new(matrix, items, options);
     for _ in 0..options.iterations {
         factors.sweep();
     }
-    Ok(narrow(factors.items, options.latent_dim)?.into())
+    narrow(factors.items, options.latent_dim)
+}
+
+/// Small random numbers for the items, in whole registers.
+fn small(num_actions: usize, latent_dim: usize, seed: Seed) -> Matrix {
+    let mut items = Matrix::zeros(num_actions, padded(latent_dim));
+    let scale = 0.1 / (latent_dim as f32).sqrt();
+    items.par_rows_mut().enumerate().for_each(|(position, row)| {
+        let row = &mut row[..latent_dim];
+        seed.stream(Purpose::Factors, 0, position as u64).fill_normals(row);
+        for value in row {
+            *value *= scale;
+        }
+    });
+    items
+}
+
+/// The columns of a matrix whose rows are whole registers.
+pub(super) fn padded(latent_dim: usize) -> usize {
+    latent_dim.next_multiple_of(LANES)
 }
 
 struct Factors<'a> {
@@ -95,22 +123,12 @@ struct Factors<'a> {
 }
 
 impl<'a> Factors<'a> {
-    /// Starts the items at small random numbers; the first sweep begins with the users.
-    fn new(matrix: &'a ActionSets, num_actions: usize, options: AlsOptions, seed: Seed) -> Self {
-        let width = options.latent_dim.next_multiple_of(LANES);
-        let mut items = Matrix::zeros(num_actions, width);
-        let scale = 0.1 / (options.latent_dim as f32).sqrt();
-        items.par_rows_mut().enumerate().for_each(|(position, row)| {
-            let row = &mut row[..options.latent_dim];
-            seed.stream(Purpose::Factors, 0, position as u64).fill_normals(row);
-            for value in row {
-                *value *= scale;
-            }
-        });
+    /// Starts at these items, in whole registers; the first sweep begins with the users.
+    fn new(matrix: &'a ActionSets, items: Matrix, options: AlsOptions) -> Self {
         Self {
             by_user: matrix,
-            by_item: matrix.transposed(num_actions),
-            users: Matrix::zeros(matrix.len(), width),
+            by_item: matrix.transposed(items.rows()),
+            users: Matrix::zeros(matrix.len(), items.cols()),
             items,
             options: options.fold_in(),
         }
@@ -208,7 +226,7 @@ mod tests {
     #[test]
     fn in_as_many_dimensions_as_steps_it_is_the_dense_solution() {
         let matrix = tastes();
-        let mut factors = Factors::new(&matrix, ITEMS, options(STEPS), Seed(1));
+        let mut factors = Factors::new(&matrix, small(ITEMS, STEPS, Seed(1)), options(STEPS));
         let mut items = wide(&factors.items).subcols(0, STEPS).to_owned();
         for _ in 0..4 {
             factors.sweep();
@@ -226,7 +244,7 @@ mod tests {
     #[test]
     fn every_half_sweep_lowers_the_objective_towards_that_of_exact_solutions() {
         let matrix = tastes();
-        let mut factors = Factors::new(&matrix, ITEMS, options(12), Seed(1));
+        let mut factors = Factors::new(&matrix, small(ITEMS, 12, Seed(1)), options(12));
         let mut items = wide(&factors.items);
         let mut last = f64::INFINITY;
         let mut lowers = |factors: &Factors<'_>| {

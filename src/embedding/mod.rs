@@ -1,8 +1,9 @@
-//! Takes the training interactions and returns action embeddings β, by a truncated SVD ([`svd`]) or
-//! alternating least squares ([`als`]), or reads them from a file ([`mod@import`]). β stays fixed while
+//! Takes the training interactions and returns action embeddings β, by a truncated SVD ([`svd`]),
+//! alternating least squares ([`als`]) or both together ([`mod@blend`]), or reads them from a file ([`mod@import`]). β stays fixed while
 //! the policy learns (section 3). [`fold_in`] computes the ALS vector of a user.
 
 pub mod als;
+pub mod blend;
 mod blocks;
 mod descent;
 pub mod fold_in;
@@ -24,6 +25,7 @@ use crate::error::Result;
 use crate::matrix::{Matrix, norm};
 
 pub use als::{AlsOptions, implicit_als};
+pub use blend::{BlendOptions, blend};
 pub use blocks::Blocks;
 pub use fold_in::{FoldIn, FoldInOptions};
 pub use form::{Form, Power, Spectrum};

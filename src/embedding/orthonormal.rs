@@ -1,5 +1,5 @@
-//! Takes a block of many rows and few columns and returns an orthonormal basis of its columns'
-//! span, by Cholesky-QR: `BᵀB = LLᵀ`, so the columns of `B L⁻ᵀ` are orthonormal. All work on the many
+//! Takes a block of many rows and few columns and returns its product with a small matrix or with the
+//! inverse of a triangular one, or an orthonormal basis of its columns' span, by Cholesky-QR: `BᵀB = LLᵀ`, so the columns of `B L⁻ᵀ` are orthonormal. All work on the many
 //! rows is matrix products, several times as fast as Householder's QR. Parts of rows are added in a
 //! fixed order, so the number of threads changes nothing.
 
@@ -37,20 +37,35 @@ pub(super) fn orthonormalise(block: &mut Matrix) -> Result<()> {
         (j..width).for_each(|i| gram[(i, j)] /= lengths[i] * lengths[j]);
         gram[(j, j)] += SHIFT;
     }
-    let scratch = cholesky_in_place_scratch::<f64>(width, Par::Seq, Spec::default());
+    let gram = cholesky(gram)?;
+    #[allow(clippy::cast_possible_truncation, reason = "blocks are f32")]
+    let lower = Mat::from_fn(width, width, |i, j| (lengths[i] * gram[(i, j)]) as f32);
+    divide(block, lower.as_ref());
+    Ok(())
+}
+
+/// L of `L Lᵀ`, in the lower triangle of the matrix whose lower triangle is given.
+///
+/// # Errors
+/// [`Error::Library`] unless the matrix is positive definite.
+pub(super) fn cholesky(mut matrix: Mat<f64>) -> Result<Mat<f64>> {
+    let scratch = cholesky_in_place_scratch::<f64>(matrix.nrows(), Par::Seq, Spec::default());
     let mut memory = MemBuffer::new(scratch);
     let stack = MemStack::new(&mut memory);
     let as_is = LltRegularization::default();
-    cholesky_in_place(gram.as_mut(), as_is, Par::Seq, stack, Spec::default())
+    cholesky_in_place(matrix.as_mut(), as_is, Par::Seq, stack, Spec::default())
         .map_err(|error| Error::library("Cholesky factorisation", format!("{error:?}")))?;
-    #[allow(clippy::cast_possible_truncation, reason = "blocks are f32")]
-    let lower = Mat::from_fn(width, width, |i, j| (lengths[i] * gram[(i, j)]) as f32);
+    Ok(matrix)
+}
+
+/// `block · L⁻ᵀ` over `block`, L being the lower triangle of `lower`.
+pub(super) fn divide(block: &mut Matrix, lower: MatRef<'_, f32>) {
+    let width = block.cols();
     block.as_mut_slice().par_chunks_mut(PANEL * width).for_each(|panel| {
         let rows = panel.len() / width;
         let transposed = MatMut::from_column_major_slice_mut(panel, width, rows);
-        solve_lower_triangular_in_place(lower.as_ref(), transposed, Par::Seq);
+        solve_lower_triangular_in_place(lower, transposed, Par::Seq);
     });
-    Ok(())
 }
 
 /// `block · right`.

@@ -252,7 +252,7 @@ fn normals(rows: usize, width: usize, draw: u64, seed: Seed) -> Matrix {
 }
 
 /// Eigenvalues, ascending, and their eigenvectors, of a symmetric matrix whose lower triangle is read.
-fn eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
+pub(super) fn eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
     let size = matrix.nrows();
     let (mut values, mut vectors) = (Diag::zeros(size), Mat::zeros(size, size));
     let (wanted, options) = (ComputeEigenvectors::Yes, Spec::default());
@@ -266,7 +266,7 @@ fn eigen(matrix: MatRef<'_, f64>) -> Result<(Vec<f64>, Mat<f64>)> {
 
 /// Singular vectors are defined up to a sign: each column's largest entry (the first of equals)
 /// becomes positive.
-fn fix_signs(block: &mut Matrix) {
+pub(super) fn fix_signs(block: &mut Matrix) {
     let mut largest = vec![0.0_f32; block.cols()];
     for row in block.iter_rows() {
         for (largest, &value) in largest.iter_mut().zip(row) {

@@ -30,7 +30,7 @@ impl Prepared {
     /// file; fails if the factorisation fails.
     pub fn fold_embeddings(&self, folds: &Folds) -> Result<Vec<EmbeddingFile>> {
         let Some(source) = self.manifest.source().filter(EmbeddingSource::is_fitted) else {
-            let problem = "needs embeddings that are fitted to this log, svd or als; set it to 0";
+            let problem = "needs embeddings that are fitted to this log, not a file; set it to 0";
             return Err(Error::setting("context.folds", problem));
         };
         let folder = place(&self.folder, &source, folds.count());

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dataset::{FeatureTable, Sessions, Statistics, Times, tables};
 use crate::embedding::tensors::TensorFile;
-use crate::embedding::{ActionEmbeddings, EmbeddingFile, Power};
+use crate::embedding::{ActionEmbeddings, EmbeddingFile, Form, Power};
 use crate::encoder::EncoderKind;
 use crate::error::{Error, Result};
 use crate::files::{digest_bytes, digest_file, read_toml};
@@ -196,7 +196,7 @@ impl Prepared {
     /// The settings of `preset`, adapted to this folder. `retrieval.hnsw.ef_search` is the audited
     /// one, if there is one for the preset. Embeddings without singular values are taken as they are.
     /// With embeddings of ALS, the fold-in takes α and λ of ALS and is the encoder of the default
-    /// preset. The default preset takes what the preparation chose and chose by, a smaller learning rate for vectors
+    /// preset; of a blend β is what scores by it, at p = ½. The default preset takes what the preparation chose and chose by, a smaller learning rate for vectors
     /// longer than 100, and no folds if the embeddings were not fitted here.
     #[must_use]
     pub fn preset(&self, preset: Preset) -> Settings {
@@ -214,6 +214,9 @@ impl Prepared {
             if preset == Preset::Default {
                 settings.context.encoders = vec![EncoderKind::FoldIn];
             }
+        }
+        if let Some(EmbeddingSource::Blend { .. }) = &source {
+            settings.embedding = Form::default();
         }
         if preset == Preset::Default {
             // Adam moves every number of a tower alike, so a query moves by the root of L.

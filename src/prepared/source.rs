@@ -8,8 +8,8 @@ use super::CHOICE;
 
 use crate::dataset::{Sessions, Times};
 use crate::embedding::{
-    AlsOptions, Form, Import, SessionPart, StoredEmbeddings, SvdOptions, implicit_als,
-    interactions_of, truncated_svd,
+    AlsOptions, BlendOptions, Form, Import, SessionPart, StoredEmbeddings, SvdOptions, blend,
+    implicit_als, interactions_of, truncated_svd,
 };
 use crate::encoder::EncoderKind;
 use crate::error::{Error, Result};
@@ -37,6 +37,13 @@ pub enum EmbeddingSource {
         interactions: SessionPart,
         /// Settings of ALS.
         options: AlsOptions,
+    },
+    /// The SVD and alternating least squares together.
+    Blend {
+        /// The interactions to fit.
+        interactions: SessionPart,
+        /// Settings of both.
+        options: BlendOptions,
     },
     /// A file.
     Import(Import),
@@ -117,7 +124,7 @@ impl EmbeddingSource {
     /// True if [`fit`](Self::fit) makes the embeddings of interactions.
     #[must_use]
     pub fn is_fitted(&self) -> bool {
-        matches!(self, Self::Svd { .. } | Self::Als { .. })
+        matches!(self, Self::Svd { .. } | Self::Als { .. } | Self::Blend { .. })
     }
 
     /// This source with at most so many dimensions.
@@ -126,6 +133,7 @@ impl EmbeddingSource {
         match &mut self {
             Self::Svd { options, .. } => options.latent_dim = options.latent_dim.min(most),
             Self::Als { options, .. } => options.latent_dim = options.latent_dim.min(most),
+            Self::Blend { options, .. } => *options = options.at_most(most),
             Self::Auto(_) | Self::Import(_) => {}
         }
         self
@@ -145,8 +153,13 @@ impl EmbeddingSource {
             Self::Als { interactions, options } => {
                 implicit_als(&of(interactions), sessions.num_actions, *options, seed)
             }
+            Self::Blend { interactions, options } => {
+                let matrix = of(interactions);
+                let svd = truncated_svd(&matrix, sessions.num_actions, options.svd, seed)?;
+                blend(&svd.into_stored(), &matrix, *options)
+            }
             Self::Auto(_) | Self::Import(_) => {
-                Err(Error::setting("embeddings", "expected svd or als, which are fitted"))
+                Err(Error::setting("embeddings", "expected svd, als or a blend, which are fitted"))
             }
         }
     }

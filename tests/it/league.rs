@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
-use fast_slate::embedding::{SessionPart, SvdOptions};
+use fast_slate::embedding::{BlendOptions, Form, SessionPart, SvdOptions};
 use fast_slate::experiment::{Candidate, league};
 use fast_slate::facade::Prepared;
 use fast_slate::prepared::{EmbeddingSource, HeldOut, Input, Judge, PrepareSettings};
@@ -13,7 +13,7 @@ use fast_slate::seed::Seed;
 use fast_slate::settings::Preset;
 use fast_slate::task::Task;
 
-use crate::common::{slate, small, stdout};
+use crate::common::{slate, small, small_with, stdout};
 
 #[test]
 fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
@@ -73,20 +73,42 @@ fn more_users_judge_the_winners_weights() {
         let winners: Vec<_> = table.table.iter().filter(|standing| standing.chosen).collect();
         let [winner] = winners.as_slice() else { panic!("{winners:?}") };
         let (settings, folds) = (chosen.choice.settings.unwrap(), chosen.folds);
-        let Candidate::Svd { form, popularity_power, latent_dim, .. } = winner.candidate else {
+        let (Candidate::Svd { form, popularity_power, .. }
+        | Candidate::Blend { form, popularity_power, .. }) = winner.candidate
+        else {
             panic!("{winner:?}")
         };
         assert_eq!((settings.embedding, settings.popularity_power), (form, popularity_power));
-        assert!(folds.iter().all(|fold| fold.v.cols() == latent_dim) && folds.len() == 5);
+        let length = winner.candidate.latent_dim();
+        assert!(folds.iter().all(|fold| fold.v.cols() == length) && folds.len() == 5);
     }
 }
 
 #[test]
 fn a_fold_decides_by_itself_in_the_space_of_all() {
     let folder = tempfile::tempdir().unwrap();
-    let prepared = small(&folder.path().join("data"));
+    decide_by_themselves(&small(&folder.path().join("svd")));
+
+    let options = BlendOptions {
+        latent_dim: 16,
+        svd: SvdOptions { latent_dim: 16, ..SvdOptions::default() },
+        form: Form { ridge: 0.5, ..Form::default() },
+        als_dim: 8,
+        regularization: 10.0,
+        confidence: 10.0,
+        share: 0.5,
+    };
+    let embedding = EmbeddingSource::Blend { interactions: SessionPart::All, options };
+    let data = folder.path().join("blend");
+    small_with(&data, &PrepareSettings { embedding, ..PrepareSettings::default() });
+    let prepared = Prepared::open(&data).unwrap();
+    assert_eq!(prepared.preset(Preset::Default).embedding, Form::default());
+    decide_by_themselves(&prepared);
+}
+
+fn decide_by_themselves(prepared: &Prepared) {
     let settings = prepared.preset(Preset::Default);
-    let task = Task::load(&prepared, &settings).unwrap();
+    let task = Task::load(prepared, &settings).unwrap();
     let device = device::choose(None).unwrap().device;
     let start = task.initial_model(&settings, &device).unwrap();
     let folds = prepared.folds(settings.context.folds);
@@ -117,14 +139,14 @@ fn a_fold_decides_by_itself_in_the_space_of_all() {
         // But for actions of nearly one score, which a rotation in f32 may exchange.
         let same = (0..users.len()).filter(|&at| decided.slate(at) == own.slate(at)).count();
         assert!(same as f64 >= 0.97 * users.len() as f64, "{same} of {}", users.len());
-        let all = Task::to_decide(&prepared, &settings).unwrap();
+        let all = Task::to_decide(prepared, &settings).unwrap();
         let of_all = all.decide(&start, &users, all.exact.as_ref()).unwrap();
         changed += (0..users.len()).filter(|&at| decided.slate(at) != of_all.slate(at)).count();
     }
     assert!(changed > 0, "the fits without a fold are others");
     // Nobody else is touched.
     let held_out = sessions.contexts(Split::Validation);
-    let all = Task::to_decide(&prepared, &settings).unwrap();
+    let all = Task::to_decide(prepared, &settings).unwrap();
     assert_eq!(
         task.decide(&start, &held_out, task.exact.as_ref()).unwrap(),
         all.decide(&start, &held_out, all.exact.as_ref()).unwrap()

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::embedding::{AlsOptions, Form, Power, SessionPart, SvdOptions};
+use crate::embedding::{AlsOptions, BlendOptions, Form, Power, SessionPart, SvdOptions};
 use crate::encoder::EncoderKind;
 use crate::prepared::{ChosenSettings, EmbeddingSource};
 
@@ -21,6 +21,12 @@ const OF_CONTEXTS: [f32; 3] = [0.0, 0.25, 0.5];
 const RECENCIES: [f32; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
 const CONFIDENCES: [f64; 5] = [1.0, 3.0, 10.0, 30.0, 100.0];
 const REGULARIZATIONS: [f64; 5] = [0.3, 1.0, 10.0, 100.0, 300.0];
+/// ω.
+const SHARES: [f64; 3] = [0.3, 0.5, 0.7];
+/// The longest ALS in a blend: the SVD has the rest.
+const OF_BLEND: usize = 512;
+/// The blends that are made in any case.
+pub(super) const PROBES: u32 = 2;
 
 /// A candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -48,6 +54,17 @@ pub enum Candidate {
         /// λ.
         regularization: f64,
     },
+    /// The SVD and ALS together, and the weighted mean as the encoder.
+    Blend {
+        /// L and all that is fitted.
+        blend: BlendOptions,
+        /// f and κ.
+        form: Form,
+        /// γ.
+        popularity_power: f32,
+        /// ρ.
+        recency: f32,
+    },
 }
 
 impl Candidate {
@@ -56,6 +73,7 @@ impl Candidate {
     pub fn latent_dim(&self) -> usize {
         match *self {
             Self::Svd { latent_dim, .. } | Self::Als { latent_dim, .. } => latent_dim,
+            Self::Blend { blend, .. } => blend.latent_dim,
         }
     }
 
@@ -64,6 +82,7 @@ impl Candidate {
         match self {
             Self::Svd { normalization, .. } => normalization,
             Self::Als { .. } => 0.0,
+            Self::Blend { blend, .. } => blend.svd.normalization,
         }
     }
 
@@ -75,24 +94,24 @@ impl Candidate {
                 format!("svd with η = {normalization} and L = {length}: {reason}")
             }
             Self::Als { .. } => format!("als with L = {length}: {reason}"),
+            Self::Blend { .. } => format!("blend with L = {length}: {reason}"),
         }
     }
 
     /// ρ; 0 for ALS.
     pub(super) fn recency(self) -> f32 {
         match self {
-            Self::Svd { recency, .. } => recency,
+            Self::Svd { recency, .. } | Self::Blend { recency, .. } => recency,
             Self::Als { .. } => 0.0,
         }
     }
 
     /// True for a candidate of the same kind, normalisation and length.
     pub(super) fn is_like(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Svd { .. }, Self::Svd { .. }) => self.source() == other.source(),
-            (Self::Als { latent_dim, .. }, Self::Als { .. }) => latent_dim == other.latent_dim(),
-            _ => false,
-        }
+        let same_kind = std::mem::discriminant(&self) == std::mem::discriminant(&other);
+        #[allow(clippy::float_cmp, reason = "one of a few constants")]
+        let same_normalization = self.normalization() == other.normalization();
+        same_kind && same_normalization && self.latent_dim() == other.latent_dim()
     }
 
     pub(super) fn with_length(self, length: usize) -> Self {
@@ -103,7 +122,41 @@ impl Candidate {
             Self::Als { confidence, regularization, .. } => {
                 Self::Als { latent_dim: length, confidence, regularization }
             }
+            Self::Blend { blend, form, popularity_power, recency } => {
+                let blend = BlendOptions { latent_dim: length, ..blend };
+                Self::Blend { blend, form, popularity_power, recency }
+            }
         }
+    }
+
+    /// Blends of this SVD with ALS, in all their shares and weights, none of another kind. The first
+    /// [`PROBES`] are good on some set or other.
+    pub(super) fn blends(self) -> Vec<Self> {
+        let Self::Svd { normalization, latent_dim, form, popularity_power, recency } = self else {
+            return Vec::new();
+        };
+        let blend = BlendOptions {
+            latent_dim,
+            svd: SvdOptions { latent_dim, normalization, ..SvdOptions::default() },
+            form: Form { popularity: 0.0, ..form },
+            als_dim: latent_dim.min(OF_BLEND),
+            regularization: 1.0,
+            confidence: 10.0,
+            share: SHARES[0],
+        };
+        let other = BlendOptions { regularization: 10.0, confidence: 3.0, ..blend };
+        // The blend is what scores at p = ½.
+        let form = Form { power: Power::Half, ridge: 0.0, ..form };
+        let with = |blend| Self::Blend { blend, form, popularity_power, recency };
+        let mut all = vec![with(blend), with(other)];
+        for share in SHARES {
+            for confidence in CONFIDENCES {
+                for regularization in REGULARIZATIONS {
+                    all.push(with(BlendOptions { regularization, confidence, share, ..blend }));
+                }
+            }
+        }
+        all
     }
 
     /// ALS of one length with all its weights, the default ones first.
@@ -116,6 +169,13 @@ impl Candidate {
             }
         }
         all
+    }
+
+    /// True for a blend of this SVD.
+    pub(super) fn is_blend_of(self, svd: Self) -> bool {
+        let Self::Blend { blend, .. } = self else { return false };
+        let own = EmbeddingSource::Svd { interactions: SessionPart::All, options: blend.svd };
+        svd.source() == own
     }
 
     pub(super) fn source(&self) -> EmbeddingSource {
@@ -134,12 +194,14 @@ impl Candidate {
                 let options = AlsOptions { latent_dim, regularization, confidence, ..default };
                 EmbeddingSource::Als { interactions, options }
             }
+            Self::Blend { blend, .. } => EmbeddingSource::Blend { interactions, options: blend },
         }
     }
 
     pub(super) fn settings(&self) -> ChosenSettings {
         match *self {
-            Self::Svd { form, popularity_power, recency, .. } => ChosenSettings {
+            Self::Svd { form, popularity_power, recency, .. }
+            | Self::Blend { form, popularity_power, recency, .. } => ChosenSettings {
                 embedding: form,
                 encoder: EncoderKind::WeightedMean,
                 popularity_power,
@@ -205,24 +267,34 @@ pub(super) fn probes(normalization: f32, latent_dim: usize, recency: f32) -> Vec
     all
 }
 
-/// All weights and powers at the η and the L of a candidate; `ordered` where a split hid the latest
+/// All weights and powers of what a candidate fits, none for ALS; `ordered` where a split hid the latest
 /// items.
 pub(super) fn weights(of: Candidate, ordered: bool) -> Vec<Candidate> {
-    let Candidate::Svd { normalization, latent_dim, .. } = of else { return Vec::new() };
+    // A blend has its ridge within.
+    let ridges = match of {
+        Candidate::Svd { .. } => &RIDGES[..],
+        Candidate::Blend { .. } => &[],
+        Candidate::Als { .. } => return Vec::new(),
+    };
     let powers = POWERS.iter().map(|&power| Form { power, ..plain() });
     let recencies = if ordered { &RECENCIES[..] } else { &RECENCIES[..1] };
-    let ridges = RIDGES.iter().map(|&ridge| Form { ridge, ..plain() });
+    let ridges = ridges.iter().map(|&ridge| Form { ridge, ..plain() });
     let mut all = Vec::new();
     for form in powers.chain(ridges) {
         for popularity in OF_ACTIONS {
             for more in OF_CONTEXTS {
                 let (form, popularity_power) = (Form { popularity, ..form }, popularity + more);
-                all.extend(recencies.iter().map(|&recency| Candidate::Svd {
-                    normalization,
-                    latent_dim,
-                    form,
-                    popularity_power,
-                    recency,
+                all.extend(recencies.iter().map(|&recency| match of {
+                    Candidate::Blend { blend, .. } => {
+                        Candidate::Blend { blend, form, popularity_power, recency }
+                    }
+                    of => Candidate::Svd {
+                        normalization: of.normalization(),
+                        latent_dim: of.latent_dim(),
+                        form,
+                        popularity_power,
+                        recency,
+                    },
                 }));
             }
         }
@@ -230,25 +302,40 @@ pub(super) fn weights(of: Candidate, ordered: bool) -> Vec<Candidate> {
     all
 }
 
-/// The places of a candidate on its axes: power or ridge, how strong, κ, γ − κ, ρ.
+/// The places of a candidate on its axes: of a decomposition power or ridge, how strong, κ, γ − κ, ρ; of
+/// ALS α and λ; of a blend both, and ω.
 pub(super) fn places(candidate: &Candidate) -> Vec<usize> {
-    let below = |values: &[f32], value: f32| values.partition_point(|other| *other < value);
     match candidate {
         Candidate::Svd { form, popularity_power, recency, .. } => {
-            let powers = POWERS.map(Power::exponent);
-            let (is_ridge, strength) = if form.ridge > 0.0 {
-                (1, below(&RIDGES, form.ridge))
-            } else {
-                (0, below(&powers, form.power.exponent()))
-            };
-            let kappa = below(&OF_ACTIONS, form.popularity);
-            let more = popularity_power - form.popularity;
-            let (more, recency) = (below(&OF_CONTEXTS, more), below(&RECENCIES, *recency));
-            vec![is_ridge, strength, kappa, more, recency]
+            of_weights(form, *popularity_power, *recency).into()
         }
-        Candidate::Als { confidence, regularization, .. } => vec![
-            CONFIDENCES.partition_point(|other| other < confidence),
-            REGULARIZATIONS.partition_point(|other| other < regularization),
-        ],
+        Candidate::Als { confidence, regularization, .. } => {
+            of_als(*confidence, *regularization).into()
+        }
+        Candidate::Blend { blend, form, popularity_power, recency } => {
+            let share = SHARES.partition_point(|other| *other < blend.share);
+            let mut all = of_weights(form, *popularity_power, *recency).to_vec();
+            all.extend(of_als(blend.confidence, blend.regularization));
+            all.push(share);
+            all
+        }
     }
+}
+
+fn of_weights(form: &Form, popularity_power: f32, recency: f32) -> [usize; 5] {
+    let below = |values: &[f32], value: f32| values.partition_point(|other| *other < value);
+    let (is_ridge, strength) = if form.ridge > 0.0 {
+        (1, below(&RIDGES, form.ridge))
+    } else {
+        (0, below(&POWERS.map(Power::exponent), form.power.exponent()))
+    };
+    let more = below(&OF_CONTEXTS, popularity_power - form.popularity);
+    [is_ridge, strength, below(&OF_ACTIONS, form.popularity), more, below(&RECENCIES, recency)]
+}
+
+fn of_als(confidence: f64, regularization: f64) -> [usize; 2] {
+    [
+        CONFIDENCES.partition_point(|other| *other < confidence),
+        REGULARIZATIONS.partition_point(|other| *other < regularization),
+    ]
 }

@@ -8,7 +8,9 @@ use rayon::prelude::*;
 use super::asked::{hidden_of, hide, hide_others, who_may_judge};
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
 use crate::dataset::{Folds, Sessions, Split, Times};
-use crate::embedding::{FoldIn, FoldInOptions, Form, SessionPart, StoredEmbeddings, Vectors};
+use crate::embedding::{
+    FoldIn, FoldInOptions, Form, SessionPart, StoredEmbeddings, Vectors, blend, interactions_of,
+};
 use crate::encoder::{Known, Mean, encode_all};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
@@ -78,6 +80,8 @@ pub(super) struct Jury<'a> {
     fits: Vec<StoredEmbeddings>,
     /// The fits with κ in place.
     searched: Option<(f32, Vec<Searched>)>,
+    /// The SVD of which blends are made, and its fits.
+    base: Option<(Candidate, Vec<StoredEmbeddings>)>,
 }
 
 pub(super) fn nobody() -> Error {
@@ -114,6 +118,7 @@ impl<'a> Jury<'a> {
             fitted: None,
             fits: Vec::new(),
             searched: None,
+            base: None,
         };
         let asked = match held_out {
             HeldOut::Users => jury.call_strangers(),
@@ -234,21 +239,53 @@ impl<'a> Jury<'a> {
     pub(super) fn fit(&mut self, candidate: Candidate) -> Result<()> {
         // Two of them at once may be more than the memory holds.
         (self.fitted, self.searched, self.fits) = (None, None, Vec::new());
-        if self.hiding {
-            let asked = &self.asked[0].sessions;
-            let source = candidate.source_of(SessionPart::Observed);
-            self.fits.push(source.fit(asked, &asked.contexts(Split::Train), self.seed)?);
-        } else {
-            for fold in (0..FOLDS).take(self.asking) {
-                self.fits.push(self.fit_without(fold, candidate)?);
-            }
+        for fold in (0..FOLDS).take(if self.hiding { 1 } else { self.asking }) {
+            self.fits.push(self.fit_without(fold, candidate)?);
         }
         self.fitted = Some(candidate);
         Ok(())
     }
 
+    /// The source of a candidate without what the judges of a fold hide.
     fn fit_without(&self, fold: u16, candidate: Candidate) -> Result<StoredEmbeddings> {
-        candidate.source().fit(self.sessions, &self.folds.without(fold), self.seed)
+        let (sessions, users, part) = if self.hiding {
+            let asked = &*self.asked[0].sessions;
+            (asked, asked.contexts(Split::Train), SessionPart::Observed)
+        } else {
+            (self.sessions, self.folds.without(fold), SessionPart::All)
+        };
+        if let Candidate::Blend { blend: options, .. } = candidate
+            && let Some(svd) = self.base_of(candidate, fold)
+        {
+            return blend(svd, &interactions_of(sessions, &users, part), options);
+        }
+        candidate.source_of(part).fit(sessions, &users, self.seed)
+    }
+
+    /// The fit of a blend's SVD without a fold, if it is there.
+    fn base_of(&self, candidate: Candidate, fold: u16) -> Option<&StoredEmbeddings> {
+        let (base, fits) = self.base.as_ref()?;
+        fits.get(usize::from(fold)).filter(|_| candidate.is_blend_of(*base))
+    }
+
+    /// Keeps the fits of an SVD, which is fitted first unless it is there, for blends of it.
+    pub(super) fn keep_base(&mut self, svd: Candidate) -> Result<()> {
+        if !self.is_fitted(svd) {
+            self.fit(svd)?;
+        }
+        let (_, mut fits) = self.take_fits();
+        for stored in &mut fits {
+            if stored.v.cols() > svd.latent_dim() {
+                *stored = stored.resized(svd.latent_dim());
+            }
+        }
+        self.base = Some((svd, fits));
+        Ok(())
+    }
+
+    /// Forgets them.
+    pub(super) fn drop_base(&mut self) {
+        self.base = None;
     }
 
     /// What a candidate earns from every judge. Its source is fitted, with at least its length.
@@ -329,7 +366,9 @@ impl<'a> Jury<'a> {
                 let fold_in = FoldIn::new(Arc::clone(&searched.vectors.actions), options)?;
                 Ok(encode_all(&fold_in, users, known))
             }
-            Candidate::Svd { latent_dim, form, popularity_power, recency, .. } => {
+            Candidate::Svd { form, popularity_power, recency, .. }
+            | Candidate::Blend { form, popularity_power, recency, .. } => {
+                let latent_dim = candidate.latent_dim();
                 let inputs = Arc::clone(&searched.vectors.inputs);
                 let popularity = &self.popularity[fit];
                 let mean = Mean::inverse_popularity(inputs, popularity, popularity_power);
@@ -388,9 +427,9 @@ impl<'a> Jury<'a> {
         let length = candidate.latent_dim();
         self.fitted.is_some_and(|fitted| match fitted {
             Candidate::Als { .. } => fitted.source() == candidate.source(),
-            Candidate::Svd { latent_dim, .. } => {
+            Candidate::Svd { .. } | Candidate::Blend { .. } => {
                 let source = fitted.with_length(length).source();
-                latent_dim >= length && source == candidate.source()
+                fitted.latent_dim() >= length && source == candidate.source()
             }
         })
     }
@@ -410,7 +449,8 @@ impl<'a> Jury<'a> {
             *stored = stored.resized(length);
         }
         for fold in (0..FOLDS).skip(folds.len()) {
-            folds.push(self.fit_without(fold, winner)?);
+            let users = self.folds.without(fold);
+            folds.push(winner.source().fit(self.sessions, &users, self.seed)?);
         }
         Ok(folds)
     }

@@ -166,13 +166,14 @@ impl Standings {
 
     /// Up to `count` candidates of this one's source that earned the most, the highest reward first.
     pub(super) fn best_of_source(&self, like: Candidate, count: usize) -> Vec<Candidate> {
-        let alike = self.0.iter().filter(|tried| tried.candidate.is_like(like));
+        let alike = self.0.iter().filter(|tried| tried.candidate.source() == like.source());
         let mut alike: Vec<&Tried> = alike.collect();
         alike.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
         alike.into_iter().take(count).map(|tried| tried.candidate).collect()
     }
 
-    /// The shortest candidate that is as good as the best, and the best of that length.
+    /// The shortest candidate that is as good as the best; of that length the best, a blend only where nothing
+    /// else is as good, since it takes more time and is no better beyond doubt.
     pub(super) fn winner(&self) -> Result<Candidate> {
         let best = self.highest()?;
         let as_good = self.0.iter().filter(|tried| {
@@ -181,22 +182,23 @@ impl Standings {
         });
         let shortest = as_good.min_by(|a, b| {
             let by_length = a.candidate.latent_dim().cmp(&b.candidate.latent_dim());
-            by_length.then(b.mean().total_cmp(&a.mean()))
+            let is_blend = |of: &Tried| matches!(of.candidate, Candidate::Blend { .. });
+            let by_kind = is_blend(a).cmp(&is_blend(b));
+            by_length.then(by_kind).then(b.mean().total_cmp(&a.mean()))
         });
         shortest.map(|tried| tried.candidate).ok_or_else(nobody)
     }
 
-    /// The best candidate of each source, the highest reward first.
+    /// The best candidate of each kind, η and L, the highest reward first.
     pub(super) fn table(&self, winner: Candidate) -> Vec<Standing> {
         let Ok(best) = self.highest() else { return Vec::new() };
         let mut order: Vec<&Tried> = self.0.iter().collect();
         order.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
-        let mut sources = Vec::new();
+        let mut alike: Vec<Candidate> = Vec::new();
         order.retain(|tried| {
-            let source = tried.candidate.source();
-            let keep = tried.candidate == winner || !sources.contains(&source);
-            sources.push(source);
-            keep
+            let known = alike.iter().any(|other| tried.candidate.is_like(*other));
+            alike.push(tried.candidate);
+            tried.candidate == winner || !known
         });
         let standing = |tried: &Tried| {
             let Estimate { mean: reward, standard_error: reward_se } =
@@ -214,5 +216,29 @@ impl Standings {
             }
         };
         order.into_iter().map(standing).collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::super::candidate::start;
+    use super::*;
+
+    #[test]
+    fn a_blend_wins_only_where_nothing_as_long_is_as_good() {
+        let (svd, longer) = (start(0.25, 100, 0.0), start(0.25, 200, 0.0));
+        let blend = svd.blends()[0];
+        let winner = |rewards: [[f64; 4]; 3]| {
+            let tried = [svd, longer, blend].into_iter().zip(rewards);
+            let tried =
+                tried.map(|(candidate, rewards)| Tried { candidate, rewards: rewards.into() });
+            Standings(tried.collect()).winner().unwrap()
+        };
+        let (low, high) = ([1.0, 2.0, 1.0, 2.0], [2.0, 3.0, 2.0, 3.0]);
+        // By chance, as well as a longer one, beyond doubt.
+        assert_eq!(winner([[1.99, 3.02, 2.0, 2.98], high, high]), svd);
+        assert_eq!(winner([low, high, high]), blend);
+        assert_eq!(winner([low, low, high]), blend);
     }
 }

@@ -39,9 +39,14 @@ pub(crate) fn small(folder: &Path) -> Prepared {
 
 /// The sessions of [`small`] with embeddings of `latent_dim` numbers.
 pub(crate) fn small_of(folder: &Path, latent_dim: usize) -> Prepared {
+    small_with(folder, &svd(latent_dim))
+}
+
+/// The sessions of [`small`] with these settings.
+pub(crate) fn small_with(folder: &Path, settings: &PrepareSettings) -> Prepared {
     let synthetic =
         SyntheticSettings { users: 400, actions: 300, topics: 12, ..SyntheticSettings::default() };
-    Prepared::create(&Input::Synthetic(synthetic), &svd(latent_dim), folder, false).unwrap()
+    Prepared::create(&Input::Synthetic(synthetic), settings, folder, false).unwrap()
 }
 
 /// Embeddings of `latent_dim` numbers, without a league that takes its time.

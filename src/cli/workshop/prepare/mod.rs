@@ -14,6 +14,7 @@ use super::bench::recall;
 use super::prologue::watched;
 use crate::cli::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
+use crate::embedding::{BlendOptions, Form};
 use crate::estimate::Estimate;
 use crate::experiment::{Candidate, League, Settled, Standing, league};
 use crate::prepared::{HeldOut, Manifest, Phase, Phases, prepare};
@@ -148,23 +149,32 @@ fn table(league: &League) -> String {
 fn name(candidate: &Candidate) -> String {
     match candidate {
         Candidate::Svd { normalization, latent_dim, form, popularity_power, recency } => {
-            let weight = match form.ridge {
-                0.0 => format!("p = {}", f64::from(form.power)),
-                ridge => format!("λ = {ridge}"),
-            };
-            let kappa = form.popularity;
-            let mut name = format!(
-                "svd L = {latent_dim}, η = {normalization}, {weight}, κ = {kappa}, γ = {popularity_power}"
-            );
-            if *recency > 0.0 {
-                name += &format!(", ρ = {recency}");
-            }
-            name
+            let weights = weights(form, *popularity_power, *recency);
+            format!("svd L = {latent_dim}, η = {normalization}, {weights}")
         }
         Candidate::Als { latent_dim, confidence, regularization } => {
             format!("als L = {latent_dim}, α = {confidence}, λ = {regularization}")
         }
+        Candidate::Blend { blend, form, popularity_power, recency } => {
+            let BlendOptions { latent_dim, share, confidence, regularization, .. } = blend;
+            let weights = weights(form, *popularity_power, *recency);
+            format!(
+                "blend L = {latent_dim}, ω = {share}, α = {confidence}, λ = {regularization}, {weights}"
+            )
+        }
     }
+}
+
+fn weights(form: &Form, popularity_power: f32, recency: f32) -> String {
+    let weight = match form.ridge {
+        0.0 => format!("p = {}", f64::from(form.power)),
+        ridge => format!("λ = {ridge}"),
+    };
+    let mut text = format!("{weight}, κ = {}, γ = {popularity_power}", form.popularity);
+    if recency > 0.0 {
+        text += &format!(", ρ = {recency}");
+    }
+    text
 }
 
 /// The columns of features, and the number of users without any.
