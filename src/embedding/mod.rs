@@ -1,6 +1,7 @@
 //! Takes the training interactions and returns action embeddings β, by a truncated SVD ([`svd`]),
-//! alternating least squares ([`als`]) or both together ([`mod@blend`]), or reads them from a file ([`mod@import`]). β stays fixed while
-//! the policy learns (section 3). [`fold_in`] computes the ALS vector of a user.
+//! alternating least squares ([`als`]) or both together ([`mod@blend`]), or reads them from a file
+//! ([`mod@import`]). β stays fixed while the policy learns (section 3). [`fold_in`] computes the ALS vector
+//! of a user.
 
 pub mod als;
 pub mod blend;

@@ -1,7 +1,8 @@
-//! Takes a block of many rows and few columns and returns its product with a small matrix or with the
-//! inverse of a triangular one, or an orthonormal basis of its columns' span, by Cholesky-QR: `BᵀB = LLᵀ`, so the columns of `B L⁻ᵀ` are orthonormal. All work on the many
-//! rows is matrix products, several times as fast as Householder's QR. Parts of rows are added in a
-//! fixed order, so the number of threads changes nothing.
+//! Takes a block of many rows and few columns and returns an orthonormal basis of its columns'
+//! span, by Cholesky-QR: `BᵀB = LLᵀ`, so the columns of `B L⁻ᵀ` are orthonormal. All work on the many
+//! rows is matrix products, several times as fast as Householder's QR; what it takes, the factor, its
+//! inverse times a block and the product with a small matrix, serves other modules too. Parts of rows are
+//! added in a fixed order, so the number of threads changes nothing.
 
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor::{

@@ -14,9 +14,9 @@ use crate::matrix::Matrix;
 /// [`Form`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredEmbeddings {
-    /// V `[P, L]`; its columns are orthonormal if it comes from the SVD.
+    /// V `[P, L]`; its columns are orthonormal if it comes from the SVD or a blend.
     pub v: Matrix,
-    /// s; none unless V comes from the SVD.
+    /// s; none unless V comes from the SVD or a blend, whose s are eigenvalues of a similarity.
     pub spectrum: Option<Spectrum>,
     /// The input vectors `[P, L]`, where they are others than the action vectors.
     pub inputs: Option<Matrix>,

@@ -20,7 +20,7 @@ use crate::files::{digest_file, read_toml, write_toml};
 pub enum Phase {
     /// Reading, filtering and splitting the log.
     Sessions,
-    /// The SVD, ALS, or the import.
+    /// The fits, or the import.
     Embeddings,
     /// The features of users, where there are any.
     Features,

@@ -25,8 +25,9 @@ const REGULARIZATIONS: [f64; 5] = [0.3, 1.0, 10.0, 100.0, 300.0];
 const SHARES: [f64; 3] = [0.3, 0.5, 0.7];
 /// The longest ALS in a blend: the SVD has the rest.
 const OF_BLEND: usize = 512;
-/// The blends that are made in any case.
-pub(super) const PROBES: u32 = 2;
+/// The first blends, which are judged before any other: one that is good on Gowalla and Amazon CDs, and one
+/// that is on smaller sets (Last.fm, Amazon Office).
+pub(super) const FIRST_BLENDS: u32 = 2;
 
 /// A candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -129,8 +130,8 @@ impl Candidate {
         }
     }
 
-    /// Blends of this SVD with ALS, in all their shares and weights, none of another kind. The first
-    /// [`PROBES`] are good on some set or other.
+    /// Blends of this SVD with ALS, in all their shares and weights, [`FIRST_BLENDS`] before the others. None
+    /// of what is no SVD.
     pub(super) fn blends(self) -> Vec<Self> {
         let Self::Svd { normalization, latent_dim, form, popularity_power, recency } = self else {
             return Vec::new();

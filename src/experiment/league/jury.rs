@@ -283,7 +283,7 @@ impl<'a> Jury<'a> {
         Ok(())
     }
 
-    /// Forgets them.
+    /// Frees the fits of [`Self::keep_base`].
     pub(super) fn drop_base(&mut self) {
         self.base = None;
     }
@@ -422,7 +422,7 @@ impl<'a> Jury<'a> {
         Ok(self.judges.iter().map(Vec::len).sum())
     }
 
-    /// True if what is fitted serves `candidate`: it is the source, and of an SVD at least as long.
+    /// True if what is fitted serves `candidate`: it is the source, and of an SVD or a blend at least as long.
     pub(super) fn is_fitted(&self, candidate: Candidate) -> bool {
         let length = candidate.latent_dim();
         self.fitted.is_some_and(|fitted| match fitted {

@@ -17,7 +17,7 @@
 //! one for every η, and ALS; then longer and longer ones for the best η, as long as that does not earn less
 //! and the time allows; their weights are searched from the best so far. So do the other η, of which the
 //! weights are searched as far where they are level with the best. ALS grows longer too where it may win.
-//! Blends are made of the winner among those of the best η, before lengths beyond 1 024, if there is time to
+//! Blends are made of the winner so far, before lengths beyond 1 024, if there is time to
 //! make them for every fold.
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
@@ -33,7 +33,9 @@ mod standing;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use self::candidate::{NORMALIZATIONS, PROBES, SHORT, lengths, places, probes, start, weights};
+use self::candidate::{
+    FIRST_BLENDS, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights,
+};
 use self::jury::{FOLDS, Jury};
 use self::standing::{Standings, Tried};
 use super::search::{Deadline, Judged, nearest, search};
@@ -54,8 +56,8 @@ const SETTLING: f64 = 0.25;
 /// fitted. One may be bad luck: on Amazon Video Games 1 956 judges put 512 dimensions below 200 by two
 /// standard errors, and 2 900 others put them, and still more 1 024, far above.
 const FALLS: usize = 2;
-/// The length beyond which an SVD is fitted after blends: on Amazon CDs a blend of 1 024 earns 4 % more than
-/// its SVD, an SVD of twice the length 1 % more, in as much time.
+/// The length beyond which an SVD is fitted after blends: to the judges on two of three splits of Amazon CDs a
+/// blend of 1 024 is worth 4 % more than its SVD, an SVD of twice the length 1 %, in as much time.
 const BLENDED: usize = 1024;
 /// Candidates that the last round begins with.
 const FINALISTS: usize = 4;
@@ -263,6 +265,14 @@ impl<'a> Play<'a> {
     fn climb(&mut self, mut best: Candidate, keep: u32, longest: usize) -> Result<Candidate> {
         let (fits, mut falls) = (self.jury.fits(), 0);
         for next in self.longer_than(best).filter(|next| next.latent_dim() <= longest) {
+            if self.standings.best_like(next).is_some() {
+                // An earlier climb was here.
+                falls = if self.standings.falls(next) { falls + 1 } else { 0 };
+                if falls == FALLS {
+                    break;
+                }
+                continue;
+            }
             let fit = self.time_of(next.latent_dim());
             let kept = self.last_fits(fit.max(self.slowest) * keep);
             if !self.is_possible(next, fit * fits + kept) {
@@ -299,12 +309,16 @@ impl<'a> Play<'a> {
     fn is_possible(&mut self, candidate: Candidate, time: Duration) -> bool {
         let memory = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
         let vectors = 4.0 * self.jury.num_actions() as f64 * columns(candidate);
-        if time > self.spare() {
-            self.left_out.push(candidate.named("no time"));
+        let reason = if time > self.spare() {
+            "no time"
         } else if vectors * f64::from(ALL + 1) > memory {
-            self.left_out.push(candidate.named("no memory"));
+            "no memory"
         } else {
             return true;
+        };
+        let named = candidate.named(reason);
+        if !self.left_out.contains(&named) {
+            self.left_out.push(named);
         }
         false
     }
@@ -344,24 +358,29 @@ impl<'a> Play<'a> {
             winner => winner,
         };
         let fits = self.jury.fits();
-        for length in lengths(self.longest).into_iter().rev() {
-            let near = self.standings.centre(best.with_length(length));
-            let Some(base) = near.filter(|_| length <= best.latent_dim()) else { continue };
+        let longest = best.latent_dim();
+        let shorter = lengths(self.longest).into_iter().rev().filter(|length| *length < longest);
+        for length in std::iter::once(longest).chain(shorter) {
+            let Some(base) = self.standings.centre(best.with_length(length)) else { continue };
             let mut grid = base.blends();
             let Some(first) = grid.first().copied() else { continue };
             let svd = self.time_of(length);
             let again = if self.jury.is_fitted(base) { 0 } else { fits };
-            // As long as none was made, one is taken to last as long as its SVD.
-            if !self.is_possible(first, svd * (again + PROBES * fits + 2 * ALL)) {
+            // As long as none was made, one is taken to last as long as its SVD. If an SVD wins after all, it
+            // is fitted again.
+            let last = self.last_fits((2 * svd).max(self.slowest) * ALL);
+            if !self.is_possible(first, svd * (again + FIRST_BLENDS * fits) + last) {
                 continue;
             }
             self.jury.keep_base(base)?;
-            let probes = grid.drain(..PROBES as usize).collect();
-            self.search(self.deadline, probes, Vec::new(), 0)?;
-            let kept = (svd + self.blend) * ALL + self.settling();
+            let few = grid.drain(..FIRST_BLENDS as usize).collect();
+            self.search(self.deadline, few, Vec::new(), 0)?;
+            let last = self.last_fits((svd + self.blend).max(self.slowest) * ALL);
+            let kept = last + self.settling();
             let until = self.deadline.until(Some(self.limit.saturating_sub(kept)));
-            // Where the probes earn less beyond doubt, others hardly earn more.
-            if self.standings.is_level(first) {
+            // Where these earn less by more than chance, others hardly earn more.
+            let has_time = until.left().is_none_or(|left| !left.is_zero());
+            if has_time && self.standings.is_level(first) {
                 self.search(until, Vec::new(), grid, 1)?;
                 let found = self.standings.best_like(first).unwrap_or(first);
                 self.search(until, Vec::new(), weights(found, self.jury.ordered()), 1)?;

@@ -172,8 +172,8 @@ impl Standings {
         alike.into_iter().take(count).map(|tried| tried.candidate).collect()
     }
 
-    /// The shortest candidate that is as good as the best; of that length the best, a blend only where nothing
-    /// else is as good, since it takes more time and is no better beyond doubt.
+    /// The shortest candidate that is as good as the best; of that length the best, and a blend, which takes
+    /// more time to fit, only where nothing else is as good.
     pub(super) fn winner(&self) -> Result<Candidate> {
         let best = self.highest()?;
         let as_good = self.0.iter().filter(|tried| {
@@ -236,7 +236,7 @@ mod tests {
             Standings(tried.collect()).winner().unwrap()
         };
         let (low, high) = ([1.0, 2.0, 1.0, 2.0], [2.0, 3.0, 2.0, 3.0]);
-        // By chance, as well as a longer one, beyond doubt.
+        // The SVD is as good; a longer one is; none is.
         assert_eq!(winner([[1.99, 3.02, 2.0, 2.98], high, high]), svd);
         assert_eq!(winner([low, high, high]), blend);
         assert_eq!(winner([low, low, high]), blend);

@@ -119,7 +119,7 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     Report::new(&report, text)
 }
 
-/// The standings of a league, the best of each source.
+/// The standings of a league, the best of each kind, η and L.
 fn table(league: &League) -> String {
     let League { table, judges, draws, tried, settled, left_out, seconds } = league;
     let halves = if *draws > 1 { format!(", {draws} halves of each") } else { String::new() };
