@@ -3,7 +3,7 @@
 //! than either, at the same length or a shorter one (`artifacts/quality`).
 //!
 //! The SVD scores by `F Fᵀ`, `F = V f(s)` ([`Form`]). ALS ([`als`](super::als)) starts at the items
-//! `V s^½`, from where [`SWEEPS`] sweeps do for many from random numbers, and ends at items Z. The vector that
+//! `V s^½`, from where two sweeps do for many from random numbers, and ends at items Z. The vector that
 //! it folds in for a user is linear in the user's items if the matrix of the normal equations is the
 //! mean one of the U users; then it scores by `Z H⁻¹ Zᵀ`, up to a factor,
 //!
@@ -34,7 +34,7 @@ use crate::embedding::{AlsOptions, Decomposition, Form, StoredEmbeddings, SvdOpt
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 
-/// Sweeps of ALS.
+/// Sweeps of ALS that follow the SVD.
 const SWEEPS: usize = 2;
 /// The least eigenvalue that is not rounding, as a share of the largest.
 const NEGLIGIBLE: f64 = 1e-7;

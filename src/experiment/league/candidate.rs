@@ -130,8 +130,8 @@ impl Candidate {
         }
     }
 
-    /// Blends of this SVD with ALS, in all their shares and weights, [`FIRST_BLENDS`] before the others. None
-    /// of what is no SVD.
+    /// Blends of this SVD with ALS, in all their shares and weights, [`FIRST_BLENDS`] of them before the others.
+    /// None of what is no SVD.
     pub(super) fn blends(self) -> Vec<Self> {
         let Self::Svd { normalization, latent_dim, form, popularity_power, recency } = self else {
             return Vec::new();
