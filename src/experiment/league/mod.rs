@@ -265,22 +265,16 @@ impl<'a> Play<'a> {
     fn climb(&mut self, mut best: Candidate, keep: u32, longest: usize) -> Result<Candidate> {
         let (fits, mut falls) = (self.jury.fits(), 0);
         for next in self.longer_than(best).filter(|next| next.latent_dim() <= longest) {
-            if self.standings.best_like(next).is_some() {
-                // An earlier climb was here.
-                falls = if self.standings.falls(next) { falls + 1 } else { 0 };
-                if falls == FALLS {
+            // Unless an earlier climb was here.
+            if self.standings.best_like(next).is_none() {
+                let fit = self.time_of(next.latent_dim());
+                let kept = self.last_fits(fit.max(self.slowest) * keep);
+                if !self.is_possible(next, fit * fits + kept) {
                     break;
                 }
-                continue;
+                self.fit(next)?;
+                best = self.around(next, self.before(keep))?;
             }
-            let fit = self.time_of(next.latent_dim());
-            let kept = self.last_fits(fit.max(self.slowest) * keep);
-            if !self.is_possible(next, fit * fits + kept) {
-                break;
-            }
-            self.fit(next)?;
-            let found = self.around(next, self.before(keep))?;
-            best = found;
             falls = if self.standings.falls(next) { falls + 1 } else { 0 };
             if falls == FALLS {
                 break;
