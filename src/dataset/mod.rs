@@ -210,6 +210,20 @@ impl ActionSets {
         self.of(context).binary_search(&action).is_ok()
     }
 
+    /// The number of `contexts` that have each action, `[num_actions]`.
+    #[must_use]
+    pub fn popularity(
+        &self,
+        contexts: impl IntoIterator<Item = u32>,
+        num_actions: usize,
+    ) -> Vec<u32> {
+        let mut counts = vec![0; num_actions];
+        for context in contexts {
+            self.of(context).iter().for_each(|&action| counts[action as usize] += 1);
+        }
+        counts
+    }
+
     /// Number of pairs.
     #[must_use]
     pub fn num_pairs(&self) -> usize {
@@ -241,13 +255,8 @@ impl Sessions {
     /// The number of `contexts` that have each action, observed or hidden, `[P]`.
     #[must_use]
     pub fn popularity(&self, contexts: &[u32]) -> Vec<u32> {
-        let mut counts = vec![0; self.num_actions];
-        for &context in contexts {
-            for set in [&self.observed, &self.hidden] {
-                set.of(context).iter().for_each(|&action| counts[action as usize] += 1);
-            }
-        }
-        counts
+        let of = |part: &ActionSets| part.popularity(contexts.iter().copied(), self.num_actions);
+        of(&self.observed).into_iter().zip(of(&self.hidden)).map(|(x, y)| x + y).collect()
     }
 
     /// The contexts of one split, ascending.

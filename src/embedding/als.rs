@@ -159,26 +159,18 @@ mod tests {
 
     use super::*;
     use crate::embedding::descent::STEPS;
+    use crate::embedding::tastes::{assert_same_on_any_threads, users_of, wide};
 
     const USERS: usize = 70;
     const ITEMS: usize = 50;
 
-    /// Users of five tastes; one did nothing, and nobody wants the last item.
+    /// Users of five tastes; one did nothing, and nobody wants the last items.
     fn tastes() -> ActionSets {
-        let pairs = (1..70_u32).flat_map(|user| {
-            let mut stream = Seed(4).stream(Purpose::Synthetic, 0, user.into());
-            let draws: Vec<_> = (0..9).map(|_| 5 * stream.below(9) + user % 5).collect();
-            draws.into_iter().map(move |item| (user, item))
-        });
-        ActionSets::from_pairs(USERS, pairs)
+        users_of(5, 69, 9, 9)
     }
 
     fn options(latent_dim: usize) -> AlsOptions {
         AlsOptions { latent_dim, iterations: 4, regularization: 0.7, confidence: 6.0 }
-    }
-
-    fn wide(matrix: &Matrix) -> Mat<f64> {
-        Mat::from_fn(matrix.rows(), matrix.cols(), |i, j| f64::from(matrix.row(i)[j]))
     }
 
     fn weight(matrix: &ActionSets, user: usize, item: usize) -> (f64, f64) {
@@ -266,19 +258,8 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_numbers_on_any_number_of_threads() {
-        let pairs = (0..3000_u32).flat_map(|user| {
-            let mut stream = Seed(4).stream(Purpose::Synthetic, 0, user.into());
-            let draws: Vec<_> = (0..20).map(|_| 10 * stream.below(250) + user % 10).collect();
-            draws.into_iter().map(move |item| (user, item))
-        });
-        let matrix = ActionSets::from_pairs(3000, pairs);
-        let run = |threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| implicit_als(&matrix, 2500, options(12), Seed(5)).unwrap())
-        };
-        let one = run(1);
-        assert_eq!(one, run(2));
-        assert_eq!(one, run(3));
+        let matrix = users_of(10, 3000, 250, 20);
+        assert_same_on_any_threads(|| implicit_als(&matrix, 2500, options(12), Seed(5)).unwrap());
     }
 
     #[test]

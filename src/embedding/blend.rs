@@ -60,7 +60,9 @@ pub struct BlendOptions {
 }
 
 impl BlendOptions {
-    fn als(self) -> AlsOptions {
+    /// What is fitted of ALS.
+    #[must_use]
+    pub fn als(self) -> AlsOptions {
         let Self { als_dim: latent_dim, regularization, confidence, .. } = self;
         AlsOptions { latent_dim, iterations: SWEEPS, regularization, confidence }
     }
@@ -129,10 +131,7 @@ fn scaled(matrix: &Matrix, factors: &[f32], width: usize) -> Matrix {
 
 /// `Z K⁻ᵀ`, where `K Kᵀ = H`: its products with itself are `Z H⁻¹ Zᵀ`.
 fn linear(mut items: Matrix, matrix: &ActionSets, options: BlendOptions) -> Result<Matrix> {
-    let mut popularity = vec![0_u32; items.rows()];
-    for user in matrix.contexts() {
-        matrix.of(user).iter().for_each(|&action| popularity[action as usize] += 1);
-    }
+    let popularity = matrix.popularity(matrix.contexts(), items.rows());
     #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of the factors")]
     let alpha = options.confidence as f32 / matrix.len().max(1) as f32;
     let mut weighted = items.clone();
@@ -195,20 +194,16 @@ mod tests {
     use faer::linalg::solvers::{FullPivLu, Solve as _};
 
     use super::*;
+    use crate::embedding::tastes::{users_of, wide};
     use crate::embedding::{Power, truncated_svd};
-    use crate::seed::{Purpose, Seed};
+    use crate::seed::Seed;
 
-    const USERS: usize = 60;
+    const USERS: usize = 61;
     const ITEMS: usize = 40;
 
-    /// Users of five tastes; nobody wants the last item.
+    /// Users of five tastes; one did nothing, and nobody wants the last items.
     fn tastes() -> ActionSets {
-        let pairs = (0..60_u32).flat_map(|user| {
-            let mut stream = Seed(4).stream(Purpose::Synthetic, 0, user.into());
-            let draws: Vec<_> = (0..9).map(|_| 5 * stream.below(7) + user % 5).collect();
-            draws.into_iter().map(move |item| (user, item))
-        });
-        ActionSets::from_pairs(USERS, pairs)
+        users_of(5, 60, 7, 9)
     }
 
     fn options(share: f64) -> BlendOptions {
@@ -225,10 +220,6 @@ mod tests {
 
     fn svd(options: BlendOptions) -> StoredEmbeddings {
         truncated_svd(&tastes(), ITEMS, options.svd, Seed(1)).unwrap().into_stored()
-    }
-
-    fn wide(matrix: &Matrix) -> Mat<f64> {
-        Mat::from_fn(matrix.rows(), matrix.cols(), |i, j| f64::from(matrix.row(i)[j]))
     }
 
     /// The scores of all pairs of items, in units of their norm.
@@ -256,7 +247,7 @@ mod tests {
         let z = wide(&swept(&matrix, start, options.als()).unwrap());
         let mut normal = Mat::<f64>::identity(6, 6) * faer::Scale(0.7);
         for item in 0..ITEMS {
-            let users = (0..60).filter(|user| matrix.contains(*user, item.try_into().unwrap()));
+            let users = (0..61).filter(|user| matrix.contains(*user, item.try_into().unwrap()));
             let weight = 1.0 + 3.0 * users.count() as f64 / USERS as f64;
             normal += z.row(item).transpose() * z.row(item) * faer::Scale(weight);
         }

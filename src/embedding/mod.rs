@@ -16,6 +16,9 @@ mod slice;
 mod stored;
 mod subspace;
 pub mod svd;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tastes;
 pub(crate) mod tensors;
 
 use std::sync::{Arc, OnceLock};

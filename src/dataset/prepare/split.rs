@@ -133,12 +133,7 @@ pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<
     let Interactions { users, items, labels, items_of, times, .. } = interactions;
     let mut sessions = Sessions { observed, hidden, split, num_actions: items.len() };
 
-    let mut popularity = vec![0_u32; items.len()];
-    for context in sessions.contexts(Split::Train) {
-        for set in [&sessions.observed, &sessions.hidden] {
-            set.of(context).iter().for_each(|&item| popularity[item as usize] += 1);
-        }
-    }
+    let popularity = sessions.popularity(&sessions.contexts(Split::Train));
     let unknown = popularity.iter().filter(|count| **count == 0).count();
     if unknown > 0 && settings.kind != SplitKind::Random {
         tracing::info!("{unknown} of {} items are not trained on", items.len());

@@ -1,6 +1,7 @@
 use faer::Mat;
 
 use super::*;
+use crate::embedding::tastes::{assert_same_on_any_threads, users_of};
 
 const CONTEXTS: usize = 90;
 const ACTIONS: usize = 60;
@@ -104,25 +105,14 @@ fn columns_are_orthonormal_and_their_largest_entry_is_positive() {
 
 /// Contexts of ten tastes, in panels enough for several threads.
 fn tastes() -> ActionSets {
-    let pairs = (0..3000_u32).flat_map(|context| {
-        let mut stream = Seed(4).stream(Purpose::Synthetic, 0, context.into());
-        let draws: Vec<_> = (0..20).map(|_| 10 * stream.below(250) + context % 10).collect();
-        draws.into_iter().map(move |action| (context, action))
-    });
-    ActionSets::from_pairs(3000, pairs)
+    users_of(10, 3000, 250, 20)
 }
 
 #[test]
 fn the_same_seed_gives_the_same_numbers_on_any_number_of_threads() {
     let matrix = tastes();
-    let run = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let options = SvdOptions { latent_dim: 12, ..SvdOptions::default() };
-        pool.install(|| truncated_svd(&matrix, 2500, options, Seed(5)).unwrap())
-    };
-    let one = run(1);
-    assert_eq!(one, run(2));
-    assert_eq!(one, run(3));
+    let options = SvdOptions { latent_dim: 12, ..SvdOptions::default() };
+    assert_same_on_any_threads(|| truncated_svd(&matrix, 2500, options, Seed(5)).unwrap());
 }
 
 #[test]

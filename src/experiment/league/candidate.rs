@@ -21,13 +21,15 @@ const OF_CONTEXTS: [f32; 3] = [0.0, 0.25, 0.5];
 const RECENCIES: [f32; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
 const CONFIDENCES: [f64; 5] = [1.0, 3.0, 10.0, 30.0, 100.0];
 const REGULARIZATIONS: [f64; 5] = [0.3, 1.0, 10.0, 100.0, 300.0];
+/// Columns that the SVD adds to L.
+const ADDED: f64 = 64.0;
 /// ω.
 const SHARES: [f64; 3] = [0.3, 0.5, 0.7];
 /// The longest ALS in a blend: the SVD has the rest.
 const OF_BLEND: usize = 512;
 /// The first blends, which are judged before any other: one that is good on Gowalla and Amazon CDs, and one
 /// that is on smaller sets (Last.fm, Amazon Office).
-pub(super) const FIRST_BLENDS: u32 = 2;
+pub(super) const FIRST_BLENDS: usize = 2;
 
 /// A candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -75,6 +77,15 @@ impl Candidate {
         match *self {
             Self::Svd { latent_dim, .. } | Self::Als { latent_dim, .. } => latent_dim,
             Self::Blend { blend, .. } => blend.latent_dim,
+        }
+    }
+
+    /// The columns of its fit; of a blend, those of both parts.
+    pub(super) fn columns(self) -> f64 {
+        match self {
+            Self::Svd { latent_dim, .. } => of_svd(latent_dim),
+            Self::Als { latent_dim, .. } => latent_dim as f64,
+            Self::Blend { blend, .. } => (blend.svd.latent_dim + blend.als_dim) as f64,
         }
     }
 
@@ -130,34 +141,57 @@ impl Candidate {
         }
     }
 
-    /// Blends of this SVD with ALS, in all their shares and weights, [`FIRST_BLENDS`] of them before the others.
-    /// None of what is no SVD.
-    pub(super) fn blends(self) -> Vec<Self> {
+    /// This decomposition with other weights; ALS has none.
+    fn with_weights(self, form: Form, popularity_power: f32, recency: f32) -> Self {
+        match self {
+            Self::Svd { normalization, latent_dim, .. } => {
+                Self::Svd { normalization, latent_dim, form, popularity_power, recency }
+            }
+            Self::Blend { blend, .. } => Self::Blend { blend, form, popularity_power, recency },
+            Self::Als { .. } => self,
+        }
+    }
+
+    /// The blend of this SVD with ALS of these α, λ and ω; none of what is no SVD.
+    fn blend(self, confidence: f64, regularization: f64, share: f64) -> Option<Self> {
         let Self::Svd { normalization, latent_dim, form, popularity_power, recency } = self else {
-            return Vec::new();
+            return None;
         };
         let blend = BlendOptions {
             latent_dim,
             svd: SvdOptions { latent_dim, normalization, ..SvdOptions::default() },
             form: Form { popularity: 0.0, ..form },
             als_dim: latent_dim.min(OF_BLEND),
-            regularization: 1.0,
-            confidence: 10.0,
-            share: SHARES[0],
+            regularization,
+            confidence,
+            share,
         };
-        let other = BlendOptions { regularization: 10.0, confidence: 3.0, ..blend };
         // The blend is what scores at p = ½.
         let form = Form { power: Power::Half, ridge: 0.0, ..form };
-        let with = |blend| Self::Blend { blend, form, popularity_power, recency };
-        let mut all = vec![with(blend), with(other)];
+        Some(Self::Blend { blend, form, popularity_power, recency })
+    }
+
+    /// Blends of this SVD with ALS, in all their shares and weights, [`FIRST_BLENDS`] of them before the others.
+    /// None of what is no SVD.
+    pub(super) fn blends(self) -> Vec<Self> {
+        let mut all = vec![(10.0, 1.0, SHARES[0]), (3.0, 10.0, SHARES[0])];
         for share in SHARES {
             for confidence in CONFIDENCES {
-                for regularization in REGULARIZATIONS {
-                    all.push(with(BlendOptions { regularization, confidence, share, ..blend }));
-                }
+                all.extend(
+                    REGULARIZATIONS.map(|regularization| (confidence, regularization, share)),
+                );
             }
         }
-        all
+        let blend =
+            |(confidence, regularization, share)| self.blend(confidence, regularization, share);
+        all.into_iter().filter_map(blend).collect()
+    }
+
+    /// The blend of this SVD that another blend is of a shorter one.
+    pub(super) fn blended_as(self, other: Self) -> Option<Self> {
+        let Self::Blend { blend, form, popularity_power, recency } = other else { return None };
+        let own = self.blend(blend.confidence, blend.regularization, blend.share)?;
+        Some(own.with_weights(form, popularity_power, recency))
     }
 
     /// ALS of one length with all its weights, the default ones first.
@@ -229,6 +263,11 @@ pub(super) fn lengths(longest: usize) -> Vec<usize> {
     lengths
 }
 
+/// The columns of an SVD of so many dimensions.
+pub(super) fn of_svd(latent_dim: usize) -> f64 {
+    latent_dim as f64 + ADDED
+}
+
 /// β = V.
 pub(super) fn plain() -> Form {
     Form { power: Power::Zero, ridge: 0.0, popularity: 0.0 }
@@ -244,12 +283,12 @@ pub(super) fn start(normalization: f32, latent_dim: usize, recency: f32) -> Cand
 /// Weights that are far apart, by which normalisations are compared. With κ = η an action gets back what
 /// the normalisation took from it.
 pub(super) fn probes(normalization: f32, latent_dim: usize, recency: f32) -> Vec<Candidate> {
+    let first = start(normalization, latent_dim, recency);
     let with = |power, ridge, popularity, popularity_power| {
-        let form = Form { power, ridge, popularity };
-        Candidate::Svd { normalization, latent_dim, form, popularity_power, recency }
+        first.with_weights(Form { power, ridge, popularity }, popularity_power, recency)
     };
     let mut all = vec![
-        start(normalization, latent_dim, recency),
+        first,
         with(Power::Half, 0.0, 0.0, 0.5),
         with(Power::Zero, 0.0, 0.25, 0.5),
         with(Power::Zero, 8.0, 0.25, 0.5),
@@ -285,18 +324,8 @@ pub(super) fn weights(of: Candidate, ordered: bool) -> Vec<Candidate> {
         for popularity in OF_ACTIONS {
             for more in OF_CONTEXTS {
                 let (form, popularity_power) = (Form { popularity, ..form }, popularity + more);
-                all.extend(recencies.iter().map(|&recency| match of {
-                    Candidate::Blend { blend, .. } => {
-                        Candidate::Blend { blend, form, popularity_power, recency }
-                    }
-                    of => Candidate::Svd {
-                        normalization: of.normalization(),
-                        latent_dim: of.latent_dim(),
-                        form,
-                        popularity_power,
-                        recency,
-                    },
-                }));
+                let with = |&recency| of.with_weights(form, popularity_power, recency);
+                all.extend(recencies.iter().map(with));
             }
         }
     }
@@ -339,4 +368,18 @@ fn of_als(confidence: f64, regularization: f64) -> [usize; 2] {
         CONFIDENCES.partition_point(|other| *other < confidence),
         REGULARIZATIONS.partition_point(|other| *other < regularization),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_that_the_data_allow_is_among_the_lengths() {
+        assert_eq!(lengths(30), [30]);
+        assert_eq!(lengths(240), [50, 100, 200]);
+        assert_eq!(lengths(389), [50, 100, 200, 389]);
+        assert_eq!(lengths(1011), [50, 100, 200, 512, 1011]);
+        assert_eq!(lengths(5000), [50, 100, 200, 512, 1024, 2048]);
+    }
 }

@@ -190,11 +190,8 @@ impl<'a> Jury<'a> {
         users.truncate(of_each * usize::from(parts));
         let users: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
         let (asked, times) = hide(self.sessions, held_out, &users, self.seed);
-        let mut popularity = vec![0; asked.num_actions];
-        for user in asked.contexts(Split::Train) {
-            asked.observed.of(user).iter().for_each(|&action| popularity[action as usize] += 1);
-        }
-        self.popularity = vec![popularity];
+        let trained_on = asked.contexts(Split::Train);
+        self.popularity = vec![asked.observed.popularity(trained_on, asked.num_actions)];
         self.judges = users.chunks(of_each).map(<[u32]>::to_vec).collect();
         self.judges.iter_mut().for_each(|judges| judges.sort_unstable());
         self.times = times;
@@ -453,5 +450,26 @@ impl<'a> Jury<'a> {
             folds.push(winner.source().fit(self.sessions, &users, self.seed)?);
         }
         Ok(folds)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::dataset::{SplitSettings, SyntheticSettings, assemble, synthetic};
+
+    #[test]
+    fn few_judges_judge_by_several_halves_of_their_items() {
+        let halves_of = |users, actions| {
+            let settings = SyntheticSettings { users, actions, ..Default::default() };
+            let interactions = synthetic(&settings).unwrap();
+            let sessions = assemble(interactions, &SplitSettings::default()).unwrap().sessions;
+            let judge = Judge::default();
+            let jury = Jury::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+            (jury.draws(), jury.count())
+        };
+        assert_eq!(halves_of(200, 300), (4, 160));
+        assert_eq!(halves_of(3000, 300).0, 3, "5 000 judgements");
     }
 }

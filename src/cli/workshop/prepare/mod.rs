@@ -156,10 +156,14 @@ fn name(candidate: &Candidate) -> String {
             format!("als L = {latent_dim}, α = {confidence}, λ = {regularization}")
         }
         Candidate::Blend { blend, form, popularity_power, recency } => {
-            let BlendOptions { latent_dim, share, confidence, regularization, .. } = blend;
+            let BlendOptions {
+                latent_dim, svd, als_dim, share, confidence, regularization, ..
+            } = blend;
             let weights = weights(form, *popularity_power, *recency);
             format!(
-                "blend L = {latent_dim}, ω = {share}, α = {confidence}, λ = {regularization}, {weights}"
+                "blend L = {latent_dim} of svd {} and als {als_dim}, ω = {share}, α = {confidence}, \
+                 λ = {regularization}, {weights}",
+                svd.latent_dim,
             )
         }
     }

@@ -1,0 +1,194 @@
+//! The times of what was fitted and judged in, whether there is time for more out.
+//!
+//! A fit takes as long as the last one of its kind, or what its columns make of that. The last fits, of
+//! the winner on everybody and without each fold, are kept time for from the start: they are made
+//! whatever the limit.
+
+use std::time::{Duration, Instant};
+
+use super::candidate::{Candidate, of_svd};
+use super::jury::FOLDS;
+use crate::embedding::{AlsOptions, BlendOptions};
+use crate::experiment::search::Deadline;
+
+/// Share of the time left that the long decompositions may take.
+const FITTING: f64 = 0.8;
+/// Share of the time limit that the last round may take.
+const SETTLING: f64 = 0.25;
+/// The time of a fit grows as this power of its columns from one length to the next, between the
+/// sparse products' 1 and the dense ones' 2.
+const GROWTH: f64 = 1.5;
+/// The fits of an SVD that take as long as one of ALS of the same length.
+const OF_ALS: u32 = 5;
+/// The fits of the winner: on everybody, and without each fold.
+#[allow(clippy::cast_lossless, reason = "`from` is no constant")]
+pub(super) const ALL: u32 = 1 + FOLDS as u32;
+
+/// The seconds of a fit, and its columns.
+#[derive(Clone, Copy)]
+struct Fit {
+    time: Duration,
+    columns: f64,
+}
+
+impl Fit {
+    /// The time of one of other columns.
+    fn of(self, columns: f64, growth: f64) -> Duration {
+        self.time.mul_f64((columns / self.columns).powf(growth))
+    }
+}
+
+/// The clock of a league.
+pub(super) struct Budget {
+    limit: Duration,
+    clock: Deadline,
+    /// Kept for the last round.
+    settling: Duration,
+    /// The SVD that was fitted last.
+    svd: Option<Fit>,
+    /// The time of the slowest SVD.
+    slowest: Duration,
+    /// The ALS that was fitted last.
+    als: Option<Fit>,
+    /// The time of the last blend, without its SVD.
+    blend: Option<Duration>,
+    /// The time of the slowest judgement of one candidate.
+    judging: Duration,
+}
+
+impl Budget {
+    /// So many seconds from when it `began`; part of them for the last round, if it `settles`.
+    pub(super) fn new(began: Instant, seconds: u64, settles: bool) -> Self {
+        let limit = Duration::from_secs(seconds);
+        Self {
+            limit,
+            clock: Deadline::new(began, Some(limit)),
+            settling: if settles { limit.mul_f64(SETTLING) } else { Duration::ZERO },
+            svd: None,
+            slowest: Duration::ZERO,
+            als: None,
+            blend: None,
+            judging: Duration::ZERO,
+        }
+    }
+
+    /// The end of everything.
+    pub(super) fn end(&self) -> Deadline {
+        self.clock
+    }
+
+    /// The time so far.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    /// A candidate's source was fitted in this time; of a blend, without its SVD.
+    pub(super) fn fitted(&mut self, candidate: Candidate, time: Duration) {
+        let fit = Fit { time, columns: candidate.columns() };
+        match candidate {
+            Candidate::Als { .. } => self.als = Some(fit),
+            Candidate::Blend { .. } => self.blend = Some(time),
+            Candidate::Svd { .. } => {
+                (self.svd, self.slowest) = (Some(fit), self.slowest.max(time));
+            }
+        }
+    }
+
+    /// A candidate was judged in this time.
+    pub(super) fn judged(&mut self, time: Duration) {
+        self.judging = self.judging.max(time);
+    }
+
+    /// The time of the slowest SVD.
+    pub(super) fn slowest(&self) -> Duration {
+        self.slowest
+    }
+
+    /// The time of the slowest judgement of one candidate.
+    pub(super) fn judging(&self) -> Duration {
+        self.judging
+    }
+
+    /// The time of one fit of a candidate.
+    pub(super) fn of(&self, candidate: Candidate) -> Duration {
+        let columns = candidate.columns();
+        match candidate {
+            Candidate::Svd { .. } => self.of_svd(columns),
+            Candidate::Als { .. } => {
+                self.als.map_or(OF_ALS * self.slowest, |fit| fit.of(columns, 2.0))
+            }
+            Candidate::Blend { blend, .. } => {
+                let svd = self.of_svd(of_svd(blend.svd.latent_dim));
+                svd + self.blend.unwrap_or_else(|| svd.max(self.of_sweeps(blend)))
+            }
+        }
+    }
+
+    fn of_svd(&self, columns: f64) -> Duration {
+        self.svd.map_or(Duration::ZERO, |fit| fit.of(columns, GROWTH))
+    }
+
+    /// The time of what a blend fits of ALS.
+    fn of_sweeps(&self, blend: BlendOptions) -> Duration {
+        let AlsOptions { latent_dim, iterations, .. } = blend.als();
+        let share = iterations as f64 / AlsOptions::default().iterations as f64;
+        self.als.map_or(Duration::ZERO, |fit| fit.of(latent_dim as f64, 2.0).mul_f64(share))
+    }
+
+    /// The time of the fits that are still to make if the game ends now, where an SVD's take `of_svd`.
+    pub(super) fn last_fits(&self, winner: Option<Candidate>, of_svd: Duration) -> Duration {
+        match winner {
+            None | Some(Candidate::Svd { .. }) => of_svd,
+            Some(other) => of_svd.max(self.of(other) * ALL),
+        }
+    }
+
+    /// A deadline that leaves so much time, and that of the last round.
+    pub(super) fn before(&self, kept: Duration) -> Deadline {
+        self.clock.until(Some(self.limit.saturating_sub(kept + self.settling)))
+    }
+
+    /// The time for fits.
+    pub(super) fn spare(&self) -> Duration {
+        let left = self.clock.left().unwrap_or_default();
+        left.saturating_sub(self.settling).mul_f64(FITTING)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidate::start;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn svd(latent_dim: usize) -> Candidate {
+        start(0.0, latent_dim, 0.0)
+    }
+
+    #[test]
+    fn a_blend_takes_what_its_sweeps_do_where_there_are_many_users() {
+        let mut budget = Budget::new(Instant::now(), 100, false);
+        let blend = svd(512).blends()[0];
+        budget.fitted(svd(512), SECOND);
+        assert_eq!(budget.of(blend), 2 * SECOND);
+        budget.fitted(Candidate::als(100)[0], 3 * SECOND);
+        assert!(budget.of(blend) > 10 * SECOND, "{:?}", budget.of(blend));
+        budget.fitted(blend, 5 * SECOND);
+        assert_eq!(budget.of(blend), 6 * SECOND);
+    }
+
+    #[test]
+    fn time_is_kept_for_the_fits_of_the_winner_and_for_the_last_round() {
+        let mut budget = Budget::new(Instant::now(), 100, true);
+        budget.fitted(svd(100), SECOND);
+        budget.fitted(Candidate::als(100)[0], 5 * SECOND);
+        let left = |winner| {
+            let kept = budget.last_fits(winner, 6 * SECOND);
+            budget.before(kept).left().map(|left| left.as_secs_f64().round())
+        };
+        assert_eq!(left(Some(svd(100))), Some(100.0 - 25.0 - 6.0));
+        assert_eq!(left(Some(Candidate::als(100)[0])), Some(100.0 - 25.0 - 30.0));
+        assert!(budget.spare() < 60 * SECOND && budget.spare() > 59 * SECOND);
+    }
+}
