@@ -28,7 +28,7 @@ use super::report::Report;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkshopVerb {
-    /// Turn a log of interactions into sessions, embeddings and an index.
+    /// Turn a log of interactions into sessions and embeddings.
     Prepare(Box<prepare::PrepareArgs>),
     /// List the public data sets that `prepare` reads without any flags for columns.
     Datasets,

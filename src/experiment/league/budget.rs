@@ -132,7 +132,7 @@ impl Budget {
     fn of_sweeps(&self, blend: BlendOptions) -> Duration {
         let AlsOptions { latent_dim, iterations, .. } = blend.als();
         let share = iterations as f64 / AlsOptions::default().iterations as f64;
-        self.als.map_or(Duration::ZERO, |fit| fit.of(latent_dim as f64, 2.0).mul_f64(share))
+        self.als.map_or(Duration::ZERO, |fit| fit.of(latent_dim as f64, GROWTH).mul_f64(share))
     }
 
     /// The time of the fits that are still to make if the game ends now, where an SVD's take `of_svd`.
@@ -172,7 +172,7 @@ mod tests {
         let blend = svd(512).blends()[0];
         budget.fitted(svd(512), SECOND);
         assert_eq!(budget.of(blend), 2 * SECOND);
-        budget.fitted(Candidate::als(100)[0], 3 * SECOND);
+        budget.fitted(Candidate::als(100)[0], 6 * SECOND);
         assert!(budget.of(blend) > 10 * SECOND, "{:?}", budget.of(blend));
         budget.fitted(blend, 5 * SECOND);
         assert_eq!(budget.of(blend), 6 * SECOND);

@@ -29,7 +29,7 @@ const SHARES: [f64; 3] = [0.3, 0.5, 0.7];
 const OF_BLEND: usize = 512;
 /// The first blends, which are judged before any other: one that is good on Gowalla and Amazon CDs, and one
 /// that is on smaller sets (Last.fm, Amazon Office).
-pub(super) const FIRST_BLENDS: usize = 2;
+pub(super) const FIRST_BLENDS: u32 = 2;
 
 /// A candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -185,13 +185,6 @@ impl Candidate {
         let blend =
             |(confidence, regularization, share)| self.blend(confidence, regularization, share);
         all.into_iter().filter_map(blend).collect()
-    }
-
-    /// The blend of this SVD that another blend is of a shorter one.
-    pub(super) fn blended_as(self, other: Self) -> Option<Self> {
-        let Self::Blend { blend, form, popularity_power, recency } = other else { return None };
-        let own = self.blend(blend.confidence, blend.regularization, blend.share)?;
-        Some(own.with_weights(form, popularity_power, recency))
     }
 
     /// ALS of one length with all its weights, the default ones first.

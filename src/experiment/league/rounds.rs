@@ -202,13 +202,12 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// Blends with ALS of the winner so far, or where that is no SVD of the one that is `best`; or of the longest
-    /// shorter one that may win and that there is time for. Then their weights and shorter blends. None that has
-    /// been made.
+    /// Blends with ALS of the winner so far, or where that is ALS of the SVD that is `best`; or of the longest
+    /// shorter one that may win and that there is time for. Then their weights and shorter blends.
     pub(super) fn blends(&mut self, best: Candidate) -> Result<()> {
         let best = match self.standings.winner()? {
-            winner @ Candidate::Svd { .. } => winner,
-            _ => self.standings.best_at_any_length(best).unwrap_or(best),
+            Candidate::Als { .. } => self.standings.best_at_any_length(best).unwrap_or(best),
+            winner => winner,
         };
         let fits = self.jury.fits();
         let longest = best.latent_dim();
@@ -217,20 +216,16 @@ impl<'a> Play<'a> {
             let Some(base) = self.standings.centre(best.with_length(length)) else { continue };
             let mut grid = base.blends();
             let Some(first) = grid.first().copied() else { continue };
-            let few: Vec<Candidate> = match self.standings.best_at_any_length(first) {
-                Some(Candidate::Blend { blend, .. }) if blend.svd.latent_dim >= length => break,
-                Some(shorter) => base.blended_as(shorter).into_iter().collect(),
-                None => grid.drain(..FIRST_BLENDS).collect(),
-            };
             let (svd, both) = (self.budget.of(base), self.budget.of(first));
             let again = if self.jury.is_fitted(base) { Duration::ZERO } else { svd * fits };
-            let blends = both.saturating_sub(svd).mul_f64(few.len() as f64) * fits;
+            let blends = both.saturating_sub(svd) * FIRST_BLENDS * fits;
             // If an SVD wins after all, it is fitted again.
             let last = |of: &Self| of.last_fits(of.budget.of(first).max(of.budget.slowest()) * ALL);
             if !self.is_possible(first, again + blends + last(self)) {
                 continue;
             }
             self.jury.keep_base(base)?;
+            let few = grid.drain(..FIRST_BLENDS as usize).collect();
             self.search(self.budget.end(), few, Vec::new(), 0)?;
             let until = self.budget.before(last(self));
             // Where these earn less by more than chance, others hardly earn more.

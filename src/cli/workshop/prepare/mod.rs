@@ -125,8 +125,8 @@ fn table(league: &League) -> String {
     let halves = if *draws > 1 { format!(", {draws} halves of each") } else { String::new() };
     let mut text = format!(
         "embeddings: the best of {tried} tried in {seconds:.0} s, by the reward at θ = I of {judges} \
-         training users outside the fit{halves}\n  {:<46} {:>15}  {:>17}  bytes an item",
-        "", "reward", "difference",
+         training users outside the fit{halves}\n  {:>15}  {:>17}  bytes an item",
+        "reward", "difference",
     );
     for standing in table {
         let Standing { candidate, reward, reward_se, difference, difference_se, .. } = *standing;
@@ -134,7 +134,8 @@ fn table(league: &League) -> String {
         let difference = format!("{difference:+.4} ± {difference_se:.4}");
         let mark = if standing.chosen { '→' } else { ' ' };
         let name = name(&candidate);
-        text += &format!("\n{mark} {name:<46} {reward:>15}  {difference:>17}  {}", standing.bytes);
+        let bytes = standing.bytes;
+        text += &format!("\n{mark} {reward:>15}  {difference:>17}  {bytes:>13}  {name}");
     }
     if let Some(Settled { tried, judges }) = settled {
         text += &format!("\n  its weights are the best of {tried} by {judges} users");
