@@ -24,7 +24,7 @@ const OF_ALS: u32 = 5;
 #[allow(clippy::cast_lossless, reason = "`from` is no constant")]
 pub(super) const ALL: u32 = 1 + FOLDS as u32;
 
-/// The seconds of a fit, and its columns.
+/// The time of a fit, and its columns.
 #[derive(Clone, Copy)]
 struct Fit {
     time: Duration,
@@ -32,8 +32,9 @@ struct Fit {
 }
 
 impl Fit {
-    /// The time of one of other columns.
+    /// The time of one of other columns; a shorter one saves less than a longer one costs.
     fn of(self, columns: f64, growth: f64) -> Duration {
+        let growth = if columns < self.columns { 1.0 } else { growth };
         self.time.mul_f64((columns / self.columns).powf(growth))
     }
 }
