@@ -74,7 +74,7 @@ impl Loaded {
         } else {
             (Recommender::open(folder, &chosen.device)?.on(chosen)?, None)
         };
-        let index = manifest.files.get("index.usearch").map(|file| &file.blake3[..16]);
+        let index = manifest.files.get("index.usearch").and_then(|file| file.blake3.get(..16));
         let ef = manifest.index.map(|options| options.ef_search);
         let index = index.zip(ef).map(|(index, ef)| format!("hnsw {index} ef {ef}"));
         let scalar = manifest.vectors.scalar;

@@ -59,8 +59,14 @@ impl Record {
         if !path.exists() {
             return Ok(Self::default());
         }
-        let damaged = |error| Error::file(&path, format!("is damaged: {error}"));
-        serde_json::from_str(&fs::read_to_string(&path)?).map_err(damaged)
+        let damaged = |problem: String| Error::file(&path, format!("is damaged: {problem}"));
+        let record: Self = serde_json::from_str(&fs::read_to_string(&path)?)
+            .map_err(|error| damaged(error.to_string()))?;
+        let mut times = record.rungs.iter().filter_map(|rung| rung.until).chain([record.seconds]);
+        match times.find(|seconds| Duration::try_from_secs_f64(*seconds).is_err()) {
+            Some(seconds) => Err(damaged(format!("{seconds} seconds are no time"))),
+            None => Ok(record),
+        }
     }
 
     pub(super) fn save(&mut self, folder: &Path, clock: Deadline) -> Result<()> {
@@ -129,6 +135,21 @@ impl Observer for Spent<'_> {
 mod tests {
     use super::*;
     use crate::settings::BudgetUnit;
+
+    #[test]
+    fn a_record_of_a_time_that_cannot_be_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |seconds: f64| {
+            let record = format!(r#"{{"seconds": {seconds}, "rungs": []}}"#);
+            fs::write(folder.path().join(RECORD), record).unwrap();
+            Record::read(folder.path()).map(|record| record.seconds)
+        };
+        assert_eq!(read(2.5).unwrap(), 2.5);
+        for seconds in [-1.0, 1e300] {
+            let error = read(seconds).unwrap_err().to_string();
+            assert!(error.contains("is damaged") && error.contains(RECORD), "{error}");
+        }
+    }
 
     #[test]
     fn the_best_reward_wins_at_whatever_rung() {
