@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::candidate::{Candidate, of_svd};
+use super::candidate::{Candidate, svd_columns};
 use super::jury::FOLDS;
 use crate::embedding::{AlsOptions, BlendOptions};
 use crate::experiment::search::Deadline;
@@ -114,18 +114,18 @@ impl Budget {
     pub(super) fn of(&self, candidate: Candidate) -> Duration {
         let columns = candidate.columns();
         match candidate {
-            Candidate::Svd { .. } => self.of_svd(columns),
+            Candidate::Svd { .. } => self.time_of_svd(columns),
             Candidate::Als { .. } => {
                 self.als.map_or(OF_ALS * self.slowest, |fit| fit.of(columns, 2.0))
             }
             Candidate::Blend { blend, .. } => {
-                let svd = self.of_svd(of_svd(blend.svd.latent_dim));
+                let svd = self.time_of_svd(svd_columns(blend.svd.latent_dim));
                 svd + self.blend.unwrap_or_else(|| svd.max(self.of_sweeps(blend)))
             }
         }
     }
 
-    fn of_svd(&self, columns: f64) -> Duration {
+    fn time_of_svd(&self, columns: f64) -> Duration {
         self.svd.map_or(Duration::ZERO, |fit| fit.of(columns, GROWTH))
     }
 

@@ -83,7 +83,7 @@ impl Candidate {
     /// The columns of its fit; of a blend, those of both parts.
     pub(super) fn columns(self) -> f64 {
         match self {
-            Self::Svd { latent_dim, .. } => of_svd(latent_dim),
+            Self::Svd { latent_dim, .. } => svd_columns(latent_dim),
             Self::Als { latent_dim, .. } => latent_dim as f64,
             Self::Blend { blend, .. } => (blend.svd.latent_dim + blend.als_dim) as f64,
         }
@@ -257,7 +257,7 @@ pub(super) fn lengths(longest: usize) -> Vec<usize> {
 }
 
 /// The columns of an SVD of so many dimensions.
-pub(super) fn of_svd(latent_dim: usize) -> f64 {
+pub(super) fn svd_columns(latent_dim: usize) -> f64 {
     latent_dim as f64 + ADDED
 }
 

@@ -182,7 +182,7 @@ impl<'a> Play<'a> {
         if self.standings.centre(of_als[0]).is_none() {
             return Ok(());
         }
-        let of_svd = self.jury.take_fits();
+        let kept = self.jury.take_fits();
         self.search(until, Vec::new(), of_als.clone(), 1)?;
         if let Some(mut best) = self.standings.centre(of_als[0]) {
             for next in self.longer_than(best) {
@@ -198,7 +198,7 @@ impl<'a> Play<'a> {
                 best = next;
             }
         }
-        self.jury.put_fits(of_svd);
+        self.jury.put_fits(kept);
         Ok(())
     }
 
@@ -218,10 +218,12 @@ impl<'a> Play<'a> {
             let Some(first) = grid.first().copied() else { continue };
             let (svd, both) = (self.budget.of(base), self.budget.of(first));
             let again = if self.jury.is_fitted(base) { Duration::ZERO } else { svd * fits };
-            let blends = both.saturating_sub(svd) * FIRST_BLENDS * fits;
-            // If an SVD wins after all, it is fitted again.
-            let last = |of: &Self| of.last_fits(of.budget.of(first).max(of.budget.slowest()) * ALL);
-            if !self.is_possible(first, again + blends + last(self)) {
+            let few = both.saturating_sub(svd) * FIRST_BLENDS * fits;
+            // The fits of a blend if it wins, or of an SVD again if that wins after all.
+            let last = |play: &Self| {
+                play.last_fits(play.budget.of(first).max(play.budget.slowest()) * ALL)
+            };
+            if !self.is_possible(first, again + few + last(self)) {
                 continue;
             }
             self.jury.keep_base(base)?;
