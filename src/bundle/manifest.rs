@@ -190,8 +190,13 @@ impl Manifest {
             toml::from_str(body).map_err(|error| bad(toml_problem(&error, body)))?;
         // A name such as `..` leads out of the folder.
         let is_plain = |name: &String| Path::new(name).file_name() == Some(name.as_ref());
-        match manifest.files.keys().find(|name| !is_plain(name)) {
-            Some(name) => Err(bad(format!("`{name}` is no name of a file in this folder"))),
+        if let Some(name) = manifest.files.keys().find(|name| !is_plain(name)) {
+            return Err(bad(format!("`{name}` is no name of a file in this folder")));
+        }
+        match manifest.part.as_ref().filter(|part| !part.holds(manifest.shapes.num_actions)) {
+            Some(part) => {
+                Err(bad(format!("its items end after the {} of the whole", part.num_actions)))
+            }
             None => Ok((manifest, digest)),
         }
     }

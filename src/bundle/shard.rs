@@ -32,6 +32,14 @@ pub struct PartOf {
     pub of: usize,
 }
 
+impl PartOf {
+    /// True if a part of so many actions is within the whole.
+    pub(super) fn holds(&self, num_actions: usize) -> bool {
+        let end = (self.first as usize).checked_add(num_actions);
+        u32::try_from(self.num_actions).is_ok() && end.is_some_and(|end| end <= self.num_actions)
+    }
+}
+
 /// Where the shards of the bundle at `out` are written: beside it, as `bundle-1-of-4`.
 #[must_use]
 pub fn shard_folders(out: &Path, count: usize) -> Vec<PathBuf> {

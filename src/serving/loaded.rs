@@ -57,13 +57,13 @@ impl Loaded {
     pub(super) fn open(folder: &Path, chosen: &Chosen, map: bool) -> Result<Self> {
         let version = Version::of(folder);
         let (manifest, _) = Manifest::read(folder)?;
-        let bytes: u64 = manifest.files.values().map(|file| file.bytes).sum();
+        let bytes: f64 = manifest.files.values().map(|file| file.bytes as f64).sum();
         if let Some(available) = available_memory().filter(|_| !map)
-            && available < bytes as f64
+            && available < bytes
         {
             let problem = format!(
                 "needs {:.1} GB of memory, of which {:.1} GB are left",
-                bytes as f64 / 1e9,
+                bytes / 1e9,
                 available / 1e9
             );
             return Err(Error::file(folder, problem));

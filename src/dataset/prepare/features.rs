@@ -78,7 +78,7 @@ impl UserTable {
     /// Mean, deviation and categories are computed from the contexts whose `split` is training.
     ///
     /// # Errors
-    /// [`Error::File`] if no user has a row, or no training user has a value.
+    /// [`Error::File`] if no user has a row, no training user has a value, or one is too large.
     pub fn features(&self, ids: &[String], split: &[Split]) -> Result<UserFeatures> {
         let rows: Vec<Option<usize>> = ids.iter().map(|id| self.rows.get(id).copied()).collect();
         if rows.iter().all(Option::is_none) {
@@ -100,6 +100,17 @@ impl UserTable {
             .iter()
             .map(|(name, cells)| cells.column(name.clone(), &trained_on))
             .collect();
+        let too_large = |name: &str| {
+            let problem = format!("column `{name}` has numbers that are too large to be scaled");
+            Error::file(&self.path, problem)
+        };
+        for column in &columns {
+            if let FeatureColumn::Number { name, deviation, .. } = column
+                && !deviation.is_finite()
+            {
+                return Err(too_large(name));
+            }
+        }
         let width = columns.iter().map(FeatureColumn::width).sum();
         if width == 0 {
             let problem = "no training user has a value in any of its columns of features";
@@ -107,11 +118,15 @@ impl UserTable {
         }
         let mut values = Matrix::zeros(ids.len(), width);
         let mut first = 0;
-        for ((_, cells), column) in self.columns.iter().zip(&columns) {
+        for ((name, cells), column) in self.columns.iter().zip(&columns) {
             let range = first..first + column.width();
             for (context, row) in rows.iter().enumerate() {
+                let to = &mut values.row_mut(context)[range.clone()];
                 if let Some(row) = row {
-                    cells.write(*row, column, &mut values.row_mut(context)[range.clone()]);
+                    cells.write(*row, column, to);
+                }
+                if !to.iter().all(|value| value.is_finite()) {
+                    return Err(too_large(name));
                 }
             }
             first = range.end;
@@ -365,6 +380,11 @@ mod tests {
         ] {
             let message = problem(text);
             assert!(message.contains("users.csv") && message.contains(said), "{message}");
+        }
+        for rows in ["a,1e308\nb,-1e308\nc,2\n", "a,1\nb,2\nc,1e300\n"] {
+            let (_folder, source) = source(&format!("user,age\n{rows}"), &[]);
+            let message = features(&source, &["a", "b", "c"]).unwrap_err().to_string();
+            assert!(message.contains("column `age` has numbers that are too large"), "{message}");
         }
         let (_folder, source) = source(USERS, &["age", "town"]);
         let message = UserTable::read(&source).unwrap_err().to_string();

@@ -3,6 +3,7 @@
 //! row was fitted without the rows of its fold, so q never saw the outcome that it corrects.
 
 use super::PositionLog;
+use crate::device::available_memory;
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
 
@@ -76,9 +77,25 @@ impl Direct {
     /// Fits a model for each fold.
     ///
     /// # Errors
-    /// [`Error::Setting`] for fewer than two folds, or a weight of the prior below 0.
+    /// [`Error::Setting`] for fewer than two folds, or a weight of the prior below 0; [`Error::File`] for
+    /// more items and positions than there is memory for.
     pub(super) fn fit(log: &PositionLog, options: DirectOptions) -> Result<Self> {
         options.check()?;
+        // A sum of each fold and of all, and the tables that are made of them.
+        let sums =
+            (log.items.len() * log.positions.len()) as f64 * (f64::from(options.folds) + 2.0);
+        let bytes = sums * size_of::<Sum>() as f64;
+        if let Some(available) = available_memory().filter(|available| *available < bytes) {
+            let problem = format!(
+                "has {} items at {} positions, which need {:.1} GB of memory in {} folds; {:.1} GB are left",
+                log.items.len(),
+                log.positions.len(),
+                bytes / 1e9,
+                options.folds,
+                available / 1e9,
+            );
+            return Err(Error::file(&log.path, problem));
+        }
         let mut stream = options.seed.stream(Purpose::Folds, 0, 0);
         let fold_of = (0..log.len()).map(|_| stream.below(options.folds)).collect();
         Ok(Self::of(log, fold_of, options))

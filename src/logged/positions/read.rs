@@ -12,6 +12,9 @@ use crate::dataset::parquet::{column_names, read_columns};
 use crate::dataset::{self, Batch, Numbered, Packed, Wanted, read_text};
 use crate::error::{Error, Result};
 
+/// The most positions: a policy has a probability for each of them and each item.
+const MOST_POSITIONS: usize = 1000;
+
 /// The names of the columns. The defaults are those of the Open Bandit data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
@@ -257,6 +260,15 @@ impl Rows {
         };
         let items = ranked(self.items, &mut self.item).cast(&DataType::String).map_err(wrap)?;
         let positions = ranked(self.positions, &mut self.position);
+        if positions.len() > MOST_POSITIONS {
+            let problem = format!(
+                "column `{}` has {} different numbers, expected at most {MOST_POSITIONS} positions; \
+                 name the column of the place in the slate",
+                found.names[1],
+                positions.len(),
+            );
+            return Err(Error::file(path, problem));
+        }
         Ok(PositionLog {
             path: path.to_owned(),
             items: items.str().map_err(wrap)?.iter().flatten().map(ToOwned::to_owned).collect(),
@@ -407,6 +419,11 @@ mod tests {
         let named = Columns { propensity: Some("p".into()), ..Columns::default() };
         let missing = read("item_id,position,click\na,1,0\n", &named, 0).unwrap_err().to_string();
         assert!(missing.contains("no column `p`"), "{missing}");
+        let rows: Vec<String> = (0..1001).map(|at| format!("a,{},0", 1_700_000_000 + at)).collect();
+        let text = format!("item_id,position,click\n{}\n", rows.join("\n"));
+        let times = read(&text, &Columns::default(), 0);
+        let times = times.unwrap_err().to_string();
+        assert!(times.contains("column `position` has 1001 different numbers"), "{times}");
         let error = PositionLog::read(Path::new("log.txt"), &named, 0).unwrap_err().to_string();
         assert!(error.contains("log.txt: expected a .csv"), "{error}");
     }
