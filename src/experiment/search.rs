@@ -45,6 +45,12 @@ impl Deadline {
         self.before + self.started.elapsed()
     }
 
+    /// This clock with the deadline between now and this one.
+    #[must_use]
+    pub fn halfway(self) -> Self {
+        self.until(self.left().map(|left| self.elapsed() + left / 2))
+    }
+
     /// The time left; none without a limit.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {
@@ -135,7 +141,6 @@ pub(super) fn nearest<C>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

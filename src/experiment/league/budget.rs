@@ -7,23 +7,23 @@
 use std::time::{Duration, Instant};
 
 use super::candidate::{Candidate, svd_columns};
-use super::jury::FOLDS;
+use super::fits::ALL;
 use crate::embedding::{AlsOptions, BlendOptions};
 use crate::experiment::search::Deadline;
 
 /// Share of the time left that the long decompositions may take.
 const FITTING: f64 = 0.8;
-/// Share of the time limit that the last round may take.
+/// Candidates that the last round begins with.
+pub(super) const FINALISTS: u32 = 4;
+/// Candidates that it judges, as a rule.
+const LAST: u32 = 16;
+/// Share of the time limit that is kept for them, at most.
 const SETTLING: f64 = 0.25;
-/// The time of a fit grows as this power of its columns from one length to the next, between the
-/// sparse products' 1 and the dense ones' 2.
+/// The time of a fit, of an SVD or of ALS, grows as this power of its columns from one length to the next,
+/// between the sparse products' 1 and the dense ones' 2.
 const GROWTH: f64 = 1.5;
 /// The fits of an SVD that take as long as one of ALS of the same length.
 const OF_ALS: u32 = 5;
-/// The fits of the winner: on everybody, and without each fold.
-#[allow(clippy::cast_lossless, reason = "`from` is no constant")]
-pub(super) const ALL: u32 = 1 + FOLDS as u32;
-
 /// The time of a fit, and its columns.
 #[derive(Clone, Copy)]
 struct Fit {
@@ -33,8 +33,8 @@ struct Fit {
 
 impl Fit {
     /// The time of one of other columns; a shorter one saves less than a longer one costs.
-    fn of(self, columns: f64, growth: f64) -> Duration {
-        let growth = if columns < self.columns { 1.0 } else { growth };
+    fn of(self, columns: f64) -> Duration {
+        let growth = if columns < self.columns { 1.0 } else { GROWTH };
         self.time.mul_f64((columns / self.columns).powf(growth))
     }
 }
@@ -43,8 +43,8 @@ impl Fit {
 pub(super) struct Budget {
     limit: Duration,
     clock: Deadline,
-    /// Kept for the last round.
-    settling: Duration,
+    /// How many times as many users judge in the last round.
+    others: f64,
     /// The SVD that was fitted last.
     svd: Option<Fit>,
     /// The time of the slowest SVD.
@@ -58,13 +58,14 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// So many seconds from when it `began`; part of them for the last round, if it `settles`.
-    pub(super) fn new(began: Instant, seconds: u64, settles: bool) -> Self {
+    /// So many seconds from when it `began`; in the last round so many times as many users judge, 0 without
+    /// one.
+    pub(super) fn new(began: Instant, seconds: u64, others: f64) -> Self {
         let limit = Duration::from_secs(seconds);
         Self {
             limit,
             clock: Deadline::new(began, Some(limit)),
-            settling: if settles { limit.mul_f64(SETTLING) } else { Duration::ZERO },
+            others,
             svd: None,
             slowest: Duration::ZERO,
             als: None,
@@ -105,19 +106,12 @@ impl Budget {
         self.slowest
     }
 
-    /// The time of the slowest judgement of one candidate.
-    pub(super) fn judging(&self) -> Duration {
-        self.judging
-    }
-
     /// The time of one fit of a candidate.
     pub(super) fn of(&self, candidate: Candidate) -> Duration {
         let columns = candidate.columns();
         match candidate {
             Candidate::Svd { .. } => self.time_of_svd(columns),
-            Candidate::Als { .. } => {
-                self.als.map_or(OF_ALS * self.slowest, |fit| fit.of(columns, 2.0))
-            }
+            Candidate::Als { .. } => self.time_of_als(columns),
             Candidate::Blend { blend, .. } => {
                 let svd = self.time_of_svd(svd_columns(blend.svd.latent_dim));
                 svd + self.blend.unwrap_or_else(|| svd.max(self.of_sweeps(blend)))
@@ -126,14 +120,18 @@ impl Budget {
     }
 
     fn time_of_svd(&self, columns: f64) -> Duration {
-        self.svd.map_or(Duration::ZERO, |fit| fit.of(columns, GROWTH))
+        self.svd.map_or(Duration::ZERO, |fit| fit.of(columns))
+    }
+
+    fn time_of_als(&self, columns: f64) -> Duration {
+        self.als.map_or(OF_ALS * self.time_of_svd(columns), |fit| fit.of(columns))
     }
 
     /// The time of what a blend fits of ALS.
     fn of_sweeps(&self, blend: BlendOptions) -> Duration {
         let AlsOptions { latent_dim, iterations, .. } = blend.als();
         let share = iterations as f64 / AlsOptions::default().iterations as f64;
-        self.als.map_or(Duration::ZERO, |fit| fit.of(latent_dim as f64, GROWTH).mul_f64(share))
+        self.time_of_als(latent_dim as f64).mul_f64(share)
     }
 
     /// The time of the fits that are still to make if the game ends now, where an SVD's take `of_svd`.
@@ -144,15 +142,32 @@ impl Budget {
         }
     }
 
-    /// A deadline that leaves so much time, and that of the last round.
-    pub(super) fn before(&self, kept: Duration) -> Deadline {
-        self.clock.until(Some(self.limit.saturating_sub(kept + self.settling)))
+    /// A deadline that leaves so much time.
+    pub(super) fn until(&self, kept: Duration) -> Deadline {
+        self.clock.until(Some(self.limit.saturating_sub(kept)))
     }
 
-    /// The time for fits.
+    /// A deadline that leaves so much time, and that of the last round.
+    pub(super) fn before(&self, kept: Duration) -> Deadline {
+        self.until(kept + self.last_round(LAST).min(self.limit.mul_f64(SETTLING)))
+    }
+
+    /// The time of so many candidates in the last round.
+    fn last_round(&self, candidates: u32) -> Duration {
+        self.judging.mul_f64(self.others) * candidates
+    }
+
+    /// True if there is no time for such fits before the last round, for the `last` ones after it, and for
+    /// those whom it begins with.
+    pub(super) fn is_over(&self, first: Duration, last: Duration) -> bool {
+        let left = self.until(first + last).left();
+        left.is_some_and(|left| left < self.last_round(FINALISTS))
+    }
+
+    /// The time for fits. A longer SVD is worth more than all but the first of the last round.
     pub(super) fn spare(&self) -> Duration {
         let left = self.clock.left().unwrap_or_default();
-        left.saturating_sub(self.settling).mul_f64(FITTING)
+        left.saturating_sub(self.last_round(FINALISTS)).mul_f64(FITTING)
     }
 }
 
@@ -169,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_blend_takes_what_its_sweeps_do_where_there_are_many_users() {
-        let mut budget = Budget::new(Instant::now(), 100, false);
+        let mut budget = Budget::new(Instant::now(), 100, 0.0);
         let blend = svd(512).blends()[0];
         budget.fitted(svd(512), SECOND);
         assert_eq!(budget.of(blend), 2 * SECOND);
@@ -181,15 +196,18 @@ mod tests {
 
     #[test]
     fn time_is_kept_for_the_fits_of_the_winner_and_for_the_last_round() {
-        let mut budget = Budget::new(Instant::now(), 100, true);
+        let mut budget = Budget::new(Instant::now(), 100, 5.0);
+        budget.judged(SECOND / 8);
         budget.fitted(svd(100), SECOND);
         budget.fitted(Candidate::als(100)[0], 5 * SECOND);
-        let left = |winner| {
+        let left = |budget: &Budget, winner| {
             let kept = budget.last_fits(winner, 6 * SECOND);
             budget.before(kept).left().map(|left| left.as_secs_f64().round())
         };
-        assert_eq!(left(Some(svd(100))), Some(100.0 - 25.0 - 6.0));
-        assert_eq!(left(Some(Candidate::als(100)[0])), Some(100.0 - 25.0 - 30.0));
-        assert!(budget.spare() < 60 * SECOND && budget.spare() > 59 * SECOND);
+        assert_eq!(left(&budget, Some(svd(100))), Some(100.0 - 10.0 - 6.0));
+        assert_eq!(left(&budget, Some(Candidate::als(100)[0])), Some(100.0 - 10.0 - 30.0));
+        assert!(budget.spare() < 78 * SECOND && budget.spare() > 77 * SECOND);
+        budget.judged(SECOND);
+        assert_eq!(left(&budget, Some(svd(100))), Some(100.0 - 25.0 - 6.0), "a quarter at most");
     }
 }

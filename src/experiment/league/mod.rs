@@ -27,12 +27,14 @@
 
 mod asked;
 mod budget;
+mod called;
 mod candidate;
+mod fits;
 mod jury;
 mod rounds;
 mod standing;
 
-use self::budget::ALL;
+use self::fits::ALL;
 use self::rounds::Play;
 use crate::dataset::{Sessions, Split};
 use crate::error::Result;
@@ -60,7 +62,7 @@ pub fn league(
 ) -> Result<(Chosen, League)> {
     let mut play = Play::new(sessions, held_out, judge, seed)?;
     play.short()?;
-    let left = ALL - play.jury.kept();
+    let left = ALL - play.jury.fits.kept();
     for (turn, best) in play.standings.best_of_each().into_iter().enumerate() {
         // Another normalisation takes the memory of the first one's fits, which are then made again.
         let keep = if turn == 0 { left } else { ALL };
@@ -71,7 +73,7 @@ pub fn league(
             play.blends(best)?;
             best = play.climb(best, keep, usize::MAX)?;
         }
-        if play.jury.is_fitted(best) && play.standings.is_level(best) {
+        if play.jury.fits.is_fitted(best) && play.standings.is_level(best) {
             play.weigh(best, keep)?;
         }
     }
@@ -80,16 +82,18 @@ pub fn league(
     let winner = play.settle(winner)?;
     let source = winner.source();
     let embeddings = source.fit(sessions, &sessions.contexts(Split::Train), seed)?;
+    let (table, judges, draws) =
+        (play.standings.table(winner), play.jury.count(), play.jury.draws());
+    let folds = play.jury.fits.into_folds(winner)?;
     let report = League {
-        table: play.standings.table(winner),
-        judges: play.jury.count(),
-        draws: play.jury.draws(),
+        table,
+        judges,
+        draws,
         tried: play.standings.0.len(),
         settled: play.settled,
         left_out: play.left_out,
         seconds: play.budget.elapsed().as_secs_f64(),
     };
-    let folds = play.jury.into_folds(winner)?;
     let choice = Choice { source, settings: Some(winner.settings()) };
     Ok((Chosen { choice, embeddings, folds }, report))
 }

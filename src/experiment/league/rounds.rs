@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::budget::{ALL, Budget};
+use super::budget::{Budget, FINALISTS};
 use super::candidate::{
     Candidate, FIRST_BLENDS, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights,
 };
+use super::fits::ALL;
 use super::jury::Jury;
 use super::standing::{Settled, Standings, Tried};
 use crate::dataset::Sessions;
@@ -20,8 +21,6 @@ use crate::seed::Seed;
 /// fitted. One may be bad luck: on Amazon Video Games 1 956 judges put 512 dimensions below 200 by two
 /// standard errors, and 2 900 others put them, and still more 1 024, far above.
 const FALLS: usize = 2;
-/// Candidates that the last round begins with.
-const FINALISTS: usize = 4;
 
 /// A league that is being played: its rounds.
 pub(super) struct Play<'a> {
@@ -45,8 +44,8 @@ impl<'a> Play<'a> {
         let jury = Jury::new(sessions, held_out, judge, seed)?;
         Ok(Self {
             standings: Standings::default(),
-            budget: Budget::new(began, judge.within, jury.has_others()),
-            longest: jury.longest()?,
+            budget: Budget::new(began, judge.within, jury.others()),
+            longest: jury.fits.longest()?,
             settled: None,
             left_out: Vec::new(),
             jury,
@@ -65,12 +64,12 @@ impl<'a> Play<'a> {
 
     /// Every normalisation, at a length that takes next to no time, and ALS.
     pub(super) fn short(&mut self) -> Result<()> {
-        let (short, fits) = (SHORT.min(self.longest), self.jury.fits());
+        let (short, fits) = (SHORT.min(self.longest), self.jury.fits.count());
         // What earned the most on two sets, in the middle of what there is.
         let recency = if self.jury.ordered() { 1.0 } else { 0.0 };
         for normalization in NORMALIZATIONS {
             if 8 * fits * self.budget.slowest() > self.budget.spare() {
-                self.left_out.push(format!("svd with η = {normalization}"));
+                self.left_out.push(format!("svd with η = {normalization}: no time"));
                 continue;
             }
             self.fit(start(normalization, short, recency))?;
@@ -91,21 +90,22 @@ impl<'a> Play<'a> {
         if matches!(winner, Candidate::Als { .. }) || !self.jury.has_others() {
             return Ok(winner);
         }
-        let judges = self.jury.call_others(winner)?;
-        let first = self.jury.count();
-        let finals = self.budget.judging().mul_f64((FINALISTS * judges) as f64 / first as f64);
-        if self.budget.end().left().is_some_and(|left| left < finals) {
+        let fit = self.budget.of(winner);
+        let [first, last] = self.jury.fits.before_and_after_all(winner).map(|fits| fit * fits);
+        if self.budget.is_over(first, last) {
             return Ok(winner);
         }
-        let finalists = self.standings.best_of_source(winner, FINALISTS);
+        let (count, judges) = (self.jury.count(), self.jury.call_others(winner)?);
+        let until = self.budget.until(last);
+        let finalists = self.standings.best_of_source(winner, FINALISTS as usize);
         let before = std::mem::take(&mut self.standings);
-        self.search(self.budget.end(), finalists, weights(winner, self.jury.ordered()), 1)?;
+        self.search(until, finalists, weights(winner, self.jury.ordered()), 1)?;
         let winner = self.standings.winner()?;
         let last = std::mem::replace(&mut self.standings, before);
         self.settled = Some(Settled { tried: last.0.len(), judges });
         for Tried { candidate, mut rewards } in last.0 {
             // The table is about those who judged everything.
-            rewards.truncate(first);
+            rewards.truncate(count);
             if !self.standings.has(candidate) {
                 self.standings.0.push(Tried { candidate, rewards });
             }
@@ -122,7 +122,7 @@ impl<'a> Play<'a> {
         keep: u32,
         longest: usize,
     ) -> Result<Candidate> {
-        let (fits, mut falls) = (self.jury.fits(), 0);
+        let (fits, mut falls) = (self.jury.fits.count(), 0);
         for next in self.longer_than(best).filter(|next| next.latent_dim() <= longest) {
             // Unless an earlier climb was here.
             if self.standings.best_like(next).is_none() {
@@ -140,7 +140,7 @@ impl<'a> Play<'a> {
             }
         }
         // Without time for a longer one, another source may be fitted.
-        if self.jury.is_fitted(best) {
+        if self.jury.fits.is_fitted(best) {
             self.shorter(best, self.before(keep))?;
         }
         Ok(self.standings.best_at_any_length(best).unwrap_or(best))
@@ -161,7 +161,7 @@ impl<'a> Play<'a> {
     /// True if there is time and memory for the fits of a candidate; otherwise it is left out.
     fn is_possible(&mut self, candidate: Candidate, time: Duration) -> bool {
         let memory = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
-        let vectors = 4.0 * self.jury.num_actions() as f64 * candidate.columns();
+        let vectors = 4.0 * self.jury.fits.num_actions() as f64 * candidate.columns();
         let reason = if time > self.budget.spare() {
             "no time"
         } else if vectors * f64::from(ALL + 1) > memory {
@@ -182,34 +182,37 @@ impl<'a> Play<'a> {
         if self.standings.centre(of_als[0]).is_none() {
             return Ok(());
         }
-        let kept = self.jury.take_fits();
+        let kept = self.jury.fits.take();
         self.search(until, Vec::new(), of_als.clone(), 1)?;
         if let Some(mut best) = self.standings.centre(of_als[0]) {
             for next in self.longer_than(best) {
-                if !self.is_possible(next, self.budget.of(next) * (self.jury.fits() + ALL)) {
+                if !self.is_possible(next, self.budget.of(next) * (self.jury.fits.count() + ALL)) {
                     break;
                 }
                 self.search(until, vec![next], Vec::new(), 0)?;
-                let [of_next, of_best] =
-                    [next, best].map(|like| self.standings.mean_of_best_like(like));
-                if of_next <= of_best {
+                if !self.standings.is_above(next, best) {
                     break;
                 }
                 best = next;
             }
         }
-        self.jury.put_fits(kept);
+        self.jury.fits.put(kept);
         Ok(())
+    }
+
+    /// The time of all fits of the next longer SVD, if none as long was judged: where blends earn no more, it
+    /// comes first.
+    fn time_of_longer(&self, svd: Candidate) -> Option<Duration> {
+        let next = self.longer_than(svd).next()?;
+        let time = self.budget.of(next) * (self.jury.fits.count() + ALL);
+        self.standings.best_like(next).is_none().then_some(time)
     }
 
     /// Blends with ALS of the winner so far, or where that is ALS of the SVD that is `best`; or of the longest
     /// shorter one that may win and that there is time for. Then their weights and shorter blends.
     pub(super) fn blends(&mut self, best: Candidate) -> Result<()> {
-        let best = match self.standings.winner()? {
-            Candidate::Als { .. } => self.standings.best_at_any_length(best).unwrap_or(best),
-            winner => winner,
-        };
-        let fits = self.jury.fits();
+        let best = self.standings.best_at_any_length(best).unwrap_or(best);
+        let fits = self.jury.fits.count();
         let longest = best.latent_dim();
         let shorter = lengths(self.longest).into_iter().rev().filter(|length| *length < longest);
         for length in std::iter::once(longest).chain(shorter) {
@@ -217,7 +220,7 @@ impl<'a> Play<'a> {
             let mut grid = base.blends();
             let Some(first) = grid.first().copied() else { continue };
             let (svd, both) = (self.budget.of(base), self.budget.of(first));
-            let again = if self.jury.is_fitted(base) { Duration::ZERO } else { svd * fits };
+            let again = if self.jury.fits.is_fitted(base) { Duration::ZERO } else { svd * fits };
             let few = both.saturating_sub(svd) * FIRST_BLENDS * fits;
             // The fits of a blend if it wins, or of an SVD again if that wins after all.
             let last = |play: &Self| {
@@ -226,19 +229,23 @@ impl<'a> Play<'a> {
             if !self.is_possible(first, again + few + last(self)) {
                 continue;
             }
-            self.jury.keep_base(base)?;
+            self.jury.fits.keep_base(base)?;
             let few = grid.drain(..FIRST_BLENDS as usize).collect();
             self.search(self.budget.end(), few, Vec::new(), 0)?;
-            let until = self.budget.before(last(self));
             // Where these earn less by more than chance, others hardly earn more.
-            let has_time = until.left().is_none_or(|left| !left.is_zero());
-            if has_time && self.standings.is_level(first) {
-                self.search(until, Vec::new(), grid, 1)?;
+            if self.standings.is_level(first) {
+                let of_longer =
+                    self.time_of_longer(base).filter(|_| !self.standings.is_above(first, base));
+                let until = self.budget.before(last(self).max(of_longer.unwrap_or_default()));
+                self.search(until.halfway(), Vec::new(), grid, 1)?;
                 let found = self.standings.best_like(first).unwrap_or(first);
                 self.search(until, Vec::new(), weights(found, self.jury.ordered()), 1)?;
                 self.shorter(self.standings.best_like(first).unwrap_or(found), until)?;
             }
-            self.jury.drop_base();
+            let base = self.jury.fits.take_base();
+            if !matches!(self.standings.winner()?, Candidate::Blend { .. }) {
+                self.jury.fits.put(base);
+            }
             break;
         }
         Ok(())
@@ -247,8 +254,8 @@ impl<'a> Play<'a> {
     /// Fits the source of a candidate for those who judge.
     fn fit(&mut self, candidate: Candidate) -> Result<()> {
         let began = Instant::now();
-        self.jury.fit(candidate)?;
-        let time = began.elapsed() / self.jury.fits();
+        self.jury.fits.fit(candidate)?;
+        let time = began.elapsed() / self.jury.fits.count();
         tracing::debug!("a fit of {:.1} s: {:?}", time.as_secs_f64(), candidate.source());
         self.budget.fitted(candidate, time);
         Ok(())
@@ -299,6 +306,9 @@ impl<'a> Play<'a> {
         mut grid: Vec<Candidate>,
         steps: usize,
     ) -> Result<()> {
+        if given.is_empty() && deadline.left().is_some_and(|left| left.is_zero()) {
+            return Ok(());
+        }
         given.retain(|other| !self.standings.has(*other));
         grid.retain(|other| !given.contains(other) && !self.standings.has(*other));
         let centre = Cell::new(grid.first().and_then(|like| self.standings.centre(*like)));
@@ -307,7 +317,7 @@ impl<'a> Play<'a> {
             given.next().or_else(|| nearest(&mut grid, places, &centre.get()?, steps))
         };
         search(deadline, next, |candidate| {
-            if !self.jury.is_fitted(*candidate) {
+            if !self.jury.fits.is_fitted(*candidate) {
                 self.fit(*candidate)?;
             }
             let reward = self.judge(*candidate)?;
@@ -319,7 +329,6 @@ impl<'a> Play<'a> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::dataset::{SplitSettings, SyntheticSettings, assemble, synthetic};
@@ -345,7 +354,7 @@ mod tests {
 
         // A blend of an SVD that is there is the one that is fitted as a whole.
         let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
-        play.jury.keep_base(candidates[0]).unwrap();
+        play.jury.fits.keep_base(candidates[0]).unwrap();
         play.fit(blend).unwrap();
         assert_eq!(play.jury.judge(blend).unwrap(), alone[2]);
     }

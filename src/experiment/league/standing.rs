@@ -123,9 +123,10 @@ impl Standings {
         highest.zip(self.highest_like(like)).is_some_and(|(highest, like)| !like.is_below(highest))
     }
 
-    /// What the best of those with this one's normalisation and length earns.
-    pub(super) fn mean_of_best_like(&self, like: Candidate) -> Option<f64> {
-        self.highest_like(like).map(Tried::mean)
+    /// True if the best of this one's kind, normalisation and length earns more than the best of `other`'s.
+    pub(super) fn is_above(&self, like: Candidate, other: Candidate) -> bool {
+        let [own, other] = [like, other].map(|like| self.highest_like(like).map(Tried::mean));
+        own > other
     }
 
     /// The best of those with this one's normalisation and length, unless it is beyond doubt not the
@@ -220,7 +221,6 @@ impl Standings {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::super::candidate::start;
     use super::*;

@@ -162,9 +162,9 @@ fn name(candidate: &Candidate) -> String {
             } = blend;
             let weights = weights(form, *popularity_power, *recency);
             format!(
-                "blend L = {latent_dim} of svd {} and als {als_dim}, ω = {share}, α = {confidence}, \
-                 λ = {regularization}, {weights}",
-                svd.latent_dim,
+                "blend L = {latent_dim} of svd {} with η = {} and als {als_dim}, ω = {share}, \
+                 α = {confidence}, λ = {regularization}, {weights}",
+                svd.latent_dim, svd.normalization,
             )
         }
     }

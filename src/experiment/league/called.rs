@@ -1,0 +1,90 @@
+//! Training users in, those who judge and what they are asked out.
+
+use std::sync::Arc;
+
+use super::asked::{hidden_of, hide, hide_others, who_may_judge};
+use super::fits::{FOLDS, Without};
+use crate::dataset::{Folds, Sessions, Times};
+use crate::prepared::HeldOut;
+use crate::seed::{Purpose, Seed};
+
+/// The users who judge, unless they hide so little that it takes more of them, or more cost little.
+const JUDGES: usize = 1000;
+/// The inner products for which a candidate is judged by more users, or more often by the same.
+const PRODUCTS: usize = 20_000_000;
+/// The most users who judge for that reason.
+const MOST_JUDGES: usize = 5000;
+/// The most halves of a judge. Two leave three quarters of the standard error of a difference, four five
+/// eighths, more hardly less: users differ.
+const DRAWS: u64 = 4;
+/// The hidden items that it takes to tell candidates apart by some percent, where those who hide them are
+/// missed in the fit.
+const HIDDEN: usize = 10_000;
+/// The same, where they are not in the fit anyway.
+const HIDDEN_BY_STRANGERS: usize = 20_000;
+
+/// Those who judge.
+pub(super) struct Called {
+    /// The judging users of each part, ascending.
+    pub(super) parts: Vec<Vec<u32>>,
+    /// The parts that judge until the last round, the first ones.
+    pub(super) asking: usize,
+    /// The halves of their items; several where they are few.
+    pub(super) asked: Vec<Arc<Sessions>>,
+    /// What orders the items, if anything does.
+    pub(super) times: Option<Times>,
+    /// What they judge is fitted without.
+    pub(super) without: Without,
+}
+
+/// How many of the users who may judge do, if together they hide so many items and it takes so many.
+fn wanted(users: usize, items: usize, hidden: usize) -> usize {
+    JUDGES.max(hidden * users / items.max(1))
+}
+
+/// Users who are left out of a fit, with their fold, judge it.
+pub(super) fn strangers(sessions: &Sessions, folds: &Folds, seed: Seed) -> Called {
+    let judges = |fold: u16| {
+        let mut users = folds.within(fold);
+        users.retain(|user| !sessions.hidden.of(*user).is_empty());
+        seed.stream(Purpose::Judges, 0, fold.into()).shuffle(&mut users);
+        users
+    };
+    let mut parts: Vec<Vec<u32>> = (0..FOLDS).map(judges).collect();
+    let hidden = |user: &u32| sessions.hidden.of(*user).len();
+    let users: usize = parts.iter().map(Vec::len).sum();
+    let items: usize = parts.iter().flatten().map(hidden).sum();
+    let affordable = (PRODUCTS / sessions.num_actions.max(1)).min(MOST_JUDGES);
+    let wanted = wanted(users, items, HIDDEN_BY_STRANGERS).max(affordable);
+    let draws = (wanted.div_ceil(users.max(1)) as u64).min(DRAWS);
+    let smallest = parts.iter().map(Vec::len).min().unwrap_or(0);
+    let asking = wanted.div_ceil(smallest.max(1)).min(parts.len());
+    for users in &mut parts {
+        users.truncate(wanted.div_ceil(asking));
+        users.sort_unstable();
+    }
+    let others = (1..draws).map(|draw| hide_others(sessions, draw, seed));
+    let asked = std::iter::once(sessions.clone()).chain(others).map(Arc::new).collect();
+    Called { parts, asking, asked, times: None, without: Without::Folds }
+}
+
+/// Any users judge one fit, which everything is part of but what they hide. As many again for each
+/// other fold wait for the last round; not where they would hide the latest items, which say most of
+/// what comes next and would be missed in the fit.
+pub(super) fn anybody(sessions: &Sessions, held_out: HeldOut<'_>, seed: Seed) -> Called {
+    let (share, mut users) = who_may_judge(sessions);
+    seed.stream(Purpose::Judges, 0, 0).shuffle(&mut users);
+    let items = users.iter().map(|(_, items)| hidden_of(*items, share)).sum();
+    let of_each = wanted(users.len(), items, HIDDEN);
+    let parts = if matches!(held_out, HeldOut::Latest(_)) { 1 } else { FOLDS };
+    users.truncate(of_each * usize::from(parts));
+    let users: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
+    let (asked, times) = hide(sessions, held_out, &users, seed);
+    let asked = Arc::new(asked);
+    let mut parts: Vec<Vec<u32>> = users.chunks(of_each).map(<[u32]>::to_vec).collect();
+    for users in &mut parts {
+        users.sort_unstable();
+    }
+    let without = Without::Hidden(Arc::clone(&asked));
+    Called { parts, asking: 1, asked: vec![asked], times, without }
+}

@@ -1,0 +1,278 @@
+//! A candidate in, its vectors out: fitted again without what the judges of each part hide.
+
+use std::sync::Arc;
+
+use super::candidate::{Candidate, plain};
+use super::jury::nobody;
+use crate::dataset::{Folds, Sessions, Split};
+use crate::embedding::{
+    Form, SessionPart, Spectrum, StoredEmbeddings, Vectors, blend, interactions_of,
+};
+use crate::error::Result;
+use crate::retrieval::Exact;
+use crate::seed::Seed;
+
+/// The folds, as many as the default preset trains with.
+pub(super) const FOLDS: u16 = 5;
+/// The fits of the winner: on everybody, and without each fold.
+#[allow(clippy::cast_lossless, reason = "`from` is no constant")]
+pub(super) const ALL: u32 = 1 + FOLDS as u32;
+
+/// A candidate and its source's fits, one for each part of the judges.
+pub(super) struct Fitted {
+    candidate: Candidate,
+    stored: Vec<StoredEmbeddings>,
+}
+
+impl Fitted {
+    /// True if it serves `candidate`: it is the source, and of an SVD or a blend at least as long.
+    fn serves(&self, candidate: Candidate) -> bool {
+        let (fitted, length) = (self.candidate, candidate.latent_dim());
+        match fitted {
+            Candidate::Als { .. } => fitted.source() == candidate.source(),
+            Candidate::Svd { .. } | Candidate::Blend { .. } => {
+                let source = fitted.with_length(length).source();
+                fitted.latent_dim() >= length && source == candidate.source()
+            }
+        }
+    }
+
+    fn shorten(&mut self, length: usize) {
+        for stored in &mut self.stored {
+            if stored.v.cols() > length {
+                *stored = stored.resized(length);
+            }
+        }
+    }
+}
+
+/// A fit with κ in place, ready to be searched.
+pub(super) struct Searched {
+    fit: usize,
+    kappa: f32,
+    /// V n^κ, as input and as action vectors.
+    pub(super) vectors: Vectors,
+    pub(super) exact: Exact,
+}
+
+/// Whom a fit leaves out, or what.
+pub(super) enum Without {
+    /// Each fold of the users.
+    Folds,
+    /// What the judges hide, in these sessions: one fit for all of them.
+    Hidden(Arc<Sessions>),
+}
+
+/// What is fitted for those who judge.
+pub(super) struct Fits<'a> {
+    /// The training sessions.
+    sessions: &'a Sessions,
+    seed: Seed,
+    folds: Folds,
+    without: Without,
+    /// The number of fits that judge until the last round.
+    count: usize,
+    /// Users of each action in each fit.
+    popularity: Vec<Vec<u32>>,
+    fitted: Option<Fitted>,
+    /// Those with κ in place.
+    searched: Vec<Arc<Searched>>,
+    /// The SVD of which blends are made.
+    base: Option<Fitted>,
+}
+
+impl<'a> Fits<'a> {
+    /// Those of so many parts of the judges, of whom a fold each has its own.
+    pub(super) fn new(
+        sessions: &'a Sessions,
+        folds: Folds,
+        without: Without,
+        parts: usize,
+        seed: Seed,
+    ) -> Self {
+        let (count, popularity) = match &without {
+            Without::Folds => {
+                let of = |fold| sessions.popularity(&folds.without(fold));
+                (parts, (0..FOLDS).map(of).collect())
+            }
+            Without::Hidden(asked) => {
+                let trained_on = asked.contexts(Split::Train);
+                (1, vec![asked.observed.popularity(trained_on, asked.num_actions)])
+            }
+        };
+        Self {
+            sessions,
+            seed,
+            folds,
+            without,
+            count,
+            popularity,
+            fitted: None,
+            searched: Vec::new(),
+            base: None,
+        }
+    }
+
+    fn by_folds(&self) -> bool {
+        matches!(self.without, Without::Folds)
+    }
+
+    /// The number of fits that judge a source until the last round.
+    pub(super) fn count(&self) -> u32 {
+        (0..FOLDS).take(self.count).map(|_| 1).sum()
+    }
+
+    /// The longest SVD that every fold allows.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) if a fold leaves too few users.
+    pub(super) fn longest(&self) -> Result<usize> {
+        let fewest = (0..FOLDS).map(|fold| self.folds.without(fold).len()).min().unwrap_or(0);
+        match fewest.min(self.sessions.num_actions) {
+            0..2 => Err(nobody()),
+            rank => Ok(rank - 1),
+        }
+    }
+
+    /// P.
+    pub(super) fn num_actions(&self) -> usize {
+        self.sessions.num_actions
+    }
+
+    /// The number of them that are of use when the winner is fitted.
+    pub(super) fn kept(&self) -> u32 {
+        if self.by_folds() { self.count() } else { 0 }
+    }
+
+    /// The number of fits that it takes to have all parts judge `candidate`, and of those that are still to
+    /// make if it wins.
+    pub(super) fn before_and_after_all(&self, candidate: Candidate) -> [u32; 2] {
+        let kept = if self.is_fitted(candidate) { self.count() } else { 0 };
+        if self.by_folds() { [ALL - 1 - kept, 1] } else { [1 - kept, ALL] }
+    }
+
+    /// The fit that a part of the judges judges.
+    pub(super) fn of_part(&self, part: usize) -> usize {
+        if self.by_folds() { part } else { 0 }
+    }
+
+    /// Users of each action in a fit.
+    pub(super) fn popularity(&self, fit: usize) -> &[u32] {
+        &self.popularity[fit]
+    }
+
+    /// The singular values of a fit.
+    pub(super) fn spectrum(&self, fit: usize) -> Option<&Spectrum> {
+        self.fitted.as_ref()?.stored.get(fit)?.spectrum.as_ref()
+    }
+
+    /// Fits the source of a candidate without what the judges of each fit hide.
+    pub(super) fn fit(&mut self, candidate: Candidate) -> Result<()> {
+        // Two of them at once may be more than the memory holds.
+        self.put(None);
+        let stored = (0..FOLDS).take(self.count).map(|fold| self.fit_without(fold, candidate));
+        let stored = stored.collect::<Result<_>>()?;
+        self.fitted = Some(Fitted { candidate, stored });
+        Ok(())
+    }
+
+    /// Fits it without every fold, where folds are left out; what was fitted is among them, if it serves.
+    pub(super) fn fit_all(&mut self, candidate: Candidate) -> Result<()> {
+        if self.by_folds() {
+            let stored = self.folds_of(candidate)?;
+            self.fitted = Some(Fitted { candidate, stored });
+        } else if !self.is_fitted(candidate) {
+            self.fit(candidate)?;
+        }
+        Ok(())
+    }
+
+    /// The source of a candidate without what the judges of a fold hide.
+    fn fit_without(&self, fold: u16, candidate: Candidate) -> Result<StoredEmbeddings> {
+        let (sessions, users, part) = match &self.without {
+            Without::Folds => (self.sessions, self.folds.without(fold), SessionPart::All),
+            Without::Hidden(asked) => {
+                (&**asked, asked.contexts(Split::Train), SessionPart::Observed)
+            }
+        };
+        if let Candidate::Blend { blend: options, .. } = candidate
+            && let Some(base) =
+                self.base.as_ref().filter(|base| candidate.is_blend_of(base.candidate))
+        {
+            let interactions = interactions_of(sessions, &users, part);
+            return blend(&base.stored[usize::from(fold)], &interactions, options);
+        }
+        candidate.source_of(part).fit(sessions, &users, self.seed)
+    }
+
+    /// Keeps the fits of an SVD, which is fitted first unless it is there, for blends of it.
+    pub(super) fn keep_base(&mut self, svd: Candidate) -> Result<()> {
+        if !self.is_fitted(svd) {
+            self.fit(svd)?;
+        }
+        self.base = self.take();
+        if let Some(base) = &mut self.base {
+            base.candidate = svd;
+            base.shorten(svd.latent_dim());
+        }
+        Ok(())
+    }
+
+    /// Takes the fits of [`Self::keep_base`] out.
+    pub(super) fn take_base(&mut self) -> Option<Fitted> {
+        self.base.take()
+    }
+
+    /// Takes the fits out, to put them back when another source has had its turn.
+    pub(super) fn take(&mut self) -> Option<Fitted> {
+        self.searched.clear();
+        self.fitted.take()
+    }
+
+    pub(super) fn put(&mut self, fitted: Option<Fitted>) {
+        self.searched.clear();
+        self.fitted = fitted;
+    }
+
+    /// True if what is fitted serves `candidate`.
+    pub(super) fn is_fitted(&self, candidate: Candidate) -> bool {
+        self.fitted.as_ref().is_some_and(|fitted| fitted.serves(candidate))
+    }
+
+    /// A fit with κ in place.
+    pub(super) fn searched(&mut self, fit: usize, kappa: f32) -> Result<Arc<Searched>> {
+        let Some(fitted) = &self.fitted else { unreachable!("judged before it was fitted") };
+        // All of them at once, in the last round, may be more than the memory holds.
+        let keep = fitted.stored.len() <= self.count;
+        #[allow(clippy::float_cmp, reason = "one of a few constants")]
+        self.searched.retain(|known| known.kappa == kappa && (keep || known.fit == fit));
+        if let Some(known) = self.searched.iter().find(|known| known.fit == fit) {
+            return Ok(Arc::clone(known));
+        }
+        let form = Form { popularity: kappa, ..plain() };
+        let vectors = fitted.stored[fit].clone().into_vectors(&form, &self.popularity[fit])?;
+        let exact = Exact::new(Arc::clone(&vectors.actions));
+        let searched = Arc::new(Searched { fit, kappa, vectors, exact });
+        self.searched.push(Arc::clone(&searched));
+        Ok(searched)
+    }
+
+    /// The embeddings of the winner without each fold; what was fitted is among them, if it serves.
+    pub(super) fn into_folds(mut self, winner: Candidate) -> Result<Vec<StoredEmbeddings>> {
+        self.base = None;
+        self.folds_of(winner)
+    }
+
+    fn folds_of(&mut self, candidate: Candidate) -> Result<Vec<StoredEmbeddings>> {
+        let fitted = self.take().filter(|fitted| self.by_folds() && fitted.serves(candidate));
+        let mut folds = fitted.map_or_else(Vec::new, |mut fitted| {
+            fitted.shorten(candidate.latent_dim());
+            fitted.stored
+        });
+        for fold in (0..FOLDS).skip(folds.len()) {
+            let users = self.folds.without(fold);
+            folds.push(candidate.source().fit(self.sessions, &users, self.seed)?);
+        }
+        Ok(folds)
+    }
+}
