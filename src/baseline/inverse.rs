@@ -94,7 +94,6 @@ fn mirror(matrix: &mut Matrix) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::seed::{Purpose, Seed};

@@ -273,7 +273,6 @@ mod kernel {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "small sizes")]
 #[allow(clippy::cast_sign_loss, reason = "small sizes")]
 mod tests {

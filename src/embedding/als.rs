@@ -152,7 +152,6 @@ fn narrow(matrix: Matrix, width: usize) -> Result<Matrix> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use faer::Mat;
     use faer::linalg::solvers::{FullPivLu, Solve as _};

@@ -189,7 +189,6 @@ fn joined(both: &Matrix, length: usize, options: BlendOptions) -> Result<StoredE
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use faer::linalg::solvers::{FullPivLu, Solve as _};
 

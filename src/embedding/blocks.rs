@@ -285,7 +285,6 @@ fn sizes(tensor: u64, actions: &ActionEmbeddings) -> Option<(usize, usize)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::cell::RefCell;
 

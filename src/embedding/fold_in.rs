@@ -171,7 +171,6 @@ fn add_products(sum: MatMut<'_, f64>, x: MatRef<'_, f64>, y: MatRef<'_, f64>, sc
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use faer::linalg::solvers::{FullPivLu, Solve as _};
 

@@ -187,5 +187,4 @@ fn places<T: AsRef<str>>(
 const NAMED: usize = 10;
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests;

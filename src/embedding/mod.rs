@@ -17,7 +17,6 @@ mod stored;
 mod subspace;
 pub mod svd;
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tastes;
 pub(crate) mod tensors;
 

@@ -84,7 +84,6 @@ pub(super) fn times(block: &Matrix, right: MatRef<'_, f32>) -> Matrix {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::seed::{Purpose, Seed};

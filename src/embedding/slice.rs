@@ -68,7 +68,6 @@ impl Slice {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::embedding::{Decomposition, Gram, SvdOptions, svd_of_products, truncated_svd};

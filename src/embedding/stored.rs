@@ -175,7 +175,6 @@ impl EmbeddingFile {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::super::Power;
     use super::*;

@@ -281,5 +281,4 @@ pub(super) fn fix_signs(block: &mut Matrix) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests;

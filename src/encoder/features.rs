@@ -62,7 +62,6 @@ impl ContextEncoder for Features {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

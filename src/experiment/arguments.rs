@@ -29,7 +29,6 @@ pub fn shell<T: AsRef<str>>(arguments: &[T]) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -340,7 +340,6 @@ fn overlay_with(table: &mut Table, overlay: Table) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

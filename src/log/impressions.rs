@@ -240,7 +240,6 @@ impl Impression {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use fs_err as fs;
 

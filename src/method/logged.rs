@@ -33,7 +33,6 @@ impl LoggedMethod {
     /// ρσ.
     #[must_use]
     pub fn radius(&self, actions: &ActionEmbeddings) -> Radius {
-        #[allow(clippy::cast_precision_loss, reason = "a dimension")]
         let dim = actions.latent_dim() as f32;
         match self.sigma {
             Sigma::InverseDim => Radius::Fixed(self.radius / dim),

@@ -170,7 +170,6 @@ impl Candidates {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::retrieval::exact::normals;

@@ -256,7 +256,6 @@ pub(super) fn normals(seed: u64, rows: usize, cols: usize) -> crate::matrix::Mat
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::error::Error;

@@ -274,7 +274,6 @@ impl<'a> Task<'a> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::sync::atomic::Ordering;
 

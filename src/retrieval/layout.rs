@@ -134,7 +134,6 @@ mod kinds {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::sync::Arc;
 

@@ -420,7 +420,6 @@ impl Retriever for OnDevice {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::device::{self, Memory};

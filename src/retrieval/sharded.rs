@@ -180,7 +180,6 @@ pub(crate) fn merge(parts: &[Partial], rows: usize, slate_size: usize) -> Result
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::embedding::ActionEmbeddings;

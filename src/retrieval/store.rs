@@ -205,7 +205,6 @@ fn utf8(path: &Path) -> Result<&str> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::sync::Arc;
 

@@ -77,7 +77,6 @@ fn hash(row: &[f32]) -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::retrieval::exact::normals;

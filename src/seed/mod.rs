@@ -108,14 +108,12 @@ impl Stream {
 
     /// Uniform on `[0, 1)`, 53 bits.
     pub fn uniform(&mut self) -> f64 {
-        #[allow(clippy::cast_precision_loss, reason = "53 bits fit an f64 exactly")]
         let bits = (self.0.next_u64() >> 11) as f64;
         bits / 9_007_199_254_740_992.0
     }
 
     /// Uniform on `(0, 1)`: the middle of one of 2⁵² equal parts.
     pub fn open_uniform(&mut self) -> f64 {
-        #[allow(clippy::cast_precision_loss, reason = "52 bits and a half fit an f64 exactly")]
         let part = (self.0.next_u64() >> 12) as f64;
         (part + 0.5) / 4_503_599_627_370_496.0
     }

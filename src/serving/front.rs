@@ -408,7 +408,6 @@ impl FanOut for AskedOnce {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

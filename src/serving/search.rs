@@ -228,7 +228,6 @@ pub(super) async fn search(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

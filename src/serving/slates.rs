@@ -144,7 +144,6 @@ fn explores(
         }
         Some(true) => Ok((true, 1.0)),
         None if service.explore_share > 0.0 => {
-            #[allow(clippy::cast_precision_loss, reason = "24 bits fit an f32 exactly")]
             let drawn = (random()? >> 40) as f32 / 16_777_216.0;
             Ok((drawn < service.explore_share, service.explore_share))
         }

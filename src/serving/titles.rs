@@ -71,7 +71,6 @@ fn has_word(line: &str, word: &str) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::path::Path;
 

@@ -133,7 +133,6 @@ fn pairs<'a>(frames: &Frames, filters: &'a Filters) -> Result<Pairs<'a>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

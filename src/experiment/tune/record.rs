@@ -131,7 +131,6 @@ impl Observer for Spent<'_> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::settings::BudgetUnit;

@@ -208,7 +208,6 @@ impl From<Dimension> for String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use crate::settings::Preset;
