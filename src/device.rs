@@ -295,7 +295,10 @@ fn description(chosen: &Chosen) -> String {
 }
 
 /// Queries and the part of a block of β that they are multiplied with; which products are asked for.
-#[allow(dead_code, reason = "kernels read it, which a build without GPUs does not have")]
+#[cfg_attr(
+    not(any(feature = "cuda", feature = "wgpu")),
+    allow(dead_code, reason = "kernels read it, which a build without GPUs does not have")
+)]
 pub(crate) struct Over<'a> {
     /// `[N, L]`.
     pub(crate) queries: &'a Tensor<2>,
@@ -328,7 +331,10 @@ pub(crate) struct Passed {
 }
 
 /// Asks for the products above thresholds, by a kernel of our own; none on a device that runs none.
-#[allow(unused_variables, reason = "a build without GPUs has no kernels")]
+#[cfg_attr(
+    not(any(feature = "cuda", feature = "wgpu")),
+    allow(unused_variables, reason = "a build without GPUs has no kernels")
+)]
 pub(crate) fn passing(over: &Over<'_>, device: &Device) -> Option<Passed> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
     return sweep::passing(over, device);

@@ -18,7 +18,7 @@
 //! and the time allows; their weights are searched from the best so far. So do the other η, of which the
 //! weights are searched as far where they are level with the best. ALS grows longer too where it may win.
 //! Blends are made of the winner so far, before lengths beyond 1 024, if there is time to
-//! make them for every fold.
+//! make them for every fold; more of them where the first earn more than it, or leave a longer SVD its time.
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
 //!

@@ -211,7 +211,12 @@ impl<'a> Play<'a> {
     /// Blends with ALS of the winner so far, or where that is ALS of the SVD that is `best`; or of the longest
     /// shorter one that may win and that there is time for. Then their weights and shorter blends.
     pub(super) fn blends(&mut self, best: Candidate) -> Result<()> {
-        let best = self.standings.best_at_any_length(best).unwrap_or(best);
+        // Of the winner, which need not be the best: longer blends on MovieLens earned no more on users who
+        // did not judge, in twice the time.
+        let best = match self.standings.winner()? {
+            Candidate::Als { .. } => self.standings.best_at_any_length(best).unwrap_or(best),
+            winner => winner,
+        };
         let fits = self.jury.fits.count();
         let longest = best.latent_dim();
         let shorter = lengths(self.longest).into_iter().rev().filter(|length| *length < longest);
