@@ -1,11 +1,11 @@
-//! The one search of this crate: candidates go in, each is judged by its reward on validation users,
+//! The one search of this crate: candidates go in, each is judged by its reward on users who judge,
 //! and the candidate with the highest reward comes out.
 //!
 //! Four searches use it: the league of embeddings, successive halving over a run's settings (one
 //! search per rung), the hyperparameters of a baseline, and the learning rates of a grid's row. They
 //! share all but the choice of the next candidate, so the caller makes that choice, and may look at the best candidate
-//! so far. The first candidate is always the settings as given; the result is therefore never worse
-//! than those on the users that judge. A model of the reward would save trials only where there are
+//! so far. Where the first candidate is the settings as given, the result is never worse than those on the
+//! users who judge. A model of the reward would save trials only where there are
 //! hundreds of them; these searches have time for a few dozen.
 
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ impl Deadline {
 /// A judge's answer about a candidate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Judged {
-    /// Its mean reward on validation users.
+    /// Its mean reward on the users who judge.
     Reward(f64),
     /// It cannot be fitted or trained.
     Impossible,

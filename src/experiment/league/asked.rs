@@ -35,10 +35,10 @@ pub(super) fn hide(
         let mut first = halves.concat();
         let mut second = Part::new();
         if judges.contains(&context) {
-            first.sort_unstable();
             if times.is_some() {
                 first.sort_unstable_by_key(|&(item, time)| (time, item));
             } else {
+                first.sort_unstable();
                 seed.stream(Purpose::Judges, 1, context.into()).shuffle(&mut first);
             }
             second = first.split_off(first.len() - hidden_of(first.len(), share));

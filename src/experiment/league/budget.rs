@@ -111,7 +111,7 @@ impl Budget {
         let columns = candidate.columns();
         match candidate {
             Candidate::Svd { .. } => self.time_of_svd(columns),
-            Candidate::Als { .. } => self.time_of_als(columns),
+            Candidate::Als { latent_dim, .. } => self.time_of_als(latent_dim),
             Candidate::Blend { blend, .. } => {
                 let svd = self.time_of_svd(svd_columns(blend.svd.latent_dim));
                 svd + self.blend.unwrap_or_else(|| svd.max(self.of_sweeps(blend)))
@@ -123,15 +123,16 @@ impl Budget {
         self.svd.map_or(Duration::ZERO, |fit| fit.of(columns))
     }
 
-    fn time_of_als(&self, columns: f64) -> Duration {
-        self.als.map_or(OF_ALS * self.time_of_svd(columns), |fit| fit.of(columns))
+    fn time_of_als(&self, latent_dim: usize) -> Duration {
+        let of_svd = || OF_ALS * self.time_of_svd(svd_columns(latent_dim));
+        self.als.map_or_else(of_svd, |fit| fit.of(latent_dim as f64))
     }
 
     /// The time of what a blend fits of ALS.
     fn of_sweeps(&self, blend: BlendOptions) -> Duration {
         let AlsOptions { latent_dim, iterations, .. } = blend.als();
         let share = iterations as f64 / AlsOptions::default().iterations as f64;
-        self.time_of_als(latent_dim as f64).mul_f64(share)
+        self.time_of_als(latent_dim).mul_f64(share)
     }
 
     /// The time of the fits that are still to make if the game ends now, where an SVD's take `of_svd`.
@@ -149,7 +150,17 @@ impl Budget {
 
     /// A deadline that leaves so much time, and that of the last round.
     pub(super) fn before(&self, kept: Duration) -> Deadline {
-        self.until(kept + self.last_round(LAST).min(self.limit.mul_f64(SETTLING)))
+        self.until(kept + self.settling(LAST))
+    }
+
+    /// What is kept for so many candidates in the last round.
+    fn settling(&self, candidates: u32) -> Duration {
+        self.last_round(candidates).min(self.limit.mul_f64(SETTLING))
+    }
+
+    /// The time that must be left for such fits.
+    pub(super) fn left_for(fits: Duration) -> Duration {
+        fits.div_f64(FITTING)
     }
 
     /// The time of so many candidates in the last round.
@@ -167,7 +178,7 @@ impl Budget {
     /// The time for fits. A longer SVD is worth more than all but the first of the last round.
     pub(super) fn spare(&self) -> Duration {
         let left = self.clock.left().unwrap_or_default();
-        left.saturating_sub(self.last_round(FINALISTS)).mul_f64(FITTING)
+        left.saturating_sub(self.settling(FINALISTS)).mul_f64(FITTING)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::candidate::{Candidate, plain};
-use super::jury::nobody;
+use super::nobody;
 use crate::dataset::{Folds, Sessions, Split};
 use crate::embedding::{
     Form, SessionPart, Spectrum, StoredEmbeddings, Vectors, blend, interactions_of,
@@ -82,7 +82,8 @@ pub(super) struct Fits<'a> {
 }
 
 impl<'a> Fits<'a> {
-    /// Those of so many parts of the judges, of whom a fold each has its own.
+    /// For judges of whom so many parts judge until the last round, each by a fit of its own; where they hide
+    /// items, one fit serves all.
     pub(super) fn new(
         sessions: &'a Sessions,
         folds: Folds,
@@ -139,7 +140,7 @@ impl<'a> Fits<'a> {
         self.sessions.num_actions
     }
 
-    /// The number of them that are of use when the winner is fitted.
+    /// How many of the fits that judge are of use when the winner is fitted.
     pub(super) fn kept(&self) -> u32 {
         if self.by_folds() { self.count() } else { 0 }
     }
@@ -195,27 +196,19 @@ impl<'a> Fits<'a> {
                 (&**asked, asked.contexts(Split::Train), SessionPart::Observed)
             }
         };
-        if let Candidate::Blend { blend: options, .. } = candidate
-            && let Some(base) =
-                self.base.as_ref().filter(|base| candidate.is_blend_of(base.candidate))
-        {
-            let interactions = interactions_of(sessions, &users, part);
-            return blend(&base.stored[usize::from(fold)], &interactions, options);
+        if let (Candidate::Blend { blend: options, .. }, Some(base)) = (candidate, &self.base) {
+            let length = options.svd.latent_dim;
+            if candidate.is_blend_of(base.candidate.with_length(length)) {
+                let svd = base.stored[usize::from(fold)].resized(length);
+                return blend(&svd, &interactions_of(sessions, &users, part), options);
+            }
         }
         candidate.source_of(part).fit(sessions, &users, self.seed)
     }
 
-    /// Keeps the fits of an SVD, which is fitted first unless it is there, for blends of it.
-    pub(super) fn keep_base(&mut self, svd: Candidate) -> Result<()> {
-        if !self.is_fitted(svd) {
-            self.fit(svd)?;
-        }
+    /// Keeps the fits of an SVD for blends of it, or of a shorter one.
+    pub(super) fn keep_base(&mut self) {
         self.base = self.take();
-        if let Some(base) = &mut self.base {
-            base.candidate = svd;
-            base.shorten(svd.latent_dim());
-        }
-        Ok(())
     }
 
     /// Takes the fits of [`Self::keep_base`] out.

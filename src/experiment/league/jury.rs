@@ -7,11 +7,11 @@ use rayon::prelude::*;
 use super::called::{Called, anybody, strangers};
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
 use super::fits::{FOLDS, Fits, Searched};
+use super::nobody;
 use crate::dataset::{Folds, Sessions, Split, Times};
 use crate::embedding::{FoldIn, FoldInOptions};
-use crate::encoder::{Known, Mean, encode_all};
-use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::encoder::{ContextEncoder, Known, Mean, encode_all};
+use crate::error::Result;
 use crate::prepared::{HeldOut, Judge};
 use crate::retrieval::{Queries, Retriever as _};
 use crate::reward::SlateReward;
@@ -37,12 +37,6 @@ pub(super) struct Jury<'a> {
     asking: usize,
     /// The parts that judge now.
     called: usize,
-}
-
-pub(super) fn nobody() -> Error {
-    let problem = "needs training users with observed and hidden items to choose by; name the \
-                   embeddings instead, as in --embeddings svd --latent-dim 10";
-    Error::setting("embeddings", problem)
 }
 
 impl<'a> Jury<'a> {
@@ -111,11 +105,22 @@ impl<'a> Jury<'a> {
     /// What a candidate earns from each judge of a part, over all their halves.
     fn ask(&self, candidate: Candidate, part: usize, searched: &Searched) -> Result<Vec<f64>> {
         let users = &self.parts[part];
+        let (encoder, squares) = self.encoder(candidate, part, searched)?;
         let mut mean = vec![0.0; users.len()];
         for Halves { sessions, reward } in &self.asked {
-            let latent = self.latent(candidate, part, searched, sessions)?;
-            let observed = users.iter().map(|user| sessions.observed.of(*user));
-            let excluded: Vec<&[u32]> = observed.collect();
+            let observed = &sessions.observed;
+            let known = |user| Known {
+                actions: observed.of(user),
+                times: self.times.as_ref().map(|times| observed.values_of(user, &times.observed)),
+                features: None,
+            };
+            let mut latent = encode_all(encoder.as_ref(), users, known);
+            if let Some(squares) = &squares {
+                latent.par_rows_mut().for_each(|row| {
+                    row.iter_mut().zip(squares).for_each(|(value, square)| *value *= square);
+                });
+            }
+            let excluded: Vec<&[u32]> = users.iter().map(|user| observed.of(*user)).collect();
             let slates = searched.exact.search(Queries {
                 latent: &latent,
                 slate_size: self.judge.slate_size,
@@ -128,45 +133,34 @@ impl<'a> Jury<'a> {
         Ok(mean)
     }
 
-    /// The queries of a part of the judges. The weights f of both vectors are in the queries, so that
-    /// one search serves all of them.
-    fn latent(
+    /// The encoder of a candidate for a part of the judges, and what its dimensions are multiplied with: the
+    /// weights f of both vectors are in the queries, so that one search serves all of them.
+    fn encoder(
         &self,
         candidate: Candidate,
         part: usize,
         searched: &Searched,
-        sessions: &Sessions,
-    ) -> Result<Matrix> {
-        let observed = &sessions.observed;
-        let known = |user| Known {
-            actions: observed.of(user),
-            times: self.times.as_ref().map(|times| observed.values_of(user, &times.observed)),
-            features: None,
-        };
-        let (users, fit) = (&self.parts[part], self.fits.of_part(part));
+    ) -> Result<(Box<dyn ContextEncoder>, Option<Vec<f32>>)> {
         match candidate {
             Candidate::Als { confidence, regularization, .. } => {
                 let options = FoldInOptions { regularization, confidence };
                 let fold_in = FoldIn::new(Arc::clone(&searched.vectors.actions), options)?;
-                Ok(encode_all(&fold_in, users, known))
+                Ok((Box::new(fold_in), None))
             }
             Candidate::Svd { form, popularity_power, recency, .. }
             | Candidate::Blend { form, popularity_power, recency, .. } => {
-                let latent_dim = candidate.latent_dim();
-                let inputs = Arc::clone(&searched.vectors.inputs);
+                let (inputs, fit) = (&searched.vectors.inputs, self.fits.of_part(part));
                 let popularity = self.fits.popularity(fit);
-                let mean = Mean::inverse_popularity(inputs, popularity, popularity_power);
-                let mut latent = encode_all(&mean.with_recency(recency), users, known);
-                let spectrum = self.fits.spectrum(fit);
+                let mean =
+                    Mean::inverse_popularity(Arc::clone(inputs), popularity, popularity_power);
                 let weights =
-                    spectrum.map(|spectrum| spectrum.weights(&form, latent_dim)).transpose()?;
-                let mut squares: Vec<f32> =
-                    weights.unwrap_or_default().iter().map(|weight| weight * weight).collect();
-                squares.resize(latent.cols(), 0.0);
-                latent.par_rows_mut().for_each(|row| {
-                    row.iter_mut().zip(&squares).for_each(|(value, square)| *value *= square);
+                    self.fits.spectrum(fit).map(|it| it.weights(&form, candidate.latent_dim()));
+                let squares = weights.transpose()?.map(|weights| {
+                    let squares = weights.iter().map(|weight| weight * weight);
+                    // A shorter candidate uses the first dimensions of a fit.
+                    squares.chain(std::iter::repeat(0.0)).take(inputs.cols()).collect()
                 });
-                Ok(latent)
+                Ok((Box::new(mean.with_recency(recency)), squares))
             }
         }
     }

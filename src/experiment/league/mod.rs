@@ -5,13 +5,13 @@
 //! weights, popularity powers in β (κ) and in contexts (γ) and, where the split hid the latest items,
 //! powers of recency (ρ), ALS, and blends of both. Each is judged by the run's own reward on training users that it was
 //! not fitted on: everything is fitted again without their fold. Validation and test users are not
-//! looked at. A thousand users judge, or more where they hide little or where P is small; five folds are
+//! looked at, but for the share of their items that they hide. A thousand users judge, or more where they hide little or where P is small; five folds are
 //! fitted where it takes five to have so many, one where one has them, since five times the fits say no
 //! more about a candidate then. Where there are fewer users than that, each judges by several halves of
 //! the own items: by one, a set of a thousand users could not tell a length from one that earns a
 //! twentieth less. Where the split holds out items of the training users, and not users, judges hide
 //! some of theirs in the same way, and one fit on all the others judges (see [`asked`]). A thousand are
-//! few: unless judges hide the latest, the weights of the winner are judged again by five times as many.
+//! few: unless judges hide the latest, the weights of the winner are judged again by up to five times as many.
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
 //! one for every η, and ALS; then longer and longer ones for the best η, as long as that does not earn less
@@ -37,7 +37,7 @@ mod standing;
 use self::fits::ALL;
 use self::rounds::Play;
 use crate::dataset::{Sessions, Split};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::prepared::{Choice, Chosen, HeldOut, Judge};
 use crate::seed::Seed;
 
@@ -48,6 +48,12 @@ pub use standing::{League, Settled, Standing};
 /// blend of 1 024 is worth 4 % more than its SVD, an SVD of twice the length 1 %, in as much time. On Gowalla's
 /// published split a blend of 2 048 earns what its SVD does, in half as much time again.
 const BLENDED: usize = 1024;
+
+fn nobody() -> Error {
+    let problem = "needs training users with observed and hidden items to choose by; name the \
+                   embeddings instead, as in --embeddings svd --latent-dim 10";
+    Error::setting("embeddings", problem)
+}
 
 /// Plays the league on the training users of `sessions`, of whom or of which the split `held_out` some.
 ///

@@ -200,12 +200,13 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// The time of all fits of the next longer SVD, if none as long was judged: where blends earn no more, it
-    /// comes first.
-    fn time_of_longer(&self, svd: Candidate) -> Option<Duration> {
-        let next = self.longer_than(svd).next()?;
-        let time = self.budget.of(next) * (self.jury.fits.count() + ALL);
-        self.standings.best_like(next).is_none().then_some(time)
+    /// The time that must be left for the next longer SVD, if there is one that was not judged and that is
+    /// possible.
+    fn time_of_longer(&mut self, svd: Candidate) -> Option<Duration> {
+        let next = self.longer_than(svd).find(|next| self.standings.best_like(*next).is_none())?;
+        let fits = &self.jury.fits;
+        let time = self.budget.of(next) * (fits.count() + ALL - fits.kept());
+        self.is_possible(next, time).then(|| Budget::left_for(time))
     }
 
     /// Blends with ALS of the winner so far, or where that is ALS of the SVD that is `best`; or of the longest
@@ -234,13 +235,17 @@ impl<'a> Play<'a> {
             if !self.is_possible(first, again + few + last(self)) {
                 continue;
             }
-            self.jury.fits.keep_base(base)?;
+            if !self.jury.fits.is_fitted(base) {
+                self.fit(base)?;
+            }
+            self.jury.fits.keep_base();
             let few = grid.drain(..FIRST_BLENDS as usize).collect();
             self.search(self.budget.end(), few, Vec::new(), 0)?;
             // Where these earn less by more than chance, others hardly earn more.
             if self.standings.is_level(first) {
-                let of_longer =
-                    self.time_of_longer(base).filter(|_| !self.standings.is_above(first, base));
+                // Where they earn no more, a longer SVD comes first.
+                let is_above = self.standings.is_above(first, base);
+                let of_longer = if is_above { None } else { self.time_of_longer(base) };
                 let until = self.budget.before(last(self).max(of_longer.unwrap_or_default()));
                 self.search(until.halfway(), Vec::new(), grid, 1)?;
                 let found = self.standings.best_like(first).unwrap_or(first);
@@ -270,7 +275,10 @@ impl<'a> Play<'a> {
     fn judge(&mut self, candidate: Candidate) -> Result<f64> {
         let began = Instant::now();
         let rewards = self.jury.judge(candidate)?;
-        self.budget.judged(began.elapsed());
+        // No ALS is judged in the last round.
+        if !matches!(candidate, Candidate::Als { .. }) {
+            self.budget.judged(began.elapsed());
+        }
         let tried = Tried { candidate, rewards };
         let mean = tried.mean();
         tracing::debug!("{mean:.4} {candidate:?}");
@@ -311,11 +319,11 @@ impl<'a> Play<'a> {
         mut grid: Vec<Candidate>,
         steps: usize,
     ) -> Result<()> {
+        given.retain(|other| !self.standings.has(*other));
+        grid.retain(|other| !given.contains(other) && !self.standings.has(*other));
         if given.is_empty() && deadline.left().is_some_and(|left| left.is_zero()) {
             return Ok(());
         }
-        given.retain(|other| !self.standings.has(*other));
-        grid.retain(|other| !given.contains(other) && !self.standings.has(*other));
         let centre = Cell::new(grid.first().and_then(|like| self.standings.centre(*like)));
         let mut given = given.into_iter();
         let next = |_: Option<&Candidate>| {
@@ -359,7 +367,8 @@ mod tests {
 
         // A blend of an SVD that is there is the one that is fitted as a whole.
         let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
-        play.jury.fits.keep_base(candidates[0]).unwrap();
+        play.fit(candidates[0].with_length(2 * length)).unwrap();
+        play.jury.fits.keep_base();
         play.fit(blend).unwrap();
         assert_eq!(play.jury.judge(blend).unwrap(), alone[2]);
     }

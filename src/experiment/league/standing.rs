@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::candidate::Candidate;
-use super::jury::nobody;
+use super::nobody;
 use crate::error::Result;
 use crate::estimate::Estimate;
 
@@ -44,7 +44,7 @@ pub struct League {
     /// The number of candidates tried.
     pub tried: usize,
     /// The weights of the winner that more users judged in the end, and the number of both; none where
-    /// the judges of the table are all that there are, or no time was left.
+    /// the judges of the table are all that there are, ALS wins, or no time was left.
     pub settled: Option<Settled>,
     /// What was left out for lack of time or memory.
     pub left_out: Vec<String>,
