@@ -37,7 +37,7 @@
 //!
 //! | module | from → to |
 //! |---|---|
-//! | [`error`], [`files`], [`seed`], [`matrix`] | errors; files that appear whole; addressed randomness; host matrices |
+//! | [`error`], `decimal`, [`files`], [`seed`], [`matrix`] | errors; f32s in files; files that appear whole; addressed randomness; host matrices |
 //! | [`estimate`] | numbers → mean, standard error, interval |
 //! | [`device`] | `--device` names → Burn devices and their memory; the kernel of their searches |
 //! | [`dataset`] | files, or tables in memory → sessions X, Y |
@@ -120,6 +120,7 @@ pub mod bundle;
 pub mod chart;
 pub mod cli;
 pub mod dataset;
+mod decimal;
 pub mod device;
 pub mod embedding;
 pub mod encoder;

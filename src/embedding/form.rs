@@ -68,10 +68,10 @@ pub struct Form {
     /// singular values beyond the first L are τ^½, then `P = V (s² + λ)⁻¹ Vᵀ + (I − V Vᵀ)/(τ + λ)`,
     /// and off its diagonal `B = V f(s)² Vᵀ diag(P)⁻¹ / (τ + λ)`: an inner product of length L. The
     /// diagonal is left to κ, which may also be smaller than EASE has it.
-    #[serde(default)]
+    #[serde(default, serialize_with = "crate::decimal::shortest")]
     pub ridge: f32,
     /// κ: 0 leaves β as it is, more lengthens the vectors of popular actions.
-    #[serde(default)]
+    #[serde(default, serialize_with = "crate::decimal::shortest")]
     pub popularity: f32,
 }
 

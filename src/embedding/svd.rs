@@ -55,6 +55,7 @@ pub struct SvdOptions {
     /// η: the decomposed matrix is `(n_u n_a)^−η A_{ua}`, n being the numbers of interactions of a
     /// context and of an action. At 0 the most frequent ones dominate the leading dimensions; ½ is the
     /// normalised adjacency of the graph.
+    #[serde(serialize_with = "crate::decimal::shortest")]
     pub normalization: f32,
 }
 

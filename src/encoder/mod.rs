@@ -108,10 +108,11 @@ pub struct ContextSettings {
     /// One or more, in this order.
     pub encoders: Vec<EncoderKind>,
     /// γ of the weighted mean.
+    #[serde(serialize_with = "crate::decimal::shortest")]
     pub popularity_power: f32,
     /// ρ of the weighted mean: an action weighs by (1 + later actions of the user)^−ρ; 0 for the same
     /// at any time.
-    #[serde(default)]
+    #[serde(default, serialize_with = "crate::decimal::shortest")]
     pub recency: f32,
     /// α of the fold-in: an action of the user weighs 1 + α, any other 1.
     pub confidence: f64,

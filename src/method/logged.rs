@@ -18,6 +18,7 @@ pub struct LoggedMethod {
     pub sigma: Sigma,
     /// ρ: a query may go so many σ from that of the policy that training began with. The variance of a
     /// weight is at most `exp(ρ²)`.
+    #[serde(serialize_with = "crate::decimal::shortest")]
     pub radius: f32,
     /// The estimate that is ascended.
     pub objective: Objective,

@@ -88,9 +88,10 @@ pub struct ChosenSettings {
     /// The encoder of contexts.
     pub encoder: EncoderKind,
     /// γ of the weighted mean.
+    #[serde(serialize_with = "crate::decimal::shortest")]
     pub popularity_power: f32,
     /// ρ of the weighted mean.
-    #[serde(default)]
+    #[serde(default, serialize_with = "crate::decimal::shortest")]
     pub recency: f32,
 }
 

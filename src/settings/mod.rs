@@ -105,17 +105,22 @@ pub struct OptimizerSettings {
     /// Contexts a step.
     pub batch_size: usize,
     /// Adam's β₁.
+    #[serde(serialize_with = "crate::decimal::shortest")]
     pub beta_1: f32,
     /// Adam's β₂.
+    #[serde(serialize_with = "crate::decimal::shortest")]
     pub beta_2: f32,
     /// Adam's ε (Burn's own default is 1e-5, PyTorch's 1e-8).
+    #[serde(serialize_with = "crate::decimal::shortest")]
     pub epsilon: f32,
     /// Decoupled weight decay, as AdamW has it: each step takes this times the learning rate off
     /// every parameter of a tower. It pulls θ to 0, the residual tower to θ = I; a learned β is left
     /// alone. 0: none, which is Adam.
+    #[serde(serialize_with = "crate::decimal::shortest")]
     pub weight_decay: f32,
     /// The longest that the gradient of all parameters together may be; a longer one is shortened to
     /// it. 0: any.
+    #[serde(serialize_with = "crate::decimal::shortest")]
     pub gradient_clipping: f32,
 }
 

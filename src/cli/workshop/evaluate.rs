@@ -44,7 +44,7 @@ pub(crate) struct EvaluateArgs {
     /// Retrieve through the index instead of exactly.
     #[arg(long)]
     index: bool,
-    /// The checkpoint to judge: best (by validation reward), last, or a step.
+    /// The checkpoint to judge: best (by validation reward; step 0 unless one beats it by more than chance), last, or a step.
     #[arg(long, default_value_t = Which::Best)]
     checkpoint: Which,
     /// Judge by a log of slates that were shown instead, on persons that the run has not learned from.

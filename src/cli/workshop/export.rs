@@ -64,7 +64,7 @@ pub(crate) struct ExportArgs {
     /// The column of groups in --titles [default: group, if there is one].
     #[arg(long, value_name = "COLUMN", requires = "titles")]
     group_column: Option<String>,
-    /// The checkpoint to export: best (by validation reward), last, or a step.
+    /// The checkpoint to export: best (by validation reward; step 0 unless one beats it by more than chance), last, or a step.
     #[arg(long, default_value_t = Which::Best)]
     checkpoint: Which,
     #[command(flatten)]

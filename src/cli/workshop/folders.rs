@@ -15,7 +15,7 @@ use crate::settings::Settings;
 /// The flag of verbs that open a run where they may open a bundle.
 #[derive(Debug, Args)]
 pub(crate) struct OfRun {
-    /// The checkpoint of a run: best (by validation reward), last, or a step [default: best].
+    /// The checkpoint of a run: best (by validation reward; step 0 unless one beats it by more than chance), last, or a step [default: best].
     #[arg(long)]
     pub(crate) checkpoint: Option<Which>,
 }

@@ -116,7 +116,7 @@ fn usual(prepared: &Prepared, settings: &Settings) -> Result<Vec<Dimension>> {
     if settings.method.latent().is_some() {
         over.push("method.sigma=relative(0.1..1)");
     }
-    if prepared.embeddings.has_singular_values() {
+    if prepared.embeddings.has_singular_values() && settings.embedding.ridge <= 0.0 {
         over.push("embedding.power=0|0.5|1");
     }
     if settings.method.recipe().learned() != Learned::Actions {

@@ -34,7 +34,7 @@ pub(crate) struct VarianceArgs {
     /// Measure at the model of this run instead of the initial model.
     #[arg(long, value_hint = ValueHint::DirPath)]
     run: Option<PathBuf>,
-    /// The checkpoint of that run: best (by validation reward), last, or a step.
+    /// The checkpoint of that run: best (by validation reward; step 0 unless one beats it by more than chance), last, or a step.
     #[arg(long, default_value_t = Which::Best, requires = "run")]
     checkpoint: Which,
     #[command(flatten)]
