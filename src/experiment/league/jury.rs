@@ -23,6 +23,9 @@ struct Halves {
     reward: Arc<dyn SlateReward>,
 }
 
+/// An encoder, and what the dimensions of its contexts are multiplied with.
+type Encoding = (Box<dyn ContextEncoder>, Option<Vec<f32>>);
+
 /// The judging users, and what is fitted for them.
 pub(super) struct Jury<'a> {
     pub(super) fits: Fits<'a>,
@@ -135,12 +138,7 @@ impl<'a> Jury<'a> {
 
     /// The encoder of a candidate for a part of the judges, and what its dimensions are multiplied with: the
     /// weights f of both vectors are in the queries, so that one search serves all of them.
-    fn encoder(
-        &self,
-        candidate: Candidate,
-        part: usize,
-        searched: &Searched,
-    ) -> Result<(Box<dyn ContextEncoder>, Option<Vec<f32>>)> {
+    fn encoder(&self, candidate: Candidate, part: usize, searched: &Searched) -> Result<Encoding> {
         match candidate {
             Candidate::Als { confidence, regularization, .. } => {
                 let options = FoldInOptions { regularization, confidence };
