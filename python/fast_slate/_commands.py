@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
+import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from . import rewards
+from . import _native, rewards
 from ._command import program
 from ._interactions import plain
 from .policy import KEYS, SlatePolicy, _prepare, divided
@@ -42,6 +45,8 @@ def prepare(
     columns = {"user": user, "item": item, "time": time, "weight": weight}
     given = zip(KEYS, KEYS.values(), (reward, slate_size, seed), strict=True)
     keys, more = divided(settings, given)
+    # Settings of a run do not count here, but a key that is none is a slip.
+    _native.resolve(preset, [item for item in keys.items() if item[0] not in KEYS.values()])
     return _prepare(
         interactions,
         columns,
@@ -112,9 +117,40 @@ def compare(
 
 
 def _slate(words: list[str]) -> dict[str, Any]:
-    """Runs the command in a process of its own: it prints its progress on stderr."""
-    done = subprocess.run([program(), *words, "--json"], stdout=subprocess.PIPE, check=False)
-    if done.returncode:
+    """Runs the command in a process of its own, and passes on what it prints on stderr.
+
+    Ctrl-C lets it end in order, so that it can go on later.
+    """
+    said: list[str] = []
+
+    def pass_on(lines: IO[str]) -> None:
+        for line in lines:
+            sys.stderr.write(line)
+            said.append(line)
+            del said[:-20]
+
+    # In a session of its own, so that a terminal's Ctrl-C reaches it once, from here.
+    with subprocess.Popen(
+        [program(), *words, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        if process.stdout is None or process.stderr is None:
+            raise RuntimeError("no pipes to the command")
+        lines = threading.Thread(target=pass_on, args=(process.stderr,), daemon=True)
+        lines.start()
+        try:
+            report = process.stdout.read()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+        code = process.wait()
+        lines.join()
+    if code:
+        problem = next((line.strip() for line in said if line.startswith("error:")), "")
         command = " ".join(["slate", *words])
-        raise RuntimeError(f"`{command}` ended with {done.returncode}; its message is on stderr")
-    return dict(json.loads(done.stdout))
+        raise RuntimeError(f"`{command}` ended with {code}: {problem or ''.join(said).strip()}")
+    return dict(json.loads(report))

@@ -133,7 +133,10 @@ def item_embeddings(of: Any, folder: Path) -> tuple[str, str | None]:
             f"a path, found {type(of).__name__}"
         ) from error
     names = ids(names, "item_embeddings")
-    numbers = np.asarray(numbers, dtype=np.float32)
+    try:
+        numbers = np.asarray(numbers, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise ValueError("item_embeddings: expected an array of numbers [P, L]") from error
     if numbers.ndim != 2 or len(names) != len(numbers):
         raise ValueError(
             f"item_embeddings: expected an array [{len(names)}, L], a row for each id, found the "

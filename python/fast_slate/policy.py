@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from . import _interactions, _native, rewards
 from ._progress import Watcher
-from .recommender import Answering, Shards, opened, packed, unpacked
+from .recommender import Answering, Shards, count, opened, packed, unpacked
 from .results import Picture, Table
 
 PREPARE = "prepare."
@@ -118,7 +118,9 @@ class SlatePolicy(Answering):
     def __getstate__(self) -> dict[str, Any]:
         state = self.get_params(deep=False)
         if hasattr(self, "_recommender"):
-            state["_files"], state["history_"] = packed(self._recommender), self.history_
+            state["_files"] = packed(self._recommender)
+        if hasattr(self, "history_"):  # a bundle has none
+            state["history_"] = self.history_
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -173,10 +175,11 @@ class SlatePolicy(Answering):
             (``kind`` "evaluation": ``step``, ``split``, ``reward``, …). What it raises ends the run.
         run_dir
             The folder of the run, as ``slate train`` writes it, with the prepared folder ``data``
-            inside. Without one the run is in a temporary folder, which goes with the policy, and
+            inside, which must not be there before. Without one the run is in a temporary folder, which goes with the policy, and
             which stays, and is named, when the training is interrupted or fails.
         resume
-            Go on with the run in ``run_dir``, on its own data; it ends as one that was never stopped.
+            Go on with the run in ``run_dir``, on its own data; it ends as one that was never stopped. No
+            argument of the preparation may be given.
         shards
             Where items are searched for, as :class:`fast_slate.ray.ShardedRetriever`, in the place of
             this process. Their vectors must be those that the settings make of the data.
@@ -193,18 +196,31 @@ class SlatePolicy(Answering):
             )
         columns = {"user": user, "item": item, "time": time, "weight": weight}
         is_prepared = not resume and _interactions.is_prepared(interactions)
+        given: dict[str, Any] = {
+            **columns,
+            "item_embeddings": item_embeddings,
+            "user_features": user_features,
+        }
         if is_prepared:
-            given: dict[str, Any] = {
-                **columns,
-                "item_embeddings": item_embeddings,
-                "user_features": user_features,
-                "embeddings": None if self.embeddings == "auto" else self.embeddings,
-                **{f"settings['{PREPARE}{key}']": value for key, value in more.items()},
-            }
-            if found := [name for name, value in given.items() if value is not None]:
+            given["embeddings"] = None if self.embeddings == "auto" else self.embeddings
+            given |= {f"settings['{PREPARE}{key}']": value for key, value in more.items()}
+        of_data = [name for name, value in given.items() if value is not None]
+        if of_data and resume:
+            raise ValueError(
+                f"{', '.join(of_data)}: the run in {run_dir} goes on with its own data, so that this "
+                "would not count; leave it out"
+            )
+        if of_data and is_prepared:
+            raise ValueError(
+                f"{', '.join(of_data)}: {interactions} is prepared already, so that this would not "
+                "count; leave it out, or give the interactions in place of the folder"
+            )
+        if not resume and not is_prepared and run_dir is not None:
+            before = Path(run_dir) / "data"
+            if before.exists():
                 raise ValueError(
-                    f"{', '.join(found)}: {interactions} is prepared already, so that this would not "
-                    "count; leave it out, or give the interactions in place of the folder"
+                    f"run_dir: {before} is there already; give it in place of the interactions if it "
+                    "is prepared data, or name another run_dir"
                 )
         own = rewards.adapted(self.reward) if callable(self.reward) else None
         folder = Path(run_dir or tempfile.mkdtemp(prefix="fast-slate-"))
@@ -226,7 +242,7 @@ class SlatePolicy(Answering):
                     user_features=user_features,
                     preset=self.preset,
                     embeddings=self.embeddings,
-                    overwrite=True,
+                    overwrite=False,
                 )
             watcher = Watcher(callback)
             try:
@@ -247,18 +263,24 @@ class SlatePolicy(Answering):
         except BaseException as error:
             self._keep_or_remove(folder, run_dir is None, error)
             raise
-        if run_dir is None:
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        if before_it := getattr(self, "_temporary", None):
+            before_it()  # removes the folder of the fit before
+        is_temporary = run_dir is None
+        self._temporary: Any = (
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True) if is_temporary else None
+        )
         return self
 
     @staticmethod
     def _keep_or_remove(folder: Path, is_temporary: bool, error: BaseException) -> None:
         if (folder / "run.toml").exists():
             error.add_note(
-                f"the run is in {folder}; go on with fit(…, run_dir={str(folder)!r}, resume=True)"
+                f"the run is in {folder}; go on with fit(run_dir={str(folder)!r}, resume=True)"
             )
         elif is_temporary:
             shutil.rmtree(folder, ignore_errors=True)
+        elif (folder / "data" / "prepare.toml").exists():
+            error.add_note(f"the prepared data is in {folder / 'data'}; fit it as it is")
 
     def _adopt(self, run: _native.Run, folder: str) -> None:
         self._run, self.run_dir_ = run, folder
@@ -309,6 +331,8 @@ class SlatePolicy(Answering):
     ) -> Table:
         """The reward on held-out users, beside other recommenders on the same users.
 
+        Ctrl-C waits until it is done, which takes as long as ``tune`` says for each of ``against``.
+
         Parameters
         ----------
         against
@@ -319,7 +343,7 @@ class SlatePolicy(Answering):
         metrics
             Such as ``"recall@20"``, ``"ndcg@100"``, ``"hits@10"``, on exact slates of that length.
         tune
-            Seconds in which each baseline is tuned on the validation users.
+            Whole seconds in which each baseline is tuned on the validation users.
         index
             Retrieve through the index instead of exactly.
 
@@ -331,6 +355,7 @@ class SlatePolicy(Answering):
             policy's reward minus the row's (``difference``, with its paired 95 % interval ``low`` and
             ``high``), and a ``note``.
         """
+        count(tune, "tune", 0)
         listed = [[of] if isinstance(of, str) else list(of) for of in (against, metrics)]
         found = json.loads(self._trained().judge(listed[0], split, listed[1], tune, index))
         zero = dict.fromkeys(("mean", "low", "high"))
@@ -363,20 +388,25 @@ class SlatePolicy(Answering):
     ) -> Self:
         """Opens a bundle, or a run at a checkpoint: ``"best"``, ``"last"`` or a step.
 
-        ``reward`` is the function that the run was trained for, if it was one.
+        ``reward`` is the function that the run was trained for, if it was one. A bundle takes neither
+        it nor a checkpoint.
         """
         if not Path(folder).exists():
             raise FileNotFoundError(f"folder: {folder} is not there")
         policy = cls(device=device)
         if _native.Recommender.is_bundle(str(folder)):
+            for name, is_given in (("reward", reward is not None), ("checkpoint", checkpoint != "best")):
+                if is_given:
+                    raise ValueError(f"{name}: {folder} is a bundle, which has none; load the run")
             policy._recommender = opened(str(folder), device)
             policy.slate_size = policy._recommender.slate_size
             return policy
         own = None if reward is None else rewards.adapted(reward)
         run = _native.Run.open(str(folder), device, str(checkpoint), own)
-        settings, _origin, _step = json.loads(run.describe())
+        settings, origin, _step = json.loads(run.describe())
         policy.set_params(slate_size=settings["slate_size"], seed=settings["seed"])
-        policy.reward = reward or settings["reward"]["kind"]
+        # Of a run that was trained for a function, the setting was not used.
+        policy.reward = reward or (None if origin.get("reward") else settings["reward"]["kind"])
         policy._adopt(run, str(folder))
         return policy
 
@@ -455,12 +485,12 @@ def _prepare(
             "item_embeddings: embeddings= names a source of the item vectors already; give one of the two"
         )
     files = out.parent / f".{out.name}.inputs"
-    in_memory = [
+    in_memory = any(
         given is not None and not isinstance(given, str | os.PathLike)
         for given in (item_embeddings, user_features)
-    ]
-    if any(in_memory):
-        files.mkdir(parents=True, exist_ok=True)
+    )
+    if in_memory:
+        own_folder(files)
     try:
         if item_embeddings is not None:
             found = _interactions.item_embeddings(item_embeddings, files)
@@ -470,5 +500,18 @@ def _prepare(
             arguments["feature_id"] = feature_id or columns["user"]
         described = _native.prepare(source, wanted({**columns, **arguments, "out": out}, more))
     finally:
-        shutil.rmtree(files, ignore_errors=True)
+        if in_memory:
+            shutil.rmtree(files, ignore_errors=True)
     return dict(json.loads(described))
+
+
+def own_folder(files: Path) -> None:
+    """Makes a folder for files that go when the preparation is done."""
+    files.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        files.mkdir()
+    except FileExistsError:
+        raise ValueError(
+            f"out: {files} is there: another preparation is at work, or one was killed; delete it if "
+            "none is"
+        ) from None

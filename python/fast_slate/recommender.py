@@ -143,8 +143,8 @@ class Answering:
 
         ``draws`` slates for each user; the same ``seed`` and requests give the same slates.
         """
-        if draws < 1:
-            raise ValueError(f"draws: expected 1 or more, found {draws}")
+        count(draws, "draws", 1)
+        count(seed, "seed", 0)
         if users is not None:
             users = [user for user in ids(users, "users") for _ in range(draws)]
         if items is not None:
@@ -188,8 +188,14 @@ class Answering:
         if len(given) != 1:
             raise ValueError("users: give one of users=, items= and contexts=")
         native = self._asked()
+        for name in ("k", "max_per_group"):
+            if options[name] is not None:
+                count(options[name], name, 1)
         if contexts is not None:
-            contexts = np.atleast_2d(np.ascontiguousarray(contexts, dtype=np.float32))
+            try:
+                contexts = np.atleast_2d(np.ascontiguousarray(contexts, dtype=np.float32))
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"contexts: expected numbers [n, {native.context_dim}]") from error
             if contexts.shape[1] != native.context_dim:
                 raise ValueError(
                     f"contexts: expected [n, {native.context_dim}], found {list(contexts.shape)}"
@@ -313,6 +319,12 @@ def unpacked(files: dict[str, bytes], device: str | None) -> _native.Recommender
                 raise ValueError(f"expected names of files, found {name!r}")
             (Path(folder) / name).write_bytes(content)
         return _native.Recommender.open(folder, device)
+
+
+def count(of: Any, argument: str, least: int) -> None:
+    """Refuses what is no whole number of at least so much, with the argument's name."""
+    if isinstance(of, bool) or not isinstance(of, int | np.integer) or not least <= of < 2**63:
+        raise ValueError(f"{argument}: expected a whole number of at least {least}, found {of!r}")
 
 
 def _reopened(

@@ -73,17 +73,24 @@ impl Interactions {
 
 /// Writes a table of any library to a Parquet file.
 #[pyfunction]
-pub fn write_table(object: &Bound<'_, PyAny>, path: PathBuf, argument: &str) -> PyResult<()> {
+pub fn write_table(
+    py: Python<'_>,
+    object: &Bound<'_, PyAny>,
+    path: PathBuf,
+    argument: &str,
+) -> PyResult<()> {
     require_own_process()?;
     let tables = arrow::frames(object, &[], &[], argument)?;
-    let failed = |error: PolarsError| wrong(argument, error);
     let mut file = fs_err::File::create(&path)?;
-    let schema = tables[0].schema().clone();
-    let mut writer = ParquetWriter::new(&mut file).batched(&schema).map_err(failed)?;
-    for table in &tables {
-        writer.write_batch(table).map_err(failed)?;
-    }
-    writer.finish().map(drop).map_err(failed)
+    let written = py.detach(|| {
+        let schema = tables[0].schema().clone();
+        let mut writer = ParquetWriter::new(&mut file).batched(&schema)?;
+        for table in &tables {
+            writer.write_batch(table)?;
+        }
+        writer.finish().map(drop)
+    });
+    written.map_err(|error: PolarsError| wrong(argument, error))
 }
 
 /// Everything that decides a preparation but the interactions, by the names of Python's arguments.
@@ -234,25 +241,30 @@ impl Wanted {
         let interactions =
             if more.observed_only { SessionPart::Observed } else { SessionPart::All };
         let is_paper = self.preset == Preset::Paper;
-        let computed = more.latent_dim.is_some() || more.observed_only;
-        let of_svd = computed || more.normalization.is_some();
-        let of_als =
-            more.confidence.is_some() || more.regularization.is_some() || more.iterations.is_some();
-        let of_file = more.id_column.is_some() || more.missing_embeddings.is_some();
+        let of_svd =
+            more.latent_dim.is_some() || more.observed_only || more.normalization.is_some();
         let source = match self.embeddings.as_deref().unwrap_or("auto") {
             "auto" if is_paper || of_svd => "svd",
             other => other,
         };
         let is_file = !["auto", "svd", "als"].contains(&source);
-        for (given, fits, keys, of) in [
-            (more.within.is_some(), source == "auto", "within", "\"auto\""),
-            (more.normalization.is_some(), source == "svd", "normalization", "\"svd\""),
-            (computed, source == "svd" || source == "als", "latent_dim", "\"svd\" or \"als\""),
-            (of_als, source == "als", "confidence", "\"als\""),
-            (of_file, is_file, "id_column", "imported vectors"),
+        let [auto, svd, als] = ["auto", "svd", "als"].map(|kind| source == kind);
+        let of_als = "embeddings=\"als\"";
+        let of_either = "embeddings=\"svd\" or \"als\"";
+        let of_file = "vectors of your own";
+        for (given, fits, key, of) in [
+            (more.within.is_some(), auto, "within", "embeddings=\"auto\""),
+            (more.normalization.is_some(), svd, "normalization", "embeddings=\"svd\""),
+            (more.latent_dim.is_some(), svd || als, "latent_dim", of_either),
+            (more.observed_only, svd || als, "observed_only", of_either),
+            (more.confidence.is_some(), als, "confidence", of_als),
+            (more.regularization.is_some(), als, "regularization", of_als),
+            (more.iterations.is_some(), als, "iterations", of_als),
+            (more.id_column.is_some(), is_file, "id_column", of_file),
+            (more.missing_embeddings.is_some(), is_file, "missing_embeddings", of_file),
         ] {
             if given && !fits {
-                return Err(setting(keys, format!("this and its like go with embeddings={of}")));
+                return Err(setting(key, format!("goes with {of}")));
             }
         }
         Ok(match source {
@@ -293,11 +305,17 @@ impl Wanted {
     }
 
     fn features(&self) -> PyResult<Option<FeatureSource>> {
-        let Some(path) = self.user_features.clone() else { return Ok(None) };
+        let columns = self.more.feature_columns.clone();
+        let Some(path) = self.user_features.clone() else {
+            if !columns.is_empty() {
+                return Err(setting("feature_columns", "goes with user_features"));
+            }
+            return Ok(None);
+        };
         let Some(id_column) = self.feature_id.clone() else {
             return Err(wrong("user_features", "say with user= which column holds the users"));
         };
-        Ok(Some(FeatureSource { path, id_column, columns: self.more.feature_columns.clone() }))
+        Ok(Some(FeatureSource { path, id_column, columns }))
     }
 }
 

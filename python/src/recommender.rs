@@ -90,7 +90,7 @@ impl Recommender {
             let queries = Queries { latent: &asked.latent, slate_size: k, excluded: Some(&lists) };
             self.0.shard(exact.then_some(Search::Exact))?.search(queries)
         });
-        let found = self.1.heard(found)?;
+        let found = self.1.explained(found)?;
         Ok((Array::numbers(&found.actions, Some(k)), Array::floats(found.scores, k)))
     }
 
@@ -158,7 +158,7 @@ impl Recommender {
             answers.ignored.extend(unknown);
             Ok(answers)
         });
-        let Answers { slates, queries, ignored } = self.1.heard(answered)?;
+        let Answers { slates, queries, ignored } = self.1.explained(answered)?;
         let dim = self.0.bundle().actions.latent_dim();
         let all = (!queries.is_empty()).then(|| {
             let (mut h, mut z, mut sigma) = (Vec::new(), Vec::new(), Vec::new());

@@ -33,6 +33,12 @@ impl Word {
         self.stop.store(false, Ordering::Relaxed);
         kept.take().map_or(result, Err)
     }
+
+    /// `result`, whose error is what Python has raised, if it has: of calls side by side, one that went well
+    /// does not raise another's.
+    pub(crate) fn explained<T>(&self, result: PyResult<T>) -> PyResult<T> {
+        if result.is_ok() { result } else { self.heard(result) }
+    }
 }
 
 /// A Python function that gives slates a reward.

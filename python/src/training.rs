@@ -51,7 +51,7 @@ fn value(key: &str, of: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
     // Numbers of numpy are integers to Python if they say so, and floats otherwise.
     if of.hasattr("__index__")? {
-        return Ok(Value::Integer(of.extract()?));
+        return of.extract().map(Value::Integer).map_err(|_| unfit());
     }
     if let Ok(text) = of.extract::<String>() {
         return Ok(Value::String(text));

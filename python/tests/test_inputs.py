@@ -215,7 +215,7 @@ def test_what_a_preparation_cannot_take_names_the_argument(frame: pl.DataFrame, 
     timed = frame.with_columns(when=1_700_000_000 + pl.int_range(pl.len()))
     for arguments, settings, said in [
         ({"reward": "clicks"}, {}, "reward: unknown variant `clicks`"),
-        ({"preset": "best"}, {}, "preset: unknown variant `best`"),
+        ({"preset": "best"}, {}, 'preset: expected "default" or "paper", found "best"'),
         ({"slate_size": "five"}, {}, "slate_size: invalid type"),
         ({}, {"test_after": "soon"}, "settings['prepare.test_after']: expected a day"),
         ({}, {"observed_share": float("nan")}, "settings['prepare.observed_share']: expected a number"),
@@ -360,11 +360,33 @@ def test_an_unknown_key_of_the_preparation_names_the_others(frame: pl.DataFrame)
 
 def test_a_key_that_the_preparation_has_no_use_for_is_refused(frame: pl.DataFrame) -> None:
     for key, value, said in [
-        ("confidence", 3.0, 'prepare.confidence.*embeddings="als"'),
+        ("iterations", 3, 'prepare.iterations.*embeddings="als"'),
+        ("feature_columns", ["age"], "prepare.feature_columns.*user_features"),
         ("validation_after", "2023-11-15", "prepare.validation_after.*test_after"),
     ]:
         with pytest.raises(ValueError, match=said):
             SlatePolicy(settings={f"prepare.{key}": value}).fit(frame, **NAMES)
+
+
+def test_a_key_without_the_prefix_is_not_ignored(frame: pl.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="min_user_interactions"):
+        prepare(frame, tmp_path / "data", settings={"min_user_interactions": 5}, **NAMES)
+
+
+def test_what_somebody_else_put_there_stays(frame: pl.DataFrame, tmp_path: Path) -> None:
+    beside = tmp_path / ".data.inputs"
+    beside.mkdir()
+    (beside / "notes.txt").write_text("mine")
+    policy().fit(frame, run_dir=tmp_path, **NAMES)
+    vectors = (["1", "2"], np.eye(2))
+    with pytest.raises(ValueError, match="out: .*another preparation is at work"):
+        prepare(frame, tmp_path / "data", item_embeddings=vectors, overwrite=True, **NAMES)
+    assert (beside / "notes.txt").read_text() == "mine"
+    # Nor is data that was prepared before taken for that of a new run.
+    (tmp_path / "run").mkdir()
+    (tmp_path / "data").rename(tmp_path / "run/data")
+    with pytest.raises(ValueError, match="run_dir: .*data is there already"):
+        policy().fit(frame.head(100), run_dir=tmp_path / "run", **NAMES)
 
 
 def test_a_pandas_frame_of_objects_is_text(frame: pl.DataFrame, tmp_path: Path) -> None:

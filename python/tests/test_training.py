@@ -54,6 +54,8 @@ def test_settings_count_as_the_arguments_do(frame: pl.DataFrame, tmp_path: Path)
     assert about["settings"]["split"]["seed"] == 7
     assert len(loaded.recommend(loaded.user_ids_[:2])) == 8
     # A run goes on with what it began with.
+    with pytest.raises(ValueError, match="user, item: the run in .* goes on with its own data"):
+        policy(steps=20).fit(run_dir=tmp_path / "run", resume=True, **NAMES)
     own = policy(steps=20).fit(run_dir=tmp_path / "run", resume=True)
     assert len(own.recommend(loaded.user_ids_[:2])) == 8
 
@@ -128,6 +130,7 @@ def test_a_bad_reward_ends_the_run_with_its_own_error(frame: pl.DataFrame) -> No
 def test_a_run_wants_its_reward_again(frame: pl.DataFrame, tmp_path: Path) -> None:
     run = tmp_path / "run"
     policy(reward=discounted).fit(frame, run_dir=run, **NAMES)
+    assert SlatePolicy.load(run).reward is None
     with pytest.raises(ValueError, match="trained for `discounted`"):
         SlatePolicy.load(run).evaluate()
     assert len(SlatePolicy.load(run, reward=discounted).evaluate()) == 2

@@ -14,7 +14,7 @@ import ray
 
 from .. import _native
 from .._interactions import chosen_by
-from ..policy import KEYS, PREPARE, _prepare, divided, wanted
+from ..policy import KEYS, PREPARE, _prepare, divided, own_folder, wanted
 from ._log import digits, read
 
 _PART = "part"
@@ -69,6 +69,8 @@ def prepare(
     """
     given = [(name, key, arguments.pop(name, None)) for name, key in KEYS.items()]
     keys, more = divided(settings, given)
+    preset = arguments.get("preset", "default")
+    _native.resolve(preset, [item for item in keys.items() if item[0] not in KEYS.values()])
     if "skip_bad_rows" in more:
         raise ValueError(
             f"settings['{PREPARE}skip_bad_rows']: expected rows that can all be read, because each "
@@ -90,8 +92,10 @@ def prepare(
     of_users = {key: more[key] for key in ("min_user_interactions",) if key in more}
     first = {"user": user, "item": item, "time": time, "weight": weight}
     then: dict[str, Any] = {"user": "user", "item": "item", "time": time and "time", "weight": None}
+    if (Path(out) / "prepare.toml").exists() and not arguments.get("overwrite"):
+        raise ValueError(f"out: {out} is prepared already; give overwrite=True, or another folder")
     pairs = Path(f"{out}.pairs")
-    shutil.rmtree(pairs, ignore_errors=True)
+    own_folder(pairs)
     try:
         rows = ray.data.read_parquet(log).select_columns(names)
         blocks = rows.map_batches(
