@@ -6,7 +6,7 @@ use serde::Serializer;
 /// For `#[serde(serialize_with)]`.
 ///
 /// # Errors
-/// Those of `serializer`.
+/// Fails where `serializer` does.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(crate) fn shortest<S: Serializer>(number: &f32, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(number.to_string().parse().unwrap_or_else(|_| f64::from(*number)))

@@ -49,6 +49,7 @@ pub use standing::{League, Settled, Standing};
 /// published split a blend of 2 048 earns what its SVD does, in half as much time again.
 const BLENDED: usize = 1024;
 
+/// The error of a league without judges.
 fn nobody() -> Error {
     let problem = "needs training users with observed and hidden items to choose by; name the \
                    embeddings instead, as in --embeddings svd --latent-dim 10";
