@@ -11,7 +11,8 @@
 //! the own items: by one, a set of a thousand users could not tell a length from one that earns a
 //! twentieth less. Where the split holds out items of the training users, and not users, judges hide
 //! some of theirs in the same way, and one fit on all the others judges (see [`asked`]). A thousand are
-//! few: unless judges hide the latest, the weights of the winner are judged again by up to five times as many.
+//! few: unless judges hide the latest, the weights of the winner, and its length where a longer one earned
+//! more, are judged again by up to five times as many.
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
 //! one for every η, and ALS; then longer and longer ones for the best η, as long as that does not earn less

@@ -84,22 +84,32 @@ impl<'a> Play<'a> {
         self.search(self.budget.end(), vec![of_als], Vec::new(), 1)
     }
 
-    /// The best weights of the winner's source, and what is next to them, by five times as many users, if there
-    /// is time. The winner of that round comes out.
+    /// The best weights of the winner's decomposition, and what is next to them, by five times as many users,
+    /// if there is time; and of a longer part of it that earned more, if there is time for that: a thousand
+    /// users tell hardly more than one percent. The winner of that round comes out.
     pub(super) fn settle(&mut self, winner: Candidate) -> Result<Candidate> {
         if matches!(winner, Candidate::Als { .. }) || !self.jury.has_others() {
             return Ok(winner);
         }
-        let fit = self.budget.of(winner);
-        let [first, last] = self.jury.fits.before_and_after_all(winner).map(|fits| fit * fits);
-        if self.budget.is_over(first, last) {
-            return Ok(winner);
-        }
-        let (count, judges) = (self.jury.count(), self.jury.call_others(winner)?);
+        let last = |fitted: Candidate| {
+            let fit = self.budget.of(fitted);
+            let [first, last] = self.jury.fits.before_and_after_all(fitted).map(|fits| fit * fits);
+            (!self.budget.is_over(first, last)).then_some((fitted, last))
+        };
+        let longer = self.standings.longer_and_better(winner).and_then(last);
+        let Some((fitted, last)) = longer.or_else(|| last(winner)) else { return Ok(winner) };
+        let mut lengths = vec![fitted, winner];
+        lengths.dedup();
+        let finalists =
+            |of: &Candidate| self.standings.best_of_source(*of, FINALISTS as usize / lengths.len());
+        let finalists = lengths.iter().flat_map(finalists).collect();
+        let (count, judges) = (self.jury.count(), self.jury.call_others(fitted)?);
         let until = self.budget.until(last);
-        let finalists = self.standings.best_of_source(winner, FINALISTS as usize);
         let before = std::mem::take(&mut self.standings);
-        self.search(until, finalists, weights(winner, self.jury.ordered()), 1)?;
+        self.search(until, finalists, Vec::new(), 0)?;
+        for length in lengths {
+            self.search(until, Vec::new(), weights(length, self.jury.ordered()), 1)?;
+        }
         let winner = self.standings.winner()?;
         let last = std::mem::replace(&mut self.standings, before);
         self.settled = Some(Settled { tried: last.0.len(), judges });

@@ -43,7 +43,7 @@ pub struct League {
     pub draws: usize,
     /// The number of candidates tried.
     pub tried: usize,
-    /// The weights of the winner that more users judged in the end, and the number of both; none where
+    /// What more users judged in the end, and the number of both; none where
     /// the judges of the table are all that there are, ALS wins, or no time was left.
     pub settled: Option<Settled>,
     /// What was left out for lack of time or memory.
@@ -165,6 +165,19 @@ impl Standings {
         best
     }
 
+    /// The best of those that are longer parts of this one's decomposition, if it earned more.
+    pub(super) fn longer_and_better(&self, of: Candidate) -> Option<Candidate> {
+        let (length, source) = (of.latent_dim(), of.source());
+        let is_longer = |tried: &&Tried| {
+            let candidate = tried.candidate;
+            candidate.latent_dim() > length && candidate.with_length(length).source() == source
+        };
+        let longer = self.0.iter().filter(is_longer);
+        let best = longer.max_by(|a, b| a.mean().total_cmp(&b.mean()))?;
+        let own = self.0.iter().find(|tried| tried.candidate == of)?;
+        (best.mean() > own.mean()).then_some(best.candidate)
+    }
+
     /// Up to `count` candidates of this one's source that earned the most, the highest reward first.
     pub(super) fn best_of_source(&self, like: Candidate, count: usize) -> Vec<Candidate> {
         let alike = self.0.iter().filter(|tried| tried.candidate.source() == like.source());
@@ -240,5 +253,20 @@ mod tests {
         assert_eq!(winner([[1.99, 3.02, 2.0, 2.98], high, high]), svd);
         assert_eq!(winner([low, high, high]), blend);
         assert_eq!(winner([low, low, high]), blend);
+    }
+
+    #[test]
+    fn a_longer_part_of_the_winner_is_judged_again_only_where_it_earned_more() {
+        let (short, long) = (start(0.25, 100, 0.0), start(0.25, 200, 0.0));
+        let longer = |rewards: [f64; 3], other: Candidate| {
+            let tried = [short, other, start(0.25, 50, 0.0)].into_iter().zip(rewards);
+            let tried = tried.map(|(candidate, reward)| Tried { candidate, rewards: vec![reward] });
+            Standings(tried.collect()).longer_and_better(short)
+        };
+        assert_eq!(longer([1.0, 1.01, 1.02], long), Some(long));
+        assert_eq!(longer([1.0, 0.99, 1.02], long), None);
+        // That is another decomposition.
+        assert_eq!(longer([1.0, 1.01, 1.02], start(0.5, 200, 0.0)), None);
+        assert_eq!(longer([1.0, 1.01, 1.02], long.blends()[0]), None);
     }
 }

@@ -138,7 +138,7 @@ fn table(league: &League) -> String {
         text += &format!("\n{mark} {reward:>15}  {difference:>17}  {bytes:>13}  {name}");
     }
     if let Some(Settled { tried, judges }) = settled {
-        text += &format!("\n  its weights are the best of {tried} by {judges} users");
+        text += &format!("\n  in the end chosen among {tried} by {judges} users");
     }
     if !left_out.is_empty() {
         text +=
