@@ -1,6 +1,7 @@
 //! Slates of a recommender in, their value out: the mean reward on held-out contexts, `R̂(d_θ)` of
 //! section 4.1, with its standard error and paired intervals, and ranking metrics.
 
+mod judges;
 mod metrics;
 
 use crate::error::Result;
@@ -10,6 +11,7 @@ use crate::retrieval::{Search, Slates};
 use crate::task::Task;
 
 pub use crate::estimate::Interval;
+pub use judges::Judges;
 use metrics::Tally;
 pub use metrics::{MetricAt, Metrics};
 
@@ -88,6 +90,25 @@ impl Evaluation {
         let metrics_at = metrics.iter().zip(&tallies).map(|(it, tally)| it.of(tally.metrics()));
         let (people, metrics_at) = (task.people_of(contexts), metrics_at.collect());
         Ok(Self { rewards, people, metrics: at_k.metrics(), metrics_at })
+    }
+
+    /// The mean of this evaluation and of `others` of the same contexts about other halves of their items: of
+    /// each context's reward, and of the metrics.
+    fn mean_with(mut self, others: &[Self]) -> Self {
+        let count = 1.0 + others.len() as f64;
+        for (at, reward) in self.rewards.iter_mut().enumerate() {
+            let sum: f64 = others.iter().map(|other| f64::from(other.rewards[at])).sum();
+            #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of rewards")]
+            let mean = ((f64::from(*reward) + sum) / count) as f32;
+            *reward = mean;
+        }
+        for (at, value) in self.metrics_at.iter_mut().enumerate() {
+            let sum: f64 = others.iter().map(|other| other.metrics_at[at]).sum();
+            *value = (*value + sum) / count;
+        }
+        let all: Vec<Metrics> =
+            std::iter::once(&self).chain(others).map(|one| one.metrics).collect();
+        Self { metrics: Metrics::mean_of(&all), ..self }
     }
 
     /// The number of actions of a slate that K and all of `metrics` can be computed on.

@@ -7,10 +7,9 @@ use serde::Serialize;
 
 use super::search::{Deadline, Judged, nearest, search};
 use crate::baseline::{Asked, Baseline, Fitted, Fitter};
-use crate::dataset::Split;
 use crate::embedding::AlsOptions;
 use crate::error::Result;
-use crate::evaluation::Evaluation;
+use crate::evaluation::{Evaluation, Judges};
 use crate::seed::Seed;
 use crate::task::Task;
 
@@ -37,15 +36,19 @@ pub struct BaselineTrial {
 }
 
 impl TunedBaseline {
-    /// Fits `baseline`, then the untried hyperparameters nearest to the best ones, within `budget`
-    /// of wall-clock time, and keeps those with the highest reward on the validation users of
-    /// `task`. The first fit is always finished, so a budget of zero is a plain fit.
+    /// Fits `baseline` to the sessions of `task`, then the untried hyperparameters nearest to the best ones,
+    /// within `budget` of wall-clock time, and keeps those that earn the most from `judges`. The first fit is always finished, so a budget of zero is a plain fit.
     ///
     /// # Errors
     /// Fails if `baseline` itself cannot be fitted, or if it cannot fill a slate.
-    pub fn new(task: &Task, baseline: Baseline, budget: Duration, seed: Seed) -> Result<Self> {
+    pub fn new(
+        judges: &Judges<'_>,
+        baseline: Baseline,
+        budget: Duration,
+        seed: Seed,
+    ) -> Result<Self> {
         let deadline = Deadline::new(Instant::now(), Some(budget));
-        let mut algorithms = Fitter::new(&task.sessions, seed);
+        let mut algorithms = Fitter::new(&judges.task().sessions, seed);
         let first = algorithms.limited(baseline);
         // Beyond a limit, all values are the limit.
         let mut left = grid(first);
@@ -54,7 +57,6 @@ impl TunedBaseline {
             let (fitted, tried) = (algorithms.fit(first)?, Vec::new());
             return Ok(Self { baseline: first, fitted, tried, elapsed: deadline.elapsed() });
         }
-        let contexts = task.sessions.contexts(Split::Validation);
         let mut best: Option<(f64, Baseline, Box<dyn Fitted>)> = None;
         let mut given = Some(first);
         let next = |best: Option<&Baseline>| {
@@ -67,8 +69,10 @@ impl TunedBaseline {
                 // Rounding may make a matrix singular that a larger λ does not.
                 Err(_) => return Ok(Judged::Impossible),
             };
-            let slates = |block: &[u32]| fitted.slates(Asked::of(task, block));
-            let reward = Evaluation::by(task, &contexts, slates)?.mean();
+            let asked = |task: &Task, contexts: &[u32]| {
+                Evaluation::by(task, contexts, |block| fitted.slates(Asked::of(task, block)))
+            };
+            let reward = judges.evaluate(asked)?.mean();
             if best.as_ref().is_none_or(|(highest, ..)| reward > *highest) {
                 best = Some((reward, settings, fitted));
             }

@@ -12,7 +12,7 @@ use crate::baseline::{Asked, Baseline};
 use crate::dataset::Split;
 use crate::error::{Error, Result};
 use crate::estimate::{Estimate, Interval};
-use crate::evaluation::{CHOSEN_HERE, Evaluation, MetricAt, Metrics};
+use crate::evaluation::{CHOSEN_HERE, Evaluation, Judges, MetricAt, Metrics};
 use crate::experiment::{BaselineTrial, TunedBaseline};
 use crate::model::Model;
 use crate::retrieval::Search;
@@ -256,7 +256,14 @@ impl Judge<'_> {
         let name = baseline.name().to_owned();
         tracing::info!("fitting {name}");
         // A baseline that cannot be fitted here says so in its row; the other rows stay.
-        let tuned = match TunedBaseline::new(task, baseline, self.asked.tune, Seed::default()) {
+        let of = &self.policy.settings.evaluation;
+        let judges = Judges::new(
+            task,
+            Split::Validation,
+            task.sessions.contexts(Split::Validation),
+        )
+        .asked(of.validation_halves, of.validation_contexts, self.policy.settings.seed);
+        let tuned = match TunedBaseline::new(&judges, baseline, self.asked.tune, Seed::default()) {
             Ok(tuned) => tuned,
             Err(error) => {
                 let outcome = Outcome::Refused { refused: error.to_string() };

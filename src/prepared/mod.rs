@@ -275,12 +275,21 @@ impl Prepared {
     /// True if times decided what of a user is hidden.
     #[must_use]
     pub fn is_split_by_time(&self) -> bool {
-        let split = self.manifest.settings.get("split");
-        match split.and_then(|split| split.get("kind")) {
+        match self.split_kind() {
             Some(toml::Value::String(kind)) => kind == "temporal",
             Some(toml::Value::Table(kind)) => kind.contains_key("dates"),
             _ => false,
         }
+    }
+
+    /// True if held-out users hide any of their items: others might as well be hidden.
+    #[must_use]
+    pub fn hides_at_random(&self) -> bool {
+        self.split_kind().and_then(toml::Value::as_str) == Some("random")
+    }
+
+    fn split_kind(&self) -> Option<&toml::Value> {
+        self.manifest.settings.get("split")?.get("kind")
     }
 
     /// The features of every user `[U, F]`, if the folder was prepared with any.

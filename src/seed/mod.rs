@@ -43,7 +43,7 @@ pub enum Purpose {
     Uniform = 14,
     /// The fold of each training user.
     Folds = 15,
-    /// The halves of a training user's items that an epoch observes and hides.
+    /// The halves of a user's items that an epoch, or an evaluation, observes and hides.
     Redraw = 16,
     /// The training users who judge embeddings.
     Judges = 17,

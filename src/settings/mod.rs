@@ -166,12 +166,21 @@ pub struct EvaluationSettings {
     pub train_contexts: usize,
     /// Validation contexts on which the validation reward is reported (a fixed sample).
     pub validation_contexts: usize,
+    /// How many halves of their items validation users are asked about, at most, where they are few and a
+    /// split hides any of them: their answers choose the checkpoint.
+    #[serde(default = "once")]
+    pub validation_halves: u64,
     /// How the decisions are found.
     pub search: EvaluationSearch,
     /// Stop after this many evaluations in a row without a better validation reward; 0: never.
     pub patience: u64,
     /// Gradients estimated at every evaluation to report their variance; 0: none.
     pub gradient_draws: u64,
+}
+
+/// What runs did that do not say how often.
+fn once() -> u64 {
+    1
 }
 
 /// How a run's evaluations find the decision.
@@ -305,6 +314,8 @@ impl Settings {
             let problem = format!("expected 1 to {MOST_EVALUATIONS}, found {count}");
             return Err(Error::setting("evaluation.count", problem));
         }
+        let halves = self.evaluation.validation_halves;
+        positive("evaluation.validation_halves", halves > 0, halves.to_string())?;
         if self.evaluation.gradient_draws == 1 {
             let problem = "a variance takes 2 draws or more; 0 for none, found 1";
             return Err(Error::setting("evaluation.gradient_draws", problem));

@@ -83,6 +83,7 @@ impl Preset {
                 count: 10,
                 train_contexts: 2000,
                 validation_contexts: 10_000,
+                validation_halves: 1,
                 search: EvaluationSearch::Auto,
                 patience: 0,
                 gradient_draws: 0,
@@ -121,7 +122,12 @@ impl Preset {
                     ..paper.optimizer
                 },
                 budget: BudgetSettings { unit: BudgetUnit::Steps, amount: 1000 },
-                evaluation: EvaluationSettings { count: 5, patience: 4, ..paper.evaluation },
+                evaluation: EvaluationSettings {
+                    count: 5,
+                    patience: 4,
+                    validation_halves: 16,
+                    ..paper.evaluation
+                },
                 ..paper
             },
         }

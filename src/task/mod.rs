@@ -62,6 +62,8 @@ pub struct Task {
     cross: Option<Arc<CrossFit>>,
     /// The times by which a split hid the latest items, if that is how it was done.
     order: Option<Arc<Times>>,
+    /// True if held-out users hide any of their items.
+    held_out_at_random: bool,
     noise: Option<Arc<dyn Noise>>,
     /// The search of β elsewhere, in the place of those here.
     elsewhere: Option<Arc<dyn Retriever>>,
@@ -129,6 +131,7 @@ impl Task {
             reward: settings.reward.kind.init(slate_size, Arc::clone(&sessions), &actions),
             cross: None,
             order: None,
+            held_out_at_random: prepared.hides_at_random(),
             noise: None,
             elsewhere: None,
             gpu: None,

@@ -1,26 +1,32 @@
-//! A task in, the same task with other halves of the training users' items out.
+//! A task in, the same task with other halves of its users' items out.
 
 use std::sync::Arc;
 
 use super::Task;
 use super::contexts::Profiles;
-use crate::dataset::{Part, Split, shuffled};
+use crate::dataset::{Part, Split, Times, shuffled};
 use crate::encoder::encode_all;
 use crate::seed::{Purpose, Seed};
 
 impl Task {
-    /// This task with the items of every training user observed and hidden anew: as many of each as
-    /// before, or, where a split by time hid the latest, those before and after a random moment.
-    /// `epoch` addresses the draws. None for a reward that knows the halves by itself
-    /// ([`SlateReward::on`](crate::reward::SlateReward::on)), and on a log, whose rows have no halves.
+    /// This task with the items of every user of `split` observed and hidden anew: as many of each as
+    /// before, or, of a training user where a split by time hid the latest, those before and after a random
+    /// moment. `draw` addresses the draws. None for a reward that knows the halves by itself
+    /// ([`SlateReward::on`](crate::reward::SlateReward::on)), on a log, whose rows have no halves, and for
+    /// held-out users of whom the split hid other items than any.
     #[must_use]
-    pub fn redrawn(&self, seed: Seed, epoch: u64) -> Option<Self> {
-        if self.is_on_log() {
+    pub fn redrawn(&self, split: Split, seed: Seed, draw: u64) -> Option<Self> {
+        let has_halves = split == Split::Train || self.held_out_at_random;
+        if self.is_on_log() || !has_halves {
             return None;
         }
         // A reward that stays on its halves is asked first: drawing others takes a while.
         self.reward.on(&self.sessions)?;
-        let (sessions, times) = self.sessions.with_halves(|of| self.halves_in(of, seed, epoch));
+        let drawn = |context: u32| match self.sessions.split[context as usize] == split {
+            true => self.halves_in(context, seed, draw),
+            false => self.sessions.halves(context, self.times()),
+        };
+        let (sessions, times) = self.sessions.with_halves(drawn);
         let sessions = Arc::new(sessions);
         let times = self.profiles.times.is_some().then_some(times);
         let profiles = Profiles { times, ..Profiles::clone(&self.profiles) };
@@ -30,10 +36,10 @@ impl Task {
             profiles: Arc::new(profiles),
             ..self.clone()
         };
-        if self.cross.is_some() {
+        if split == Split::Train && self.cross.is_some() {
             return Some(task.with_fold_contexts());
         }
-        let users = task.sessions.contexts(Split::Train);
+        let users = task.sessions.contexts(split);
         let known = |context| task.profiles.observed(&task.sessions, context);
         let rows = encode_all(task.encoder.as_ref(), &users, known);
         for (context, row) in users.iter().zip(rows.iter_rows()) {
@@ -42,15 +48,19 @@ impl Task {
         Some(task)
     }
 
-    /// What an epoch observes of a context and what it hides.
-    fn halves_in(&self, context: u32, seed: Seed, epoch: u64) -> [Part; 2] {
-        let times = self.order.as_deref().or(self.profiles.times.as_ref());
-        let halves = self.sessions.halves(context, times);
+    /// When the users acted, if anything asks for it.
+    fn times(&self) -> Option<&Times> {
+        self.order.as_deref().or(self.profiles.times.as_ref())
+    }
+
+    /// What a draw observes of a context and what it hides.
+    fn halves_in(&self, context: u32, seed: Seed, draw: u64) -> [Part; 2] {
+        let halves = self.sessions.halves(context, self.times());
         let items = halves[0].len() + halves[1].len();
-        if self.sessions.split[context as usize] != Split::Train || items < 2 {
+        if items < 2 {
             return halves;
         }
-        let mut stream = seed.stream(Purpose::Redraw, epoch, context.into());
+        let mut stream = seed.stream(Purpose::Redraw, draw, context.into());
         if self.order.is_none() {
             return shuffled(halves, &mut stream);
         }

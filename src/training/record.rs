@@ -13,7 +13,7 @@ use super::optimizer::save_adam;
 use crate::dataset::Split;
 use crate::error::Result;
 use crate::estimate::Interval;
-use crate::evaluation::Evaluation;
+use crate::evaluation::{Evaluation, Judges};
 use crate::model::Model;
 use crate::retrieval::Search;
 use crate::run::{Best, CheckpointState};
@@ -27,41 +27,44 @@ const EXACT_SCORES: usize = 1 << 30;
 /// The users that a run reports on, and the decision's rewards at step 0.
 pub(super) struct Record<'a> {
     trainer: &'a Trainer<'a>,
-    splits: Vec<(Split, Vec<u32>, Evaluation)>,
+    splits: Vec<(Split, Judges<'a>, Evaluation)>,
 }
 
 impl<'a> Record<'a> {
     pub(super) fn new(trainer: &'a Trainer<'a>, initial: &Model) -> Result<Self> {
-        let sessions = &trainer.task.sessions;
-        let settings = &trainer.settings.evaluation;
+        let Trainer { task, settings, .. } = trainer;
+        let of = &settings.evaluation;
         let mut record = Self { trainer, splits: Vec::new() };
-        for (position, split, most) in [
-            (1, Split::Validation, settings.validation_contexts),
-            (0, Split::Train, settings.train_contexts),
+        for (position, split, most, halves) in [
+            (1, Split::Validation, of.validation_contexts, of.validation_halves),
+            (0, Split::Train, of.train_contexts, 1),
         ] {
-            let mut contexts = sessions.contexts(split);
-            trainer.settings.seed.stream(Purpose::Report, 0, position).shuffle(&mut contexts);
+            let mut contexts = task.sessions.contexts(split);
+            settings.seed.stream(Purpose::Report, 0, position).shuffle(&mut contexts);
             contexts.truncate(most);
             contexts.sort_unstable();
             if !contexts.is_empty() {
-                let start = record.evaluate(initial, &contexts)?;
-                record.splits.push((split, contexts, start));
+                let judges = Judges::new(task, split, contexts).asked(halves, most, settings.seed);
+                let start = record.evaluate(initial, &judges)?;
+                record.splits.push((split, judges, start));
             }
         }
         Ok(record)
     }
 
-    fn evaluate(&self, model: &Model, contexts: &[u32]) -> Result<Evaluation> {
-        let Trainer { task, settings, .. } = self.trainer;
-        let scores = contexts.len().saturating_mul(task.actions.num_actions());
-        let search = match settings.evaluation.search {
-            EvaluationSearch::Index => Search::Hnsw,
-            EvaluationSearch::Auto if scores > EXACT_SCORES => {
-                task.training_search(&settings.method).unwrap_or(Search::Exact)
-            }
-            EvaluationSearch::Auto | EvaluationSearch::Exact => Search::Exact,
-        };
-        Evaluation::of(task, model, contexts, search)
+    fn evaluate(&self, model: &Model, judges: &Judges<'_>) -> Result<Evaluation> {
+        let settings = self.trainer.settings;
+        judges.evaluate(|task, contexts| {
+            let scores = contexts.len().saturating_mul(task.actions.num_actions());
+            let search = match settings.evaluation.search {
+                EvaluationSearch::Index => Search::Hnsw,
+                EvaluationSearch::Auto if scores > EXACT_SCORES => {
+                    task.training_search(&settings.method).unwrap_or(Search::Exact)
+                }
+                EvaluationSearch::Auto | EvaluationSearch::Exact => Search::Exact,
+            };
+            Evaluation::of(task, model, contexts, search)
+        })
     }
 
     /// Evaluates, appends the rows, and checkpoints, in this order: a checkpoint's rows are always
@@ -77,10 +80,10 @@ impl<'a> Record<'a> {
         let Moment { clock, budget, .. } = now;
         let model = learner.model().valid();
         let mut rows = Vec::new();
-        for (split, contexts, start) in &self.splits {
+        for (split, judges, start) in &self.splits {
             let found = match clock.step {
                 0 => start.clone(),
-                _ => self.evaluate(&model, contexts)?,
+                _ => self.evaluate(&model, judges)?,
             };
             let gain = found.gain_over(start);
             if *split == Split::Validation {
@@ -93,7 +96,7 @@ impl<'a> Record<'a> {
                 reward: found.mean(),
                 reward_se: found.standard_error(),
                 gain,
-                contexts: contexts.len(),
+                contexts: judges.contexts().len(),
                 learning_rate: budget.learning_rate(clock),
             });
         }

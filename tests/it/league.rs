@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use fast_slate::baseline::{Asked, Baseline, Fitted as _, Fitter};
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::embedding::{BlendOptions, Form, SessionPart, SvdOptions};
+use fast_slate::evaluation::{Evaluation, Judges};
 use fast_slate::experiment::{Candidate, league};
 use fast_slate::facade::Prepared;
 use fast_slate::prepared::{EmbeddingSource, HeldOut, Input, Judge, PrepareSettings};
@@ -154,15 +156,22 @@ fn decide_by_themselves(prepared: &Prepared) {
 }
 
 #[test]
-fn an_epoch_hides_other_items_of_training_users_and_as_many() {
+fn a_draw_hides_other_items_of_the_users_of_a_split_and_as_many() {
     let folder = tempfile::tempdir().unwrap();
     let prepared = small(&folder.path().join("data"));
     let task = Task::load(&prepared, &prepared.preset(Preset::Default)).unwrap();
-    let drawn = |epoch| task.redrawn(Seed(3), epoch).unwrap();
+    for split in [Split::Train, Split::Validation] {
+        other_items_are_hidden(&task, split);
+    }
+}
+
+fn other_items_are_hidden(task: &Task, split: Split) {
+    let drawn = |draw| task.redrawn(split, Seed(3), draw).unwrap();
     let (one, again, two) = (drawn(1), drawn(1), drawn(2));
     assert_eq!(one.sessions, again.sessions);
     assert_ne!(one.sessions, two.sessions);
     let (before, after) = (&task.sessions, &one.sessions);
+    let mut moved = 0;
     for context in before.observed.contexts() {
         let all = |sessions: &fast_slate::dataset::Sessions| {
             let mut all = [sessions.observed.of(context), sessions.hidden.of(context)].concat();
@@ -171,11 +180,44 @@ fn an_epoch_hides_other_items_of_training_users_and_as_many() {
         };
         assert_eq!(all(before), all(after));
         assert_eq!(before.observed.of(context).len(), after.observed.of(context).len());
-        if before.split[context as usize] != Split::Train {
+        let row = context as usize;
+        if before.split[row] != split {
             assert_eq!(before.observed.of(context), after.observed.of(context));
-            assert_eq!(task.contexts.row(context as usize), one.contexts.row(context as usize));
+            assert_eq!(task.contexts.row(row), one.contexts.row(row));
+        } else if before.observed.of(context) != after.observed.of(context) {
+            assert_ne!(task.contexts.row(row), one.contexts.row(row));
+            moved += 1;
         }
     }
+    assert!(moved > 10, "{moved}");
+}
+
+#[test]
+fn few_users_judge_by_several_halves_of_their_items() {
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = small(&folder.path().join("data"));
+    let task = Task::load(&prepared, &prepared.preset(Preset::Default)).unwrap();
+    let popularity = Baseline::named("popularity").unwrap().unwrap();
+    let fitted = Fitter::new(&task.sessions, Seed(0)).fit(popularity).unwrap();
+    let of = |task: &Task, contexts: &[u32]| {
+        Evaluation::by(task, contexts, |block| fitted.slates(Asked::of(task, block)))
+    };
+    let validation = task.sessions.contexts(Split::Validation);
+    let judges = Judges::new(&task, Split::Validation, validation.clone());
+    let once = judges.evaluate(of).unwrap();
+    assert_eq!(once, of(&task, &validation).unwrap());
+
+    let asked = |halves, most| judges.clone().asked(halves, most, Seed(3)).evaluate(of).unwrap();
+    let thrice = asked(3, 10_000);
+    let others = [1, 2].map(|draw| {
+        let drawn = task.redrawn(Split::Validation, Seed(3), draw).unwrap();
+        of(&drawn, &validation).unwrap().mean()
+    });
+    let mean = (once.mean() + others[0] + others[1]) / 3.0;
+    assert!((thrice.mean() - mean).abs() < 1e-6, "{} {mean}", thrice.mean());
+    assert!(thrice.standard_error() < once.standard_error());
+    // Many users are asked once.
+    assert_eq!(asked(3, 2 * validation.len() - 1), once);
 }
 
 /// A log of 600 users who turn from one topic of 25 items to another, eight items at a time: columns
@@ -219,5 +261,9 @@ fn recent_items_say_more_where_the_latest_are_hidden() {
         preset
     };
     assert!(recency("temporal", &["--split", "temporal"]) > 0.0);
+    // The latest items of a user are hidden, and no others might be.
+    let prepared = Prepared::open(&folder.path().join("temporal")).unwrap();
+    let task = Task::load(&prepared, &prepared.preset(Preset::Default)).unwrap();
+    assert!(task.redrawn(Split::Validation, Seed(0), 1).is_none());
     assert!(recency("random", &[]) == 0.0);
 }
