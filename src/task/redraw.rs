@@ -22,9 +22,11 @@ impl Task {
         }
         // A reward that stays on its halves is asked first: drawing others takes a while.
         self.reward.on(&self.sessions)?;
-        let drawn = |context: u32| match self.sessions.split[context as usize] == split {
-            true => self.halves_in(context, seed, draw),
-            false => self.sessions.halves(context, self.times()),
+        let drawn = |context: u32| {
+            if self.sessions.split[context as usize] != split {
+                return self.sessions.halves(context, self.times());
+            }
+            self.halves_in(context, seed, draw)
         };
         let (sessions, times) = self.sessions.with_halves(drawn);
         let sessions = Arc::new(sessions);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fast_slate::baseline::{Asked, Baseline, Fitted as _, Fitter};
+use fast_slate::baseline::{Asked, Baseline, Fitter};
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::embedding::{BlendOptions, Form, SessionPart, SvdOptions};
