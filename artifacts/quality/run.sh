@@ -6,7 +6,7 @@
 # "ml-2k cds gowalla beauty ml-2k-time", and the first three for folds and rewards], any other name of which is
 # that of a CSV file in FILES with columns user and item; REWARDS: those that are
 # trained for [default: "diverse-any-hit cascade reciprocal-rank"]; AGAINST: the other recommenders [default: all].
-# usage: artifacts/quality/run.sh OUT [defaults|against|folds|rewards|texts|published|published_half|svd|table]...
+# usage: artifacts/quality/run.sh OUT [defaults|against|again|folds|rewards|texts|published|published_half|svd|table]...
 source "$(dirname "$0")/../common.sh"
 seeds=${SEEDS:-$(pick "0 1 2" 0)}
 tune=${TUNE:-$(pick 180 1)}
@@ -82,6 +82,16 @@ against() {
         local name=${run#"$work/run-"}
         name=${name%-default}
         watch "$out/evaluate-$name.jsonl" "$SLATE" evaluate "$run" --against $baselines --tune "$tune" --json >"$out/against-$name.json"
+    done
+}
+
+# The same beside the recommenders of an earlier `against`, the results of which are in EARLIER, fitted again with the
+# settings that it found.
+again() {
+    for run in "$work"/run-*-default; do
+        local name=${run#"$work/run-"}
+        name=${name%-default}
+        slate evaluate "$run" --against "$("$python" "$here/found.py" "$EARLIER/against-$name.json")" --json >"$out/against-$name.json"
     done
 }
 

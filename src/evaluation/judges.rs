@@ -4,6 +4,8 @@
 //! On small logs a hundred users validate. By one half of their items each, they could not tell a gain of
 //! three percent from chance, and the start was served in its place.
 
+use std::borrow::Cow;
+
 use super::Evaluation;
 use crate::dataset::Split;
 use crate::error::Result;
@@ -30,13 +32,21 @@ impl<'a> Judges<'a> {
         Self { task, split, contexts, halves: 1, seed: Seed::default() }
     }
 
-    /// Asked about up to so many `halves` of their items each, but for no more answers than `most`. The seed
-    /// draws the halves.
+    /// Asked about up to so many `halves` of their items each, but for no more answers than `most`; about one
+    /// where they have no others. The seed draws them.
     #[must_use]
     pub fn asked(self, halves: u64, most: usize, seed: Seed) -> Self {
         let (users, actions) = (self.contexts.len().max(1), self.task.sessions.num_actions.max(1));
         let affordable = (PRODUCTS / actions).min(most) / users;
-        Self { halves: halves.min(affordable as u64).max(1), seed, ..self }
+        let has_others = self.task.has_other_halves(self.split);
+        let halves = if has_others { halves.min(affordable as u64).max(1) } else { 1 };
+        Self { halves, seed, ..self }
+    }
+
+    /// The halves that each of them is asked about.
+    #[must_use]
+    pub fn halves(&self) -> u64 {
+        self.halves
     }
 
     /// The contexts.
@@ -51,7 +61,14 @@ impl<'a> Judges<'a> {
         self.task
     }
 
-    /// The mean of what `evaluate` finds on each of the halves; the first are those of the task.
+    /// A task of the same users with each of the halves that they are asked about: first those that it has.
+    pub fn tasks<'t>(&self, of: &'t Task) -> impl Iterator<Item = Cow<'t, Task>> {
+        let (split, seed) = (self.split, self.seed);
+        let others = (1..self.halves).map_while(move |draw| of.redrawn(split, seed, draw));
+        std::iter::once(Cow::Borrowed(of)).chain(others.map(Cow::Owned))
+    }
+
+    /// The mean of what `evaluate` finds on each of the halves.
     ///
     /// # Errors
     /// Those of `evaluate`.
@@ -59,12 +76,6 @@ impl<'a> Judges<'a> {
         &self,
         evaluate: impl Fn(&Task, &[u32]) -> Result<Evaluation>,
     ) -> Result<Evaluation> {
-        let first = evaluate(self.task, &self.contexts)?;
-        let mut others = Vec::new();
-        for draw in 1..self.halves {
-            let Some(task) = self.task.redrawn(self.split, self.seed, draw) else { break };
-            others.push(evaluate(&task, &self.contexts)?);
-        }
-        Ok(first.mean_with(&others))
+        Evaluation::mean_of(self.tasks(self.task).map(|task| evaluate(&task, &self.contexts)))
     }
 }

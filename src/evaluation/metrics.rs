@@ -19,19 +19,6 @@ pub struct Metrics {
     pub catalogue_coverage: f64,
 }
 
-impl Metrics {
-    /// Their means over evaluations.
-    pub(super) fn mean_of(all: &[Self]) -> Self {
-        let mean = |of: fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / all.len().max(1) as f64;
-        Self {
-            ndcg: mean(|it| it.ndcg),
-            recall: mean(|it| it.recall),
-            hit_rate: mean(|it| it.hit_rate),
-            catalogue_coverage: mean(|it| it.catalogue_coverage),
-        }
-    }
-}
-
 /// A metric of the first k actions of a slate, written as `recall@20`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricAt {

@@ -19,7 +19,7 @@ pub use metrics::{MetricAt, Metrics};
 pub const CHOSEN_HERE: &str = "this checkpoint was chosen on these users";
 
 /// The reward of each context's slate, and the metrics over all slates.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
     rewards: Vec<f32>,
     /// The person of each reward, where one person may have several.
@@ -92,23 +92,30 @@ impl Evaluation {
         Ok(Self { rewards, people, metrics: at_k.metrics(), metrics_at })
     }
 
-    /// The mean of this evaluation and of `others` of the same contexts about other halves of their items: of
-    /// each context's reward, and of the metrics.
-    fn mean_with(mut self, others: &[Self]) -> Self {
-        let count = 1.0 + others.len() as f64;
-        for (at, reward) in self.rewards.iter_mut().enumerate() {
-            let sum: f64 = others.iter().map(|other| f64::from(other.rewards[at])).sum();
-            #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of rewards")]
-            let mean = ((f64::from(*reward) + sum) / count) as f32;
-            *reward = mean;
-        }
-        for (at, value) in self.metrics_at.iter_mut().enumerate() {
-            let sum: f64 = others.iter().map(|other| other.metrics_at[at]).sum();
-            *value = (*value + sum) / count;
-        }
-        let all: Vec<Metrics> =
-            std::iter::once(&self).chain(others).map(|one| one.metrics).collect();
-        Self { metrics: Metrics::mean_of(&all), ..self }
+    /// The mean of evaluations of the same contexts about several halves of their items: of each context's
+    /// reward, and of the metrics.
+    ///
+    /// # Errors
+    /// The first error among them.
+    pub fn mean_of(all: impl Iterator<Item = Result<Self>>) -> Result<Self> {
+        let all = all.collect::<Result<Vec<_>>>()?;
+        let mean = |of: &dyn Fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+        let Some(first) = all.first() else { return Ok(Self::default()) };
+        #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of rewards")]
+        let reward = |at: usize| mean(&|one| one.rewards[at].into()) as f32;
+        Ok(Self {
+            rewards: (0..first.rewards.len()).map(reward).collect(),
+            people: first.people.clone(),
+            metrics: Metrics {
+                ndcg: mean(&|one| one.metrics.ndcg),
+                recall: mean(&|one| one.metrics.recall),
+                hit_rate: mean(&|one| one.metrics.hit_rate),
+                catalogue_coverage: mean(&|one| one.metrics.catalogue_coverage),
+            },
+            metrics_at: (0..first.metrics_at.len())
+                .map(|at| mean(&|one| one.metrics_at[at]))
+                .collect(),
+        })
     }
 
     /// The number of actions of a slate that K and all of `metrics` can be computed on.

@@ -18,6 +18,7 @@ use crate::model::Model;
 use crate::retrieval::Search;
 use crate::run::Which;
 use crate::seed::Seed;
+use crate::settings::Settings;
 use crate::task::Task;
 
 /// The users that a policy is judged on, the recommenders beside it, and the metrics.
@@ -48,6 +49,8 @@ pub struct Judged {
     pub split: Split,
     /// How many there are.
     pub contexts: usize,
+    /// The halves of the own items that each is asked about; more than one where few users validate.
+    pub halves: u64,
     /// K.
     pub slate_size: usize,
     /// True if the slates were retrieved through the index.
@@ -142,7 +145,7 @@ struct Judge<'a> {
     asked: &'a Judging,
     split: Split,
     policy: &'a Policy,
-    contexts: &'a [u32],
+    judges: &'a Judges<'a>,
     now: &'a Evaluation,
 }
 
@@ -168,13 +171,15 @@ impl Policy {
             );
         }
         asked.check_metrics(task, &contexts)?;
-        let now = asked.decisions(task, task, &self.model, &contexts)?;
-        let start = asked.decisions(task, task, &self.initial, &contexts)?;
-        let judge = Judge { asked, split, policy: self, contexts: &contexts, now: &now };
+        let judges = self.judges(split);
+        let now = asked.decisions(&judges, task, &self.model)?;
+        let start = asked.decisions(&judges, task, &self.initial)?;
+        let judge = Judge { asked, split, policy: self, judges: &judges, now: &now };
         Ok(Judged {
             step: self.step,
             split,
             contexts: contexts.len(),
+            halves: judges.halves(),
             slate_size: task.slate_size(),
             through_index: asked.index,
             note: judge.chosen_here(),
@@ -183,6 +188,18 @@ impl Policy {
             start: asked.scores(&start),
             against: asked.against.iter().map(|name| judge.row(name)).collect::<Result<_>>()?,
         })
+    }
+
+    /// The users of a split; those who validate are asked as often as in training, and answer the same.
+    fn judges(&self, split: Split) -> Judges<'_> {
+        let Settings { evaluation, seed, .. } = &self.settings;
+        let judges = Judges::new(&self.task, split, self.task.sessions.contexts(split));
+        match split {
+            Split::Validation => {
+                judges.asked(evaluation.validation_halves, evaluation.validation_contexts, *seed)
+            }
+            Split::Train | Split::Test => judges,
+        }
     }
 }
 
@@ -202,26 +219,24 @@ impl Judging {
         }
     }
 
-    /// Judges the decisions of `model`, made for the contexts of `theirs`, by the reward of `task`.
+    /// Judges the decisions of `model`, made for the contexts of `theirs`, by the reward of the judges' task.
     /// The metrics asked for are always those of exact slates.
-    fn decisions(
-        &self,
-        task: &Task,
-        theirs: &Task,
-        model: &Model,
-        contexts: &[u32],
-    ) -> Result<Evaluation> {
-        let judged = |search: Search, metrics: &[MetricAt]| {
+    fn decisions(&self, judges: &Judges<'_>, theirs: &Task, model: &Model) -> Result<Evaluation> {
+        let judged = |task: &Task, theirs: &Task, search: Search, metrics: &[MetricAt]| {
             let theirs = theirs.clone().with_slate_size(Evaluation::longest(task, metrics));
             let retriever = theirs.retriever(model, search)?;
             let slates = |block: &[u32]| theirs.decide(model, block, retriever.as_ref());
-            Evaluation::with_metrics(task, contexts, metrics, slates)
+            Evaluation::with_metrics(task, judges.contexts(), metrics, slates)
         };
-        if self.index && !self.metrics.is_empty() {
-            let exact = judged(Search::Exact, &self.metrics)?;
-            return Ok(judged(Search::Hnsw, &[])?.with_metrics_of(exact));
-        }
-        judged(if self.index { Search::Hnsw } else { Search::Exact }, &self.metrics)
+        let both = judges.tasks(judges.task()).zip(judges.tasks(theirs));
+        Evaluation::mean_of(both.map(|(task, theirs)| {
+            if self.index && !self.metrics.is_empty() {
+                let exact = judged(&task, &theirs, Search::Exact, &self.metrics)?;
+                return Ok(judged(&task, &theirs, Search::Hnsw, &[])?.with_metrics_of(exact));
+            }
+            let search = if self.index { Search::Hnsw } else { Search::Exact };
+            judged(&task, &theirs, search, &self.metrics)
+        }))
     }
 
     fn scores(&self, evaluation: &Evaluation) -> Scores {
@@ -256,13 +271,7 @@ impl Judge<'_> {
         let name = baseline.name().to_owned();
         tracing::info!("fitting {name}");
         // A baseline that cannot be fitted here says so in its row; the other rows stay.
-        let of = &self.policy.settings.evaluation;
-        let judges = Judges::new(
-            task,
-            Split::Validation,
-            task.sessions.contexts(Split::Validation),
-        )
-        .asked(of.validation_halves, of.validation_contexts, self.policy.settings.seed);
+        let judges = self.policy.judges(Split::Validation);
         let tuned = match TunedBaseline::new(&judges, baseline, self.asked.tune, Seed::default()) {
             Ok(tuned) => tuned,
             Err(error) => {
@@ -273,9 +282,11 @@ impl Judge<'_> {
         };
         let metrics = &self.asked.metrics;
         let slate_size = Evaluation::longest(task, metrics);
-        let slates =
-            |block: &[u32]| tuned.fitted.slates(Asked { slate_size, ..Asked::of(task, block) });
-        let evaluation = Evaluation::with_metrics(task, self.contexts, metrics, slates)?;
+        let evaluation = self.judges.evaluate(|task, contexts| {
+            let slates =
+                |block: &[u32]| tuned.fitted.slates(Asked { slate_size, ..Asked::of(task, block) });
+            Evaluation::with_metrics(task, contexts, metrics, slates)
+        })?;
         let seconds = tuned.elapsed.as_secs_f64();
         let chosen = self.split == Split::Validation && !tuned.tried.is_empty();
         let how = How::Baseline { settings: tuned.baseline, tried: tuned.tried, seconds };
@@ -298,7 +309,7 @@ impl Judge<'_> {
                 format!("was trained on {theirs}, whose sessions are not those of {ours}");
             return Err(Error::file(run, problem));
         }
-        let evaluation = self.asked.decisions(task, &other.task, &other.model, self.contexts)?;
+        let evaluation = self.asked.decisions(self.judges, &other.task, &other.model)?;
         let outcome = self.judged(&evaluation);
         let (name, how) = (run.display().to_string(), How::Run { step: other.step });
         Ok(Row { name, outcome, how, note: self.chosen_here() })

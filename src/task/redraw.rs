@@ -16,12 +16,10 @@ impl Task {
     /// held-out users of whom the split hid other items than any.
     #[must_use]
     pub fn redrawn(&self, split: Split, seed: Seed, draw: u64) -> Option<Self> {
-        let has_halves = split == Split::Train || self.held_out_at_random;
-        if self.is_on_log() || !has_halves {
+        // Asked first: drawing others takes a while.
+        if !self.has_other_halves(split) {
             return None;
         }
-        // A reward that stays on its halves is asked first: drawing others takes a while.
-        self.reward.on(&self.sessions)?;
         let drawn = |context: u32| {
             if self.sessions.split[context as usize] != split {
                 return self.sessions.halves(context, self.times());
@@ -48,6 +46,13 @@ impl Task {
             task.contexts.row_mut(*context as usize).copy_from_slice(row);
         }
         Some(task)
+    }
+
+    /// True if the users of `split` might as well observe and hide other items.
+    #[must_use]
+    pub fn has_other_halves(&self, split: Split) -> bool {
+        let any = split == Split::Train || self.held_out_at_random;
+        any && !self.is_on_log() && self.reward.on(&self.sessions).is_some()
     }
 
     /// When the users acted, if anything asks for it.

@@ -34,6 +34,9 @@ pub enum MetricsRow {
         gain: Interval,
         /// Contexts evaluated.
         contexts: usize,
+        /// The halves of the own items that each was asked about; the reward is the mean over them.
+        #[serde(default = "once")]
+        halves: u64,
         /// Learning rate of the next step.
         learning_rate: f64,
     },
@@ -84,6 +87,11 @@ pub enum MetricsRow {
         #[serde(flatten)]
         gradient: GradientStatistics,
     },
+}
+
+/// What records say that do not say it.
+fn once() -> u64 {
+    1
 }
 
 impl MetricsRow {

@@ -97,6 +97,7 @@ impl<'a> Record<'a> {
                 reward_se: found.standard_error(),
                 gain,
                 contexts: judges.contexts().len(),
+                halves: judges.halves(),
                 learning_rate: budget.learning_rate(clock),
             });
         }

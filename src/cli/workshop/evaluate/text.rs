@@ -10,9 +10,11 @@ const WIDEST: usize = 19;
 
 impl Evaluated {
     pub(super) fn text(&self) -> String {
-        let Judged { contexts, split, slate_size, step, note, start, .. } = &self.judged;
+        let Judged { contexts, halves, split, slate_size, step, note, start, .. } = &self.judged;
+        let of_each =
+            if *halves > 1 { format!(", {halves} halves of each") } else { String::new() };
         let mut text = format!(
-            "{}, {contexts} {split} users, K = {slate_size}, {} retrieval\n",
+            "{}, {contexts} {split} users{of_each}, K = {slate_size}, {} retrieval\n",
             self.run.display(),
             if self.judged.through_index { "index" } else { "exact" },
         );
