@@ -5,7 +5,8 @@
 # which each other recommender is tuned [default: 180]; SETS: the sets [default:
 # "ml-2k cds gowalla beauty ml-2k-time", and the first three for folds and rewards], any other name of which is
 # that of a CSV file in FILES with columns user and item; REWARDS: those that are
-# trained for [default: "diverse-any-hit cascade reciprocal-rank"]; AGAINST: the other recommenders [default: all].
+# trained for [default: "diverse-any-hit cascade reciprocal-rank"]; AGAINST: the other recommenders [default: all]; EARLIER:
+# another OUT, for `again`.
 # usage: artifacts/quality/run.sh OUT [defaults|against|again|folds|rewards|texts|published|published_half|svd|table]...
 source "$(dirname "$0")/../common.sh"
 seeds=${SEEDS:-$(pick "0 1 2" 0)}
@@ -91,7 +92,10 @@ again() {
     for run in "$work"/run-*-default; do
         local name=${run#"$work/run-"}
         name=${name%-default}
-        slate evaluate "$run" --against "$("$python" "$here/found.py" "$EARLIER/against-$name.json")" --json >"$out/against-$name.json"
+        [ -e "$EARLIER/against-$name.json" ] || { echo "left out, not there: $EARLIER/against-$name.json" >&2; continue; }
+        local found
+        found=$("$python" "$here/found.py" "$EARLIER/against-$name.json")
+        slate evaluate "$run" --against "$found" --json >"$out/against-$name.json"
     done
 }
 

@@ -53,7 +53,8 @@ class Batch:
     """What a reward may look at: B users with S slates each, in this order, n = B·S.
 
     Slate ``i`` is for user ``batch.row[i]`` of the batch. All arrays are read-only. The halves are
-    those of this visit: with ``context.redraw`` another visit observes and hides other items.
+    those of this visit: with ``context.redraw`` another visit observes and hides other items, and
+    with ``evaluation.validation_halves`` validation users are asked about several halves.
     """
 
     def __init__(self, visit: _native.Visit) -> None:

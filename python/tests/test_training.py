@@ -103,7 +103,8 @@ def test_a_reward_sees_the_halves_of_the_visit(frame: pl.DataFrame) -> None:
             seen.append((int(user), tuple(batch.hidden[row])))
         return batch.hits.sum(axis=1)
 
-    policy(reward=watching, steps=40).fit(frame, **NAMES)
+    once = {"evaluation.validation_halves": 1}
+    policy(reward=watching, steps=40, settings=once).fit(frame, **NAMES)
     by_user: dict[int, set[tuple[int, ...]]] = {}
     for user, hidden in seen:
         by_user.setdefault(user, set()).add(hidden)

@@ -1,8 +1,8 @@
 //! Slates of a recommender in, their value out: the mean reward on held-out contexts, `R̂(d_θ)` of
 //! section 4.1, with its standard error and paired intervals, and ranking metrics.
 
-mod judges;
 mod metrics;
+mod panel;
 
 use crate::error::Result;
 use crate::estimate::Estimate;
@@ -11,9 +11,9 @@ use crate::retrieval::{Search, Slates};
 use crate::task::Task;
 
 pub use crate::estimate::Interval;
-pub use judges::Judges;
 use metrics::Tally;
 pub use metrics::{MetricAt, Metrics};
+pub use panel::Panel;
 
 /// What a report says when it judges a checkpoint on the users whose rewards chose it.
 pub const CHOSEN_HERE: &str = "this checkpoint was chosen on these users";

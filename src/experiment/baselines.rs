@@ -9,7 +9,7 @@ use super::search::{Deadline, Judged, nearest, search};
 use crate::baseline::{Asked, Baseline, Fitted, Fitter};
 use crate::embedding::AlsOptions;
 use crate::error::Result;
-use crate::evaluation::{Evaluation, Judges};
+use crate::evaluation::{Evaluation, Panel};
 use crate::seed::Seed;
 use crate::task::Task;
 
@@ -36,19 +36,20 @@ pub struct BaselineTrial {
 }
 
 impl TunedBaseline {
-    /// Fits `baseline` to the sessions of `task`, then the untried hyperparameters nearest to the best ones,
-    /// within `budget` of wall-clock time, and keeps those that earn the most from `judges`. The first fit is always finished, so a budget of zero is a plain fit.
+    /// Fits `baseline` to the sessions of the panel's task, then the untried hyperparameters nearest to the best ones,
+    /// within `budget` of wall-clock time, and keeps those that earn the most from `panel`. The first fit is
+    /// always finished, so a budget of zero is a plain fit.
     ///
     /// # Errors
     /// Fails if `baseline` itself cannot be fitted, or if it cannot fill a slate.
     pub fn new(
-        judges: &Judges<'_>,
+        panel: &Panel<'_>,
         baseline: Baseline,
         budget: Duration,
         seed: Seed,
     ) -> Result<Self> {
         let deadline = Deadline::new(Instant::now(), Some(budget));
-        let mut algorithms = Fitter::new(&judges.task().sessions, seed);
+        let mut algorithms = Fitter::new(&panel.task().sessions, seed);
         let first = algorithms.limited(baseline);
         // Beyond a limit, all values are the limit.
         let mut left = grid(first);
@@ -72,7 +73,7 @@ impl TunedBaseline {
             let asked = |task: &Task, contexts: &[u32]| {
                 Evaluation::by(task, contexts, |block| fitted.slates(Asked::of(task, block)))
             };
-            let reward = judges.evaluate(asked)?.mean();
+            let reward = panel.evaluate(asked)?.mean();
             if best.as_ref().is_none_or(|(highest, ..)| reward > *highest) {
                 best = Some((reward, settings, fitted));
             }

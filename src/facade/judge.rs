@@ -12,13 +12,12 @@ use crate::baseline::{Asked, Baseline};
 use crate::dataset::Split;
 use crate::error::{Error, Result};
 use crate::estimate::{Estimate, Interval};
-use crate::evaluation::{CHOSEN_HERE, Evaluation, Judges, MetricAt, Metrics};
+use crate::evaluation::{CHOSEN_HERE, Evaluation, MetricAt, Metrics, Panel};
 use crate::experiment::{BaselineTrial, TunedBaseline};
 use crate::model::Model;
 use crate::retrieval::Search;
 use crate::run::Which;
 use crate::seed::Seed;
-use crate::settings::Settings;
 use crate::task::Task;
 
 /// The users that a policy is judged on, the recommenders beside it, and the metrics.
@@ -145,7 +144,7 @@ struct Judge<'a> {
     asked: &'a Judging,
     split: Split,
     policy: &'a Policy,
-    judges: &'a Judges<'a>,
+    panel: &'a Panel<'a>,
     now: &'a Evaluation,
 }
 
@@ -171,15 +170,15 @@ impl Policy {
             );
         }
         asked.check_metrics(task, &contexts)?;
-        let judges = self.judges(split);
-        let now = asked.decisions(&judges, task, &self.model)?;
-        let start = asked.decisions(&judges, task, &self.initial)?;
-        let judge = Judge { asked, split, policy: self, judges: &judges, now: &now };
+        let panel = self.panel(split);
+        let own = |model| panel.evaluate(|task, _| asked.decisions(&panel, task, task, model));
+        let (now, start) = (own(&self.model)?, own(&self.initial)?);
+        let judge = Judge { asked, split, policy: self, panel: &panel, now: &now };
         Ok(Judged {
             step: self.step,
             split,
             contexts: contexts.len(),
-            halves: judges.halves(),
+            halves: panel.halves(),
             slate_size: task.slate_size(),
             through_index: asked.index,
             note: judge.chosen_here(),
@@ -191,14 +190,11 @@ impl Policy {
     }
 
     /// The users of a split; those who validate are asked as often as in training, and answer the same.
-    fn judges(&self, split: Split) -> Judges<'_> {
-        let Settings { evaluation, seed, .. } = &self.settings;
-        let judges = Judges::new(&self.task, split, self.task.sessions.contexts(split));
+    fn panel(&self, split: Split) -> Panel<'_> {
+        let panel = Panel::new(&self.task, split, self.task.sessions.contexts(split));
         match split {
-            Split::Validation => {
-                judges.asked(evaluation.validation_halves, evaluation.validation_contexts, *seed)
-            }
-            Split::Train | Split::Test => judges,
+            Split::Validation => panel.with_halves(self.settings.evaluation.validation_halves),
+            Split::Train | Split::Test => panel,
         }
     }
 }
@@ -219,24 +215,26 @@ impl Judging {
         }
     }
 
-    /// Judges the decisions of `model`, made for the contexts of `theirs`, by the reward of the judges' task.
+    /// Judges the decisions of `model`, made for the contexts of `theirs`, by the reward of `task`.
     /// The metrics asked for are always those of exact slates.
-    fn decisions(&self, judges: &Judges<'_>, theirs: &Task, model: &Model) -> Result<Evaluation> {
-        let judged = |task: &Task, theirs: &Task, search: Search, metrics: &[MetricAt]| {
+    fn decisions(
+        &self,
+        panel: &Panel<'_>,
+        task: &Task,
+        theirs: &Task,
+        model: &Model,
+    ) -> Result<Evaluation> {
+        let judged = |search: Search, metrics: &[MetricAt]| {
             let theirs = theirs.clone().with_slate_size(Evaluation::longest(task, metrics));
             let retriever = theirs.retriever(model, search)?;
             let slates = |block: &[u32]| theirs.decide(model, block, retriever.as_ref());
-            Evaluation::with_metrics(task, judges.contexts(), metrics, slates)
+            Evaluation::with_metrics(task, panel.contexts(), metrics, slates)
         };
-        let both = judges.tasks(judges.task()).zip(judges.tasks(theirs));
-        Evaluation::mean_of(both.map(|(task, theirs)| {
-            if self.index && !self.metrics.is_empty() {
-                let exact = judged(&task, &theirs, Search::Exact, &self.metrics)?;
-                return Ok(judged(&task, &theirs, Search::Hnsw, &[])?.with_metrics_of(exact));
-            }
-            let search = if self.index { Search::Hnsw } else { Search::Exact };
-            judged(&task, &theirs, search, &self.metrics)
-        }))
+        if self.index && !self.metrics.is_empty() {
+            let exact = judged(Search::Exact, &self.metrics)?;
+            return Ok(judged(Search::Hnsw, &[])?.with_metrics_of(exact));
+        }
+        judged(if self.index { Search::Hnsw } else { Search::Exact }, &self.metrics)
     }
 
     fn scores(&self, evaluation: &Evaluation) -> Scores {
@@ -271,8 +269,8 @@ impl Judge<'_> {
         let name = baseline.name().to_owned();
         tracing::info!("fitting {name}");
         // A baseline that cannot be fitted here says so in its row; the other rows stay.
-        let judges = self.policy.judges(Split::Validation);
-        let tuned = match TunedBaseline::new(&judges, baseline, self.asked.tune, Seed::default()) {
+        let panel = self.policy.panel(Split::Validation);
+        let tuned = match TunedBaseline::new(&panel, baseline, self.asked.tune, Seed::default()) {
             Ok(tuned) => tuned,
             Err(error) => {
                 let outcome = Outcome::Refused { refused: error.to_string() };
@@ -282,7 +280,7 @@ impl Judge<'_> {
         };
         let metrics = &self.asked.metrics;
         let slate_size = Evaluation::longest(task, metrics);
-        let evaluation = self.judges.evaluate(|task, contexts| {
+        let evaluation = self.panel.evaluate(|task, contexts| {
             let slates =
                 |block: &[u32]| tuned.fitted.slates(Asked { slate_size, ..Asked::of(task, block) });
             Evaluation::with_metrics(task, contexts, metrics, slates)
@@ -309,7 +307,11 @@ impl Judge<'_> {
                 format!("was trained on {theirs}, whose sessions are not those of {ours}");
             return Err(Error::file(run, problem));
         }
-        let evaluation = self.asked.decisions(self.judges, &other.task, &other.model)?;
+        let both = self.panel.halves_of(task).zip(self.panel.halves_of(&other.task));
+        let evaluation =
+            Evaluation::mean_of(both.map(|(task, theirs)| {
+                self.asked.decisions(self.panel, &task, &theirs, &other.model)
+            }))?;
         let outcome = self.judged(&evaluation);
         let (name, how) = (run.display().to_string(), How::Run { step: other.step });
         Ok(Row { name, outcome, how, note: self.chosen_here() })

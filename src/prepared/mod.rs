@@ -114,7 +114,7 @@ impl Manifest {
     }
 
     /// The seed of the preparation, which decides splits, folds and embeddings.
-    fn seed(&self) -> Seed {
+    pub(crate) fn seed(&self) -> Seed {
         let seed = self.settings.get("split").and_then(|split| split.get("seed"));
         seed.and_then(|seed| seed.clone().try_into().ok()).unwrap_or_default()
     }

@@ -34,8 +34,9 @@ pub trait SlateReward: Send + Sync + Debug {
         Ok((0..slates.len()).into_par_iter().with_min_len(64).map(reward).collect())
     }
 
-    /// This reward on other halves of the same users, which a run draws anew for each pass over them
-    /// (`context.redraw`). None for a reward that knows the halves by itself: they then stay.
+    /// This reward on other halves of the same users: those that a run draws anew for each pass over training
+    /// users (`context.redraw`), and those that few validation users are asked about
+    /// (`evaluation.validation_halves`). None for a reward that knows the halves by itself: they then stay.
     fn on(&self, _sessions: &Arc<Sessions>) -> Option<Arc<dyn SlateReward>> {
         None
     }

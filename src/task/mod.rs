@@ -64,6 +64,7 @@ pub struct Task {
     order: Option<Arc<Times>>,
     /// True if held-out users hide any of their items.
     held_out_at_random: bool,
+    split_seed: Seed,
     noise: Option<Arc<dyn Noise>>,
     /// The search of β elsewhere, in the place of those here.
     elsewhere: Option<Arc<dyn Retriever>>,
@@ -132,6 +133,7 @@ impl Task {
             cross: None,
             order: None,
             held_out_at_random: prepared.hides_at_random(),
+            split_seed: prepared.manifest.seed(),
             noise: None,
             elsewhere: None,
             gpu: None,
@@ -252,6 +254,11 @@ impl Task {
         let sessions = Arc::new(sessions);
         let people = Some(Arc::new(people));
         Self { sessions, contexts, cross: None, order: None, before, people, ..self }
+    }
+
+    /// The seed of the preparation, which is that of other halves of held-out users.
+    pub(crate) fn split_seed(&self) -> Seed {
+        self.split_seed
     }
 
     /// The persons whose contexts these are, where one person may have several.

@@ -13,7 +13,7 @@ use super::optimizer::save_adam;
 use crate::dataset::Split;
 use crate::error::Result;
 use crate::estimate::Interval;
-use crate::evaluation::{Evaluation, Judges};
+use crate::evaluation::{Evaluation, Panel};
 use crate::model::Model;
 use crate::retrieval::Search;
 use crate::run::{Best, CheckpointState};
@@ -27,7 +27,7 @@ const EXACT_SCORES: usize = 1 << 30;
 /// The users that a run reports on, and the decision's rewards at step 0.
 pub(super) struct Record<'a> {
     trainer: &'a Trainer<'a>,
-    splits: Vec<(Split, Judges<'a>, Evaluation)>,
+    splits: Vec<(Split, Panel<'a>, Evaluation)>,
 }
 
 impl<'a> Record<'a> {
@@ -44,17 +44,17 @@ impl<'a> Record<'a> {
             contexts.truncate(most);
             contexts.sort_unstable();
             if !contexts.is_empty() {
-                let judges = Judges::new(task, split, contexts).asked(halves, most, settings.seed);
-                let start = record.evaluate(initial, &judges)?;
-                record.splits.push((split, judges, start));
+                let panel = Panel::new(task, split, contexts).with_halves(halves);
+                let start = record.evaluate(initial, &panel)?;
+                record.splits.push((split, panel, start));
             }
         }
         Ok(record)
     }
 
-    fn evaluate(&self, model: &Model, judges: &Judges<'_>) -> Result<Evaluation> {
+    fn evaluate(&self, model: &Model, panel: &Panel<'_>) -> Result<Evaluation> {
         let settings = self.trainer.settings;
-        judges.evaluate(|task, contexts| {
+        panel.evaluate(|task, contexts| {
             let scores = contexts.len().saturating_mul(task.actions.num_actions());
             let search = match settings.evaluation.search {
                 EvaluationSearch::Index => Search::Hnsw,
@@ -80,10 +80,10 @@ impl<'a> Record<'a> {
         let Moment { clock, budget, .. } = now;
         let model = learner.model().valid();
         let mut rows = Vec::new();
-        for (split, judges, start) in &self.splits {
+        for (split, panel, start) in &self.splits {
             let found = match clock.step {
                 0 => start.clone(),
-                _ => self.evaluate(&model, judges)?,
+                _ => self.evaluate(&model, panel)?,
             };
             let gain = found.gain_over(start);
             if *split == Split::Validation {
@@ -96,8 +96,8 @@ impl<'a> Record<'a> {
                 reward: found.mean(),
                 reward_se: found.standard_error(),
                 gain,
-                contexts: judges.contexts().len(),
-                halves: judges.halves(),
+                contexts: panel.contexts().len(),
+                halves: panel.halves(),
                 learning_rate: budget.learning_rate(clock),
             });
         }

@@ -8,7 +8,7 @@ use faer::linalg::solvers::DenseSolveCore as _;
 use fast_slate::baseline::{Asked, Baseline, Fitter};
 use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::{SessionPart, implicit_als, training_matrix};
-use fast_slate::evaluation::{Evaluation, Judges};
+use fast_slate::evaluation::{Evaluation, Panel};
 use fast_slate::experiment::TunedBaseline;
 use fast_slate::retrieval::Slates;
 use fast_slate::seed::{Purpose, Seed};
@@ -263,10 +263,10 @@ fn tuning_keeps_what_earns_most_and_without_time_the_first() {
     let prepared = small(&folder.path().join("data"));
     let task = Task::load(&prepared, &Preset::Default.settings()).unwrap();
     let validation = task.sessions.contexts(Split::Validation);
-    let judges = Judges::new(&task, Split::Validation, validation.clone());
+    let panel = Panel::new(&task, Split::Validation, validation.clone());
     // Between two of the values worth trying, and too much.
     let first = Baseline::Ease { ridge: 4321.0 };
-    let tuned = |budget| TunedBaseline::new(&judges, first, budget, Seed(0)).unwrap();
+    let tuned = |budget| TunedBaseline::new(&panel, first, budget, Seed(0)).unwrap();
     let none = tuned(Duration::ZERO);
     assert_eq!((none.baseline, none.tried.len()), (first, 0));
 

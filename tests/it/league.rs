@@ -1,16 +1,18 @@
 //! Embeddings that the software chose, folds that it trains with, and halves that it draws anew.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use fast_slate::baseline::{Asked, Baseline, Fitter};
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::embedding::{BlendOptions, Form, SessionPart, SvdOptions};
-use fast_slate::evaluation::{Evaluation, Judges};
+use fast_slate::evaluation::{Evaluation, Panel};
 use fast_slate::experiment::{Candidate, league};
 use fast_slate::facade::Prepared;
 use fast_slate::prepared::{EmbeddingSource, HeldOut, Input, Judge, PrepareSettings};
 use fast_slate::retrieval::{Exact, Queries, Retriever as _};
+use fast_slate::reward::SlateReward;
 use fast_slate::seed::Seed;
 use fast_slate::settings::Preset;
 use fast_slate::task::Task;
@@ -192,6 +194,16 @@ fn other_items_are_hidden(task: &Task, split: Split) {
     assert!(moved > 10, "{moved}");
 }
 
+/// A reward that knows the halves by itself.
+#[derive(Debug)]
+struct Fixed;
+
+impl SlateReward for Fixed {
+    fn reward(&self, context: u32, _slate: &[u32]) -> f32 {
+        context as f32
+    }
+}
+
 #[test]
 fn few_users_judge_by_several_halves_of_their_items() {
     let folder = tempfile::tempdir().unwrap();
@@ -203,21 +215,23 @@ fn few_users_judge_by_several_halves_of_their_items() {
         Evaluation::by(task, contexts, |block| fitted.slates(Asked::of(task, block)))
     };
     let validation = task.sessions.contexts(Split::Validation);
-    let judges = Judges::new(&task, Split::Validation, validation.clone());
-    let once = judges.evaluate(of).unwrap();
+    let panel = Panel::new(&task, Split::Validation, validation.clone());
+    let once = panel.evaluate(of).unwrap();
     assert_eq!(once, of(&task, &validation).unwrap());
 
-    let asked = |halves, most| judges.clone().asked(halves, most, Seed(3)).evaluate(of).unwrap();
-    let thrice = asked(3, 10_000);
+    let thrice = panel.clone().with_halves(3).evaluate(of).unwrap();
     let others = [1, 2].map(|draw| {
-        let drawn = task.redrawn(Split::Validation, Seed(3), draw).unwrap();
+        let drawn = task.redrawn(Split::Validation, Seed(0), draw).unwrap();
         of(&drawn, &validation).unwrap().mean()
     });
     let mean = (once.mean() + others[0] + others[1]) / 3.0;
     assert!((thrice.mean() - mean).abs() < 1e-6, "{} {mean}", thrice.mean());
     assert!(thrice.standard_error() < once.standard_error());
-    // Many users are asked once.
-    assert_eq!(asked(3, 2 * validation.len() - 1), once);
+    // Many users are asked once, as are those whose rewards know the halves.
+    let many = validation.repeat(1 + 50_000_000 / 100 / validation.len());
+    assert_eq!(Panel::new(&task, Split::Validation, many).with_halves(3).halves(), 1);
+    let task = task.clone().with_reward(Arc::new(Fixed));
+    assert_eq!(Panel::new(&task, Split::Validation, validation).with_halves(3).halves(), 1);
 }
 
 /// A log of 600 users who turn from one topic of 25 items to another, eight items at a time: columns

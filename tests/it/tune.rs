@@ -160,6 +160,10 @@ fn a_search_over_what_is_not_there_says_so() {
     command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at("tune"));
     let text = refused(command.args(["--over", "method.sample=1|2"]));
     assert_says(&text, &["method.samples"]);
+    let mut command = slate();
+    command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at("tune"));
+    let text = refused(command.args(["--over", "evaluation.validation_halves=1|16"]));
+    assert_says(&text, &["`evaluation.validation_halves`", "changes what is measured"]);
     let text = refused(slate().args(["tune", "--resume", "--out"]).arg(at("none")));
     assert_says(&text, &["no search here", "slate tune"]);
 }

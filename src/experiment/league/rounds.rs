@@ -98,18 +98,22 @@ impl<'a> Play<'a> {
         };
         let longer = self.standings.longer_and_better(winner).and_then(last);
         let Some((fitted, last)) = longer.or_else(|| last(winner)) else { return Ok(winner) };
-        let mut lengths = vec![fitted, winner];
-        lengths.dedup();
-        let finalists =
-            |of: &Candidate| self.standings.best_of_source(*of, FINALISTS as usize / lengths.len());
-        let finalists = lengths.iter().flat_map(finalists).collect();
+        let lengths = if fitted == winner { vec![winner] } else { vec![winner, fitted] };
+        let each = FINALISTS as usize / lengths.len();
+        let best = lengths.iter().map(|length| self.standings.best_of_source(*length, each));
+        let best: Vec<Vec<Candidate>> = best.collect();
+        // The winner first, in case that the fits take longer than is thought.
+        let of_rank = |rank: usize| best.iter().filter_map(move |of| of.get(rank).copied());
+        let finalists = (0..each).flat_map(of_rank).collect();
         let (count, judges) = (self.jury.count(), self.jury.call_others(fitted)?);
         let until = self.budget.until(last);
         let before = std::mem::take(&mut self.standings);
         self.search(until, finalists, Vec::new(), 0)?;
-        for length in lengths {
-            self.search(until, Vec::new(), weights(length, self.jury.ordered()), 1)?;
+        let ordered = self.jury.ordered();
+        if fitted != winner {
+            self.search(until.halfway(), Vec::new(), weights(winner, ordered), 1)?;
         }
+        self.search(until, Vec::new(), weights(fitted, ordered), 1)?;
         let winner = self.standings.winner()?;
         let last = std::mem::replace(&mut self.standings, before);
         self.settled = Some(Settled { tried: last.0.len(), judges });

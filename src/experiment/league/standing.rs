@@ -43,7 +43,7 @@ pub struct League {
     pub draws: usize,
     /// The number of candidates tried.
     pub tried: usize,
-    /// What more users judged in the end, and the number of both; none where
+    /// How many candidates more users judged in the end, and how many users; none where
     /// the judges of the table are all that there are, ALS wins, or no time was left.
     pub settled: Option<Settled>,
     /// What was left out for lack of time or memory.

@@ -46,7 +46,8 @@ impl Space {
         }
         for (at, dimension) in dimensions.iter().enumerate() {
             let key = dimension.key.as_str();
-            if key == "slate_size" || key.starts_with("reward") {
+            let of_judges = key.starts_with("evaluation.validation_");
+            if key == "slate_size" || key.starts_with("reward") || of_judges {
                 let problem = "changes what is measured, so that trials cannot be compared; give it \
                                to the whole search";
                 return Err(Error::setting(key, problem));
