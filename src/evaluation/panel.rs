@@ -50,6 +50,12 @@ impl<'a> Panel<'a> {
         self.task
     }
 
+    /// The split.
+    #[must_use]
+    pub fn split(&self) -> Split {
+        self.split
+    }
+
     /// The contexts.
     #[must_use]
     pub fn contexts(&self) -> &[u32] {
@@ -72,7 +78,7 @@ impl<'a> Panel<'a> {
     /// The mean of what `evaluate` finds on each of the halves.
     ///
     /// # Errors
-    /// Those of `evaluate`.
+    /// The errors of `evaluate`.
     pub fn evaluate(
         &self,
         evaluate: impl Fn(&Task, &[u32]) -> Result<Evaluation>,

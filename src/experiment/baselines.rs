@@ -36,9 +36,9 @@ pub struct BaselineTrial {
 }
 
 impl TunedBaseline {
-    /// Fits `baseline` to the sessions of the panel's task, then the untried hyperparameters nearest to the best ones,
-    /// within `budget` of wall-clock time, and keeps those that earn the most from `panel`. The first fit is
-    /// always finished, so a budget of zero is a plain fit.
+    /// Fits `baseline` to the sessions of the panel's task, then the untried hyperparameters nearest to
+    /// the best ones, within `budget` of wall-clock time, and keeps those that earn the most from
+    /// `panel`. The first fit is always finished, so a budget of zero is a plain fit.
     ///
     /// # Errors
     /// Fails if `baseline` itself cannot be fitted, or if it cannot fill a slate.

@@ -142,7 +142,6 @@ const TUNED_HERE: &str = "these settings were chosen on these users";
 /// The policy and the users it is judged on.
 struct Judge<'a> {
     asked: &'a Judging,
-    split: Split,
     policy: &'a Policy,
     panel: &'a Panel<'a>,
     now: &'a Evaluation,
@@ -159,9 +158,9 @@ impl Policy {
         let task = &self.task;
         let test_users = !task.sessions.contexts(Split::Test).is_empty();
         let split = asked.split.unwrap_or(if test_users { Split::Test } else { Split::Validation });
-        let contexts = task.sessions.contexts(split);
+        let panel = self.panel(split);
         let nobody = |problem: String| Err(Error::file(&self.origin.data, problem));
-        if contexts.is_empty() {
+        if panel.contexts().is_empty() {
             return nobody(format!("no user is in the {split} split"));
         }
         if !asked.tune.is_zero() && task.sessions.contexts(Split::Validation).is_empty() {
@@ -169,15 +168,14 @@ impl Policy {
                 "no user is in the validation split, on which baselines are tuned".into(),
             );
         }
-        asked.check_metrics(task, &contexts)?;
-        let panel = self.panel(split);
+        asked.check_metrics(task, panel.contexts())?;
         let own = |model| panel.evaluate(|task, _| asked.decisions(&panel, task, task, model));
         let (now, start) = (own(&self.model)?, own(&self.initial)?);
-        let judge = Judge { asked, split, policy: self, panel: &panel, now: &now };
+        let judge = Judge { asked, policy: self, panel: &panel, now: &now };
         Ok(Judged {
             step: self.step,
             split,
-            contexts: contexts.len(),
+            contexts: panel.contexts().len(),
             halves: panel.halves(),
             slate_size: task.slate_size(),
             through_index: asked.index,
@@ -248,7 +246,8 @@ impl Judging {
 impl Judge<'_> {
     /// What to say of a checkpoint if its rewards on these users chose it.
     fn chosen_here(&self) -> Option<&'static str> {
-        let chosen = self.split == Split::Validation && self.asked.checkpoint == Which::Best;
+        let chosen =
+            self.panel.split() == Split::Validation && self.asked.checkpoint == Which::Best;
         chosen.then_some(CHOSEN_HERE)
     }
 
@@ -286,7 +285,7 @@ impl Judge<'_> {
             Evaluation::with_metrics(task, contexts, metrics, slates)
         })?;
         let seconds = tuned.elapsed.as_secs_f64();
-        let chosen = self.split == Split::Validation && !tuned.tried.is_empty();
+        let chosen = self.panel.split() == Split::Validation && !tuned.tried.is_empty();
         let how = How::Baseline { settings: tuned.baseline, tried: tuned.tried, seconds };
         let note = chosen.then_some(TUNED_HERE);
         Ok(Row { name, outcome: self.judged(&evaluation), how, note })

@@ -27,14 +27,14 @@ const EXACT_SCORES: usize = 1 << 30;
 /// The users that a run reports on, and the decision's rewards at step 0.
 pub(super) struct Record<'a> {
     trainer: &'a Trainer<'a>,
-    splits: Vec<(Split, Panel<'a>, Evaluation)>,
+    panels: Vec<(Panel<'a>, Evaluation)>,
 }
 
 impl<'a> Record<'a> {
     pub(super) fn new(trainer: &'a Trainer<'a>, initial: &Model) -> Result<Self> {
         let Trainer { task, settings, .. } = trainer;
         let of = &settings.evaluation;
-        let mut record = Self { trainer, splits: Vec::new() };
+        let mut record = Self { trainer, panels: Vec::new() };
         for (position, split, most, halves) in [
             (1, Split::Validation, of.validation_contexts, of.validation_halves),
             (0, Split::Train, of.train_contexts, 1),
@@ -46,7 +46,7 @@ impl<'a> Record<'a> {
             if !contexts.is_empty() {
                 let panel = Panel::new(task, split, contexts).with_halves(halves);
                 let start = record.evaluate(initial, &panel)?;
-                record.splits.push((split, panel, start));
+                record.panels.push((panel, start));
             }
         }
         Ok(record)
@@ -80,19 +80,19 @@ impl<'a> Record<'a> {
         let Moment { clock, budget, .. } = now;
         let model = learner.model().valid();
         let mut rows = Vec::new();
-        for (split, panel, start) in &self.splits {
+        for (panel, start) in &self.panels {
             let found = match clock.step {
                 0 => start.clone(),
                 _ => self.evaluate(&model, panel)?,
             };
             let gain = found.gain_over(start);
-            if *split == Split::Validation {
+            if panel.split() == Split::Validation {
                 watch(state, clock.step, found.mean(), gain);
             }
             rows.push(MetricsRow::Evaluation {
                 step: clock.step,
                 seconds: clock.seconds,
-                split: *split,
+                split: panel.split(),
                 reward: found.mean(),
                 reward_se: found.standard_error(),
                 gain,
