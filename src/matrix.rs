@@ -1,5 +1,6 @@
 //! A row-major matrix of `f32` on the host, and products of its rows.
 
+mod cholesky;
 mod numbers;
 
 use std::convert::Infallible;
@@ -13,6 +14,8 @@ use rayon::prelude::*;
 use crate::error::{Error, Result};
 use crate::files::{Hasher, Mapped};
 use numbers::Numbers;
+
+pub(crate) use cholesky::{cholesky, solve};
 
 /// The numbers that one thread looks at in a row.
 const PART: usize = 1 << 16;

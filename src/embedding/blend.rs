@@ -28,11 +28,11 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::ActionSets;
 use crate::embedding::als::{padded, swept};
 use crate::embedding::fold_in::{gram, products};
-use crate::embedding::orthonormal::{cholesky, divide, times};
+use crate::embedding::orthonormal::{divide, times};
 use crate::embedding::svd::{eigen, fix_signs};
 use crate::embedding::{AlsOptions, Decomposition, Form, StoredEmbeddings, SvdOptions};
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, cholesky};
 
 /// Sweeps of ALS that follow the SVD.
 const SWEEPS: usize = 2;

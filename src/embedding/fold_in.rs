@@ -11,19 +11,14 @@
 
 use std::sync::Arc;
 
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor::{
-    LltRegularization, cholesky_in_place, cholesky_in_place_scratch,
-};
-use faer::linalg::cholesky::llt::solve::solve_in_place;
 use faer::linalg::matmul::triangular::{BlockStructure, matmul};
-use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, solve};
 
 /// λ and α.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,19 +102,9 @@ impl FoldIn {
             normal[(i, i)] += ridge;
             x[(i, 0)] = (1.0 + confidence) * own.col(i).iter().sum::<f64>();
         }
-        let scratch = cholesky_in_place_scratch::<f64>(dim, Par::Seq, Spec::default());
-        let mut memory = MemBuffer::new(scratch);
-        let stack = MemStack::new(&mut memory);
-        let factored = cholesky_in_place(
-            normal.as_mut(),
-            LltRegularization::default(),
-            Par::Seq,
-            stack,
-            Spec::default(),
-        );
-        debug_assert!(factored.is_ok(), "a ridge above rounding makes a matrix positive definite");
-        if factored.is_ok() {
-            solve_in_place(normal.as_ref(), x.as_mut(), Par::Seq, stack);
+        let solved = solve(normal, x.as_mut());
+        debug_assert!(solved.is_ok(), "a ridge above rounding makes a matrix positive definite");
+        if solved.is_ok() {
             #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of contexts")]
             out.iter_mut().enumerate().for_each(|(i, out)| *out = x[(i, 0)] as f32);
         }

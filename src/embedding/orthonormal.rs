@@ -1,21 +1,17 @@
 //! Takes a block of many rows and few columns and returns an orthonormal basis of its columns'
 //! span, by Cholesky-QR: `BᵀB = LLᵀ`, so the columns of `B L⁻ᵀ` are orthonormal. All work on the many
-//! rows is matrix products, several times as fast as Householder's QR; what it takes, the factor, its
-//! inverse times a block and the product with a small matrix, serves other modules too. Parts of rows are
+//! rows is matrix products, several times as fast as Householder's QR; what it takes, the inverse of a
+//! factor times a block and the product with a small matrix, serves other modules too. Parts of rows are
 //! added in a fixed order, so the number of threads changes nothing.
 
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor::{
-    LltRegularization, cholesky_in_place, cholesky_in_place_scratch,
-};
 use faer::linalg::matmul::matmul;
 use faer::linalg::triangular_solve::solve_lower_triangular_in_place;
-use faer::{Accum, Mat, MatMut, MatRef, Par, Spec};
+use faer::{Accum, Mat, MatMut, MatRef, Par};
 use rayon::prelude::*;
 
 use crate::embedding::fold_in::gram;
-use crate::error::{Error, Result};
-use crate::matrix::Matrix;
+use crate::error::Result;
+use crate::matrix::{Matrix, cholesky};
 
 /// Rows of a panel.
 const PANEL: usize = 512;
@@ -43,20 +39,6 @@ pub(super) fn orthonormalise(block: &mut Matrix) -> Result<()> {
     let lower = Mat::from_fn(width, width, |i, j| (lengths[i] * gram[(i, j)]) as f32);
     divide(block, lower.as_ref());
     Ok(())
-}
-
-/// L of `L Lᵀ`, in the lower triangle of the matrix whose lower triangle is given.
-///
-/// # Errors
-/// [`Error::Library`] unless the matrix is positive definite.
-pub(super) fn cholesky(mut matrix: Mat<f64>) -> Result<Mat<f64>> {
-    let scratch = cholesky_in_place_scratch::<f64>(matrix.nrows(), Par::Seq, Spec::default());
-    let mut memory = MemBuffer::new(scratch);
-    let stack = MemStack::new(&mut memory);
-    let as_is = LltRegularization::default();
-    cholesky_in_place(matrix.as_mut(), as_is, Par::Seq, stack, Spec::default())
-        .map_err(|error| Error::library("Cholesky factorisation", format!("{error:?}")))?;
-    Ok(matrix)
 }
 
 /// `block · L⁻ᵀ` over `block`, L being the lower triangle of `lower`.
