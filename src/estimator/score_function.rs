@@ -68,7 +68,7 @@ impl ScoreFunction {
 impl Estimator for ScoreFunction {
     fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let s = self.policy.sampling().num_samples;
-        let Drawn { slates, scores } = self.policy.sample(rows)?;
+        let Drawn { slates, scores, pools } = self.policy.sample(rows)?;
         let span = trace_span!("reward").entered();
         let rewards = self.reward.finite_rewards(rows.contexts, &slates)?; // [B·S]
         drop(span);
@@ -86,7 +86,7 @@ impl Estimator for ScoreFunction {
                     g.iter_mut().zip(score).for_each(|(sum, score)| *sum += weight * score);
                 }
             }
-            self.policy.to_gradient(rows, row, g);
+            self.policy.to_gradient(rows, row, pools.as_ref(), g);
             if s == 1 {
                 for g in g {
                     *g *= weights[row];

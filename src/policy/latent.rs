@@ -1,14 +1,15 @@
 //! LGP and LRP take a query, add noise S times and retrieve a slate each time (section 3 and the
 //! appendix "LRP"): `A_K = argsort^K (h + σε)ᵀβ_a`, where ε has the density q. The score function of
 //! the perturbed query is `∇_h log q((h' − h)/σ) = −(∇ log q)(ε)/σ`, for Gaussian noise ε/σ. The 1/σ
-//! is common to a query's samples and multiplies their sum.
+//! is common to a query's samples and multiplies their sum. Where the samples of a query share candidates,
+//! the sum of Gaussian scores is projected on the span of their vectors, which leaves its mean as it is.
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use tracing::trace_span;
 
-use super::{BatchRows, Drawn, Noise, Sampling, Scale, SlatePolicy};
+use super::{BatchRows, Drawn, Noise, Sampling, Scale, SlatePolicy, span};
 use crate::error::Result;
 use crate::matrix::{Matrix, Spare, rows_worth_a_fork};
 use crate::retrieval::{Candidates, Queries, Retriever, Slates, excluded_lists};
@@ -55,11 +56,16 @@ impl LatentPerturbation {
         Self { candidates: Some(candidates), ..self }
     }
 
-    /// The slates of the perturbed queries of `rows`, `[rows · S, K]`.
+    /// The slates of the perturbed queries of `rows`, `[rows · S, K]`, and the candidates `[rows, M]` among
+    /// which they were chosen, if queries share any.
     ///
     /// # Errors
     /// Fails if the retriever fails.
-    pub fn search(&self, rows: BatchRows<'_>, perturbed: &Matrix) -> Result<Slates> {
+    pub fn search(
+        &self,
+        rows: BatchRows<'_>,
+        perturbed: &Matrix,
+    ) -> Result<(Slates, Option<Slates>)> {
         let slate_size = self.sampling.slate_size;
         let excluding = self.sampling.excluded.as_deref();
         match &self.candidates {
@@ -67,12 +73,15 @@ impl LatentPerturbation {
                 let samples = self.sampling.num_samples;
                 let excluded = excluded_lists(excluding, rows.contexts, samples);
                 let excluded = excluded.as_deref();
-                self.retriever.search(Queries { latent: perturbed, slate_size, excluded })
+                let found =
+                    self.retriever.search(Queries { latent: perturbed, slate_size, excluded })?;
+                Ok((found, None))
             }
             Some(candidates) => {
                 let excluded = excluded_lists(excluding, rows.contexts, 1);
                 let excluded = excluded.as_deref();
-                candidates.search(Queries { latent: rows.h, slate_size, excluded }, perturbed)
+                let pools = candidates.pools(Queries { latent: rows.h, slate_size, excluded })?;
+                Ok((candidates.rank(&pools, perturbed, slate_size)?, Some(pools)))
             }
         }
     }
@@ -118,12 +127,26 @@ impl SlatePolicy for LatentPerturbation {
         let Perturbed { queries, scores } = self.perturbed(rows);
         drop(span);
         let _span = trace_span!("retrieval").entered();
-        let slates = self.search(rows, &queries)?; // [rows·S, K]
+        let (slates, pools) = self.search(rows, &queries)?; // [rows·S, K], [rows, M]
         self.spare.give_back(queries);
-        Ok(Drawn { slates, scores })
+        Ok(Drawn { slates, scores, pools })
     }
 
-    fn to_gradient(&self, rows: BatchRows<'_>, row: usize, sum: &mut [f32]) {
+    fn to_gradient(
+        &self,
+        rows: BatchRows<'_>,
+        row: usize,
+        pools: Option<&Slates>,
+        sum: &mut [f32],
+    ) {
+        // As many vectors as dimensions span everything.
+        if let (Some(candidates), Some(pools)) = (&self.candidates, pools)
+            && pools.slate_size() < sum.len()
+            && self.noise.has_independent_parts()
+            && sum.iter().any(|score| *score != 0.0)
+        {
+            span::project(&candidates.vectors(pools.slate(row)), sum);
+        }
         let sigma = self.sigma(rows, row);
         for score in &mut *sum {
             *score /= sigma;

@@ -7,6 +7,7 @@ pub mod noise;
 pub mod plackett_luce;
 pub mod rejection;
 pub mod sigma;
+mod span;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -115,6 +116,8 @@ pub struct Drawn {
     /// The score function of each sample, `[B · S, L]`, in the policy's own units:
     /// [`SlatePolicy::to_gradient`] converts a weighted sum of them.
     pub scores: Matrix,
+    /// The actions among which the slates of each row were chosen, `[B, M]`; none where all were.
+    pub pools: Option<Slates>,
 }
 
 /// A distribution over slates with a score function, `E[∇_h log q] = 0` and
@@ -130,10 +133,17 @@ pub trait SlatePolicy: Send + Sync + Debug {
     /// Fails if retrieval fails; [`Error::NotFinite`] for a query that is not finite.
     fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn>;
 
-    /// Converts a weighted sum `[L]` of the scores of one row into the weighted sum of
-    /// `∇_h log q`, so that a linear step runs once for each row instead of once for each sample.
+    /// Converts a weighted sum `[L]` of the scores of one row, drawn with `pools`, into the weighted sum
+    /// of `∇_h log q`, so that a linear step runs once for each row instead of once for each sample.
     /// The default changes nothing.
-    fn to_gradient(&self, _rows: BatchRows<'_>, _row: usize, _sum: &mut [f32]) {}
+    fn to_gradient(
+        &self,
+        _rows: BatchRows<'_>,
+        _row: usize,
+        _pools: Option<&Slates>,
+        _sum: &mut [f32],
+    ) {
+    }
 
     /// Takes back scores, whose memory may serve the next draw.
     fn reuse(&self, _scores: Matrix) {}

@@ -37,15 +37,33 @@ impl Candidates {
         Self { retriever, actions, count }
     }
 
-    /// The top K of each of `queries` `[N · S, L]` among the candidates of its centre. S queries
-    /// belong to each row of `centres` `[N, L]` and share its K and exclusions.
+    /// The candidates of each of `centres` `[N, L]`, `[N, M]`.
     ///
     /// # Errors
-    /// Fails if the retriever fails; [`Error::Shape`] when N does not divide the number of queries.
-    pub fn search(&self, centres: Queries<'_>, queries: &Matrix) -> Result<Slates> {
+    /// Fails if the retriever fails.
+    pub fn pools(&self, centres: Queries<'_>) -> Result<Slates> {
         let (count, slate_size) = (centres.latent.rows(), centres.slate_size);
-        let (num_actions, latent_dim) = (self.actions.num_actions(), self.actions.latent_dim());
-        check(centres, num_actions, latent_dim)?;
+        let num_actions = self.actions.num_actions();
+        check(centres, num_actions, self.actions.latent_dim())?;
+        let excluded = (0..count).map(|i| centres.excluded_of(i).len()).max().unwrap_or(0);
+        let pool_size = self.count.max(2 * slate_size).min(num_actions - excluded);
+        self.retriever.search(Queries { slate_size: pool_size, ..centres })
+    }
+
+    /// The vectors of some actions, `[M, L]`.
+    #[must_use]
+    pub fn vectors(&self, actions: &[u32]) -> Matrix {
+        self.actions.beta().select(actions)
+    }
+
+    /// The top K of each of `queries` `[N · S, L]` among the candidates of its centre, of which there are
+    /// N in `pools`. S queries belong to each.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when N does not divide the number of queries; [`Error::NotFinite`] for a query that
+    /// is not finite; fails if the device fails.
+    pub fn rank(&self, pools: &Slates, queries: &Matrix, slate_size: usize) -> Result<Slates> {
+        let (count, latent_dim) = (pools.len(), self.actions.latent_dim());
         if queries.cols() != latent_dim || !queries.rows().is_multiple_of(count.max(1)) {
             return Err(Error::Shape {
                 what: "queries".into(),
@@ -57,13 +75,9 @@ impl Candidates {
         if samples == 0 {
             return Ok(Slates::new(slate_size, Vec::new(), Vec::new()));
         }
-        let excluded = (0..count).map(|i| centres.excluded_of(i).len()).max().unwrap_or(0);
-        let pool_size = self.count.max(2 * slate_size).min(num_actions - excluded);
-        let pools = self.retriever.search(Queries { slate_size: pool_size, ..centres })?; // [N, M]
-
         if let Some(blocks) = self.retriever.blocks() {
             queries.require_finite("query")?;
-            return self.rank_on_device(blocks, &pools, queries, slate_size);
+            return self.rank_on_device(blocks, pools, queries, slate_size);
         }
         let mut actions = vec![0; queries.rows() * slate_size];
         let mut scores = vec![0.0; queries.rows() * slate_size];
@@ -106,7 +120,7 @@ impl Candidates {
                     pool
                 })
                 .collect();
-            let beta = self.actions.beta().select(&pooled.concat());
+            let beta = self.vectors(&pooled.concat());
             let rows = first * samples * latent_dim..(first + count) * samples * latent_dim;
             let up = |numbers: &[f32], length: usize| {
                 let rows = rows_to_device(numbers, latent_dim, blocks.device());
@@ -144,7 +158,7 @@ impl Candidates {
     ) -> bool {
         let samples = latent.nrows();
         let slate_size = actions.len() / samples;
-        let beta = self.actions.beta().select(pool); // [M, L]
+        let beta = self.vectors(pool); // [M, L]
         let mut products = vec![0.0; samples * pool.len()]; // [S, M]
         let out = MatMut::from_row_major_slice_mut(&mut products, samples, pool.len());
         let pooled = beta.view(0, pool.len()).transpose();
@@ -176,6 +190,11 @@ mod tests {
     use crate::retrieval::{Exact, overlap};
 
     const SAMPLES: usize = 6;
+
+    /// What `candidates` find for `queries` around the centres that are `asked` about.
+    fn ranked(candidates: &Candidates, asked: Queries<'_>, queries: &Matrix) -> Result<Slates> {
+        candidates.rank(&candidates.pools(asked)?, queries, asked.slate_size)
+    }
 
     /// Queries around each of `centres`, off by `noise` times a standard normal.
     fn around(centres: &Matrix, noise: f32) -> Matrix {
@@ -209,7 +228,7 @@ mod tests {
         let queries = around(&centres, 1.0);
         let rows: Vec<&[u32]> = excluded.iter().map(Vec::as_slice).collect();
         let asked = Queries { latent: &centres, slate_size: 5, excluded: Some(&rows) };
-        let all = Candidates::new(exact.clone(), actions, 2000).search(asked, &queries).unwrap();
+        let all = ranked(&Candidates::new(exact.clone(), actions, 2000), asked, &queries).unwrap();
         // The row with the most exclusions decides how many candidates there are for all.
         let expected = by_itself(&exact, &queries, &excluded);
         assert!(overlap(&all, &expected) > 0.99);
@@ -221,7 +240,7 @@ mod tests {
         let asked = Queries { latent: &centres, slate_size: 5, excluded: None };
         let all = Candidates::new(exact.clone(), Arc::clone(exact.actions()), 2000);
         let (all, expected) =
-            (all.search(asked, &queries).unwrap(), by_itself(&exact, &queries, &none));
+            (ranked(&all, asked, &queries).unwrap(), by_itself(&exact, &queries, &none));
         for at in 0..all.len() {
             assert_eq!(all.slate(at), expected.slate(at));
             let scores = all.scores(at).iter().zip(expected.scores(at));
@@ -237,7 +256,7 @@ mod tests {
         let asked = Queries { latent: &centres, slate_size: 5, excluded: None };
         let covered = |noise| {
             let queries = around(&centres, noise);
-            let found = candidates.search(asked, &queries).unwrap();
+            let found = ranked(&candidates, asked, &queries).unwrap();
             overlap(&found, &by_itself(&exact, &queries, &none))
         };
         assert!((covered(0.1) - 1.0).abs() < 1e-12);
@@ -250,11 +269,11 @@ mod tests {
         let candidates = Candidates::new(exact, actions, 100);
         let asked = Queries { latent: &centres, slate_size: 5, excluded: None };
         for (rows, cols) in [(9, 16), (16, 15)] {
-            let error = candidates.search(asked, &normals(3, rows, cols)).unwrap_err();
+            let error = ranked(&candidates, asked, &normals(3, rows, cols)).unwrap_err();
             assert!(matches!(error, Error::Shape { .. }), "{error}");
         }
         assert!(
-            candidates.search(asked, &Matrix::new(Vec::new(), 16).unwrap()).unwrap().is_empty()
+            ranked(&candidates, asked, &Matrix::new(Vec::new(), 16).unwrap()).unwrap().is_empty()
         );
     }
 }

@@ -182,7 +182,7 @@ fn shared_candidates_come_from_the_device() {
     let search = |retriever: Arc<dyn Retriever>| {
         let candidates = Candidates::new(retriever, Arc::clone(&actions), 100);
         let asked = Queries { latent: &centres, slate_size: 5, excluded: None };
-        candidates.search(asked, &queries).unwrap()
+        candidates.rank(&candidates.pools(asked).unwrap(), &queries, asked.slate_size).unwrap()
     };
     let expected = search(Arc::new(host.clone()));
     for on_device in on_device {

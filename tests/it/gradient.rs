@@ -5,14 +5,15 @@
 use std::f64::consts::TAU;
 use std::sync::{Arc, LazyLock};
 
+use fast_slate::dataset::{ActionSets, Sessions, Split};
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::estimator::{BatchRows, ControlVariate, Estimator, Gradient, ScoreFunction};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::noise::Gaussian;
 use fast_slate::policy::{LatentPerturbation, Noise, NoiseKind, Radial, Sampling, Scale, Sigma};
-use fast_slate::retrieval::{Exact, Queries, Retriever};
+use fast_slate::retrieval::{Candidates, Exact, Queries, Retriever};
 use fast_slate::reward::SlateReward;
-use fast_slate::seed::Seed;
+use fast_slate::seed::{Purpose, Seed};
 
 const K: usize = 2;
 const H: [f32; 2] = [0.7, 0.4];
@@ -29,6 +30,16 @@ impl SlateReward for Odd {
     fn reward(&self, _context: u32, slate: &[u32]) -> f32 {
         let top = f32::from(u8::from(slate[0] == 2)) + 0.3 * f32::from(u8::from(slate[0] == 3));
         0.3 + top * (1.0 + f32::from(u8::from(slate[1] == 1)))
+    }
+}
+
+/// Differs from slate to slate.
+#[derive(Debug)]
+struct First;
+
+impl SlateReward for First {
+    fn reward(&self, _context: u32, slate: &[u32]) -> f32 {
+        slate[0] as f32
     }
 }
 
@@ -253,14 +264,133 @@ fn a_wrong_sign_and_a_missing_sigma_are_told_apart() {
     assert!(!right.scaled(0.5).agrees_with(truth), "a missing σ passes");
 }
 
+/// The mean of g over the rows of a batch in its first two dimensions, with its standard error, and the
+/// variance of g in all dimensions.
+fn spread(found: &Gradient) -> (Estimate<2>, f64) {
+    let (rows, dims) = (found.h.rows() as f64, found.h.cols());
+    let mut moments = vec![[0.0; 2]; dims];
+    for g in found.h.iter_rows() {
+        for ([sum, squares], g) in moments.iter_mut().zip(g) {
+            *sum += f64::from(*g) / rows;
+            *squares += f64::from(*g).powi(2) / rows;
+        }
+    }
+    let variance =
+        |of: &[[f64; 2]]| of.iter().map(|[mean, squares]| squares - mean * mean).sum::<f64>();
+    let error = f64::sqrt(variance(&moments[..2]) / rows);
+    (Estimate { mean: [moments[0][0], moments[1][0]], error }, variance(&moments))
+}
+
 #[test]
 fn the_baseline_lowers_the_variance() {
     let variance = |baseline| {
         let estimator = fixed_sigma(Arc::new(Gaussian), way(8, baseline));
-        let found = batch(&estimator, 0, 20_000);
-        let (mean, g) = (mean_g(&found), found.h);
-        let off = |g: &[f32]| [0, 1].map(|i| f64::from(g[i]) - mean[i]);
-        g.iter_rows().map(|g| length(off(g)).powi(2)).sum::<f64>() / g.rows() as f64
+        spread(&batch(&estimator, 0, 20_000)).1
     };
     assert!(variance(ControlVariate::LeaveOneOut) < 0.7 * variance(ControlVariate::None));
+}
+
+/// The same actions in eight dimensions, six of which none of them has: noise in these changes no slate.
+#[test]
+fn dimensions_that_no_candidate_has_add_no_variance() {
+    const DIM: usize = 8;
+    let padded = |numbers: &[f32]| -> Vec<f32> {
+        numbers.chunks_exact(2).flat_map(|pair| [pair, &[0.0; DIM - 2]].concat()).collect()
+    };
+    let beta = Matrix::new(padded(&BETA), DIM).unwrap();
+    let actions = Arc::new(ActionEmbeddings::new(beta).unwrap());
+    let h = Matrix::new(padded(&H).repeat(20_000), DIM).unwrap();
+    let of_noise = |noise: &str, share: bool| {
+        // σ is the same as in two dimensions.
+        let c = SIGMA as f32 * (DIM as f32).sqrt() / H[0].hypot(H[1]);
+        let scale = Scale::new(Sigma::Relative(c), Radial::Keep, DIM, 1.0).unwrap();
+        let sampling = Sampling { num_samples: 8, slate_size: K, excluded: None, seed: Seed(7) };
+        let noise = noise.parse::<NoiseKind>().unwrap().init();
+        let exact: Arc<dyn Retriever> = Arc::new(Exact::new(Arc::clone(&actions)));
+        let policy = LatentPerturbation::new(scale, noise, Arc::clone(&exact), sampling).unwrap();
+        // All seven actions, so that sharing them changes no slate.
+        let candidates = Candidates::new(exact, Arc::clone(&actions), actions.num_actions());
+        let policy = if share { policy.with_candidates(candidates) } else { policy };
+        let baseline = ControlVariate::LeaveOneOut;
+        let estimator = ScoreFunction::new(Arc::new(policy), Arc::new(Odd), baseline);
+        let rows = BatchRows { step: 0, contexts: &vec![0; h.rows()], h: &h };
+        estimator.gradient(rows).unwrap()
+    };
+    let truth = QUADRATURE.gradient(&Gaussian, |_| SIGMA);
+    let [plain, shared] = [false, true].map(|share| of_noise("gaussian", share));
+    let [(_, before), (mean, after)] = [&plain, &shared].map(spread);
+    assert!(mean.agrees_with(truth) && 4.0 * mean.error < 0.1 * length(truth), "{mean:?}");
+    assert!(after < 0.4 * before, "{after} after, {before} before");
+    for (plain, shared) in plain.h.iter_rows().zip(shared.h.iter_rows()) {
+        assert!((0..DIM).all(|i| {
+            let expected = if i < 2 { plain[i] } else { 0.0 };
+            (shared[i] - expected).abs() < 1e-3
+        }));
+    }
+    // Laplace noise has preferred directions: what is orthogonal is not independent.
+    assert!(of_noise("laplace", true).h == of_noise("laplace", false).h);
+}
+
+/// Rows with queries and exclusions of their own, and candidates that are a part of the catalogue.
+#[test]
+fn a_gradient_is_in_the_span_of_the_candidates_of_its_row() {
+    const DIM: usize = 20;
+    const POOL: usize = 8;
+    let normals = |rows: usize, seed: u64| {
+        let mut matrix = Matrix::zeros(rows, DIM);
+        Seed(seed).stream(Purpose::Synthetic, 0, 0).fill_normals(matrix.as_mut_slice());
+        matrix
+    };
+    let actions = Arc::new(ActionEmbeddings::new(normals(300, 1)).unwrap());
+    let (h, contexts) = (normals(4, 2), [3, 1, 0, 2]);
+    let observed = (0..4).flat_map(|user| {
+        (0..300).filter(move |item| item % (user + 2) == 0).map(move |item| (user, item))
+    });
+    let sessions = Arc::new(Sessions {
+        observed: ActionSets::from_pairs(4, observed),
+        hidden: ActionSets::from_pairs(4, (0..4).map(|user| (user, 1))),
+        split: vec![Split::Train; 4],
+        num_actions: 300,
+    });
+    let exact = Arc::new(Exact::new(Arc::clone(&actions)));
+    let sampling = Sampling {
+        num_samples: 50,
+        slate_size: K,
+        excluded: Some(Arc::clone(&sessions)),
+        seed: Seed(7),
+    };
+    let scale = Scale::new(Sigma::Relative(0.3), Radial::Keep, DIM, 1.0).unwrap();
+    let policy =
+        LatentPerturbation::new(scale, Arc::new(Gaussian), Arc::clone(&exact) as _, sampling)
+            .unwrap()
+            .with_candidates(Candidates::new(Arc::clone(&exact) as _, Arc::clone(&actions), POOL));
+    let estimator =
+        ScoreFunction::new(Arc::new(policy), Arc::new(First), ControlVariate::LeaveOneOut);
+    let rows = BatchRows { step: 0, contexts: &contexts, h: &h };
+    let found = estimator.gradient(rows).unwrap().h;
+
+    let excluded = contexts.map(|context| sessions.observed.of(context));
+    let asked = Queries { latent: &h, slate_size: POOL, excluded: Some(&excluded) };
+    let pools = exact.search(asked).unwrap();
+    for row in 0..4 {
+        let g = found.row(row);
+        assert!(g.iter().any(|g| *g != 0.0), "row {row}");
+        // Gram–Schmidt.
+        let mut basis: Vec<Vec<f64>> = Vec::new();
+        let wide = |row: &[f32]| -> Vec<f64> { row.iter().map(|x| f64::from(*x)).collect() };
+        let outside = |mut v: Vec<f64>, basis: &[Vec<f64>]| {
+            for unit in basis {
+                let along: f64 = v.iter().zip(unit).map(|(v, unit)| v * unit).sum();
+                v.iter_mut().zip(unit).for_each(|(v, unit)| *v -= along * unit);
+            }
+            v
+        };
+        let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
+        for &action in pools.slate(row) {
+            let v = outside(wide(actions.beta().row(action as usize)), &basis);
+            let length = norm(&v);
+            basis.push(v.iter().map(|v| v / length).collect());
+        }
+        assert!(norm(&outside(wide(g), &basis)) < 1e-4 * norm(&wide(g)), "row {row}");
+    }
 }

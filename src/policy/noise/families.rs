@@ -27,6 +27,10 @@ impl Noise for Gaussian {
         -SQRT_2 * erfc_inv(2.0 * probability)
     }
 
+    fn has_independent_parts(&self) -> bool {
+        true
+    }
+
     /// A draw is its own score.
     fn scores(&self, _draws: &mut [f32]) {}
 

@@ -27,6 +27,11 @@ pub trait Noise: Send + Sync + Debug {
     /// The value below which ε falls with probability `probability`, in (0, 1).
     fn quantile(&self, probability: f64) -> f64;
 
+    /// True for Gaussian noise alone: its parts in any orthogonal directions are independent.
+    fn has_independent_parts(&self) -> bool {
+        false
+    }
+
     /// Replaces draws ε by their scores with respect to h, `−(log q)'(ε)` (without the 1/σ).
     #[allow(clippy::cast_possible_truncation, reason = "a score is as precise as its ε")]
     fn scores(&self, draws: &mut [f32]) {
