@@ -89,7 +89,7 @@ def tune(
     """Searches settings with a high validation reward: ``slate tune``, whose report it returns.
 
     ``over`` is one search space or a list of them, such as
-    ``["optimizer.learning_rate=1e-4..1e-2", "method.samples=10|30"]``.
+    ``["optimizer.learning_rate=1e-5..1e-3", "method.samples=10|30"]``.
     """
     words = ["tune", "--data", str(data), "--out", str(out)]
     words += [] if within is None else ["--within", str(within)]

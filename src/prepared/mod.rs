@@ -219,9 +219,9 @@ impl Prepared {
             settings.embedding = Form::default();
         }
         if preset == Preset::Default {
-            // Adam moves every number of a tower alike, so a query moves by the root of L.
+            // Adam moves every number of a tower alike, and L of them add up in each of a query.
             let longer = (self.embeddings.latent_dim() as f64 / 100.0).max(1.0);
-            settings.optimizer.learning_rate /= longer.sqrt();
+            settings.optimizer.learning_rate /= longer;
             if let Some(judge) = self.manifest.judge() {
                 settings.reward.kind = judge.reward;
                 settings.slate_size = judge.slate_size;

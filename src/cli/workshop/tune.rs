@@ -112,7 +112,9 @@ fn begin(args: &TuneArgs, prepared: &Prepared, chosen: &Chosen, origin: RunOrigi
 
 /// The keys to search unless `--over` names others: those that depend most on the data.
 fn usual(prepared: &Prepared, settings: &Settings) -> Result<Vec<Dimension>> {
-    let mut over = vec!["optimizer.learning_rate=1e-4..1e-2", "method.samples=10|30|100"];
+    let rate = settings.optimizer.learning_rate;
+    let rates = format!("optimizer.learning_rate={:.1e}..{:.1e}", rate / 10.0, rate * 10.0);
+    let mut over = vec![rates.as_str(), "method.samples=10|30|100"];
     if settings.method.latent().is_some() {
         over.push("method.sigma=relative(0.1..1)");
     }
