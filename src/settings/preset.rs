@@ -117,7 +117,6 @@ impl Preset {
                     ..LatentMethod::gaussian()
                 }),
                 optimizer: OptimizerSettings {
-                    learning_rate: 5e-4,
                     schedule: Schedule::Linear,
                     weight_decay: 3.0,
                     ..paper.optimizer
