@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # How noisy the methods' gradients are, over K, all at the same θ: Gowalla, one sample, no baseline, exact
 # search, σ = 1/B, θ = I, observed places kept off slates, β = V·s and V·s^½ of the plain SVD.
-# usage: artifacts/variance/run.sh OUT
+# `spans`: of LGP as the default settings train it but without folds, at three lengths of an SVD, where every sample is
+# searched for and where samples share candidates.
+# usage: artifacts/variance/run.sh OUT [table|spans]...
 source "$(dirname "$0")/../common.sh"
 
 table() {
@@ -26,4 +28,23 @@ for power in ("1", "0.5"):
 PYTHON
 }
 
-run_stages table "$@"
+spans() {
+    local length candidates
+    for length in $(pick "512 1024 2048" "20 50"); do
+        prepare_gowalla "$work/length-$length" --embeddings svd --latent-dim "$length" --no-index
+        for candidates in 0 $(pick 100 20); do
+            slate variance "$work/length-$length" --methods lgp --slate-sizes 5 --sample-sizes 30 --draws "$(pick 20 5)" \
+                --set context.folds=0 --set "method.candidates=$candidates" --json >"$out/length-$length-candidates-$candidates.json"
+        done
+    done
+    python3 - "$out" <<'PYTHON' | tee "$out/spans.md"
+import glob, json, re, sys
+print("| L | candidates | variance | squared signal |\n|---|---|---|---|")
+cells = {tuple(map(int, re.findall(r"(?:length|candidates)-(\d+)", path))): json.load(open(path))[0]
+         for path in glob.glob(f"{sys.argv[1]}/length-*.json")}
+for (length, candidates), cell in sorted(cells.items()):
+    print(f"| {length} | {candidates or 'none'} | {cell['variance']:.3g} | {cell['signal']:.3g} |")
+PYTHON
+}
+
+run_stages "table spans" "$@"
