@@ -372,9 +372,10 @@ fn a_gradient_is_in_the_span_of_the_candidates_of_its_row() {
     let excluded = contexts.map(|context| sessions.observed.of(context));
     let asked = Queries { latent: &h, slate_size: POOL, excluded: Some(&excluded) };
     let pools = exact.search(asked).unwrap();
+    // Where a head stays the same in all samples there is nothing to learn.
+    assert!(found.as_slice().iter().any(|g| *g != 0.0));
     for row in 0..4 {
         let g = found.row(row);
-        assert!(g.iter().any(|g| *g != 0.0), "row {row}");
         // Gram–Schmidt.
         let mut basis: Vec<Vec<f64>> = Vec::new();
         let wide = |row: &[f32]| -> Vec<f64> { row.iter().map(|x| f64::from(*x)).collect() };
@@ -391,6 +392,6 @@ fn a_gradient_is_in_the_span_of_the_candidates_of_its_row() {
             let length = norm(&v);
             basis.push(v.iter().map(|v| v / length).collect());
         }
-        assert!(norm(&outside(wide(g), &basis)) < 1e-4 * norm(&wide(g)), "row {row}");
+        assert!(norm(&outside(wide(g), &basis)) <= 1e-4 * norm(&wide(g)), "row {row}");
     }
 }
