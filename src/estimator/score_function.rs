@@ -68,25 +68,27 @@ impl ScoreFunction {
 impl Estimator for ScoreFunction {
     fn gradient(&self, rows: BatchRows<'_>) -> Result<Gradient> {
         let s = self.policy.sampling().num_samples;
-        let Drawn { slates, scores, pools } = self.policy.sample(rows)?;
+        let Drawn { slates, scores, spans } = self.policy.sample(rows)?;
         let span = trace_span!("reward").entered();
         let rewards = self.reward.finite_rewards(rows.contexts, &slates)?; // [B·S]
         drop(span);
         let _span = trace_span!("estimator").entered();
         let weights = self.baseline.centred(&rewards, s); // [B·S]
-        let mut h = Matrix::zeros(rows.h.rows(), scores.cols()); // [B, L]
+        let mut h = Matrix::zeros(rows.h.rows(), rows.h.cols()); // [B, L]
         let fork = rows_worth_a_fork(s * scores.cols());
         h.par_rows_mut().with_min_len(fork).enumerate().for_each(|(row, g)| {
+            let mut sum = vec![0.0; scores.cols()];
             for (at, weight) in (row * s..).zip(&weights[row * s..(row + 1) * s]) {
                 // Most rewards are zero most of the time; a zero weight needs no score.
                 if *weight != 0.0 {
                     // A single sample is weighed below: the order decides the rounding.
                     let weight = if s == 1 { 1.0 } else { weight / s as f32 };
                     let score = scores.row(at);
-                    g.iter_mut().zip(score).for_each(|(sum, score)| *sum += weight * score);
+                    sum.iter_mut().zip(score).for_each(|(sum, score)| *sum += weight * score);
                 }
             }
-            self.policy.to_gradient(rows, row, pools.as_ref(), g);
+            let span = spans.as_ref().map(|spans| &spans[row]);
+            g.copy_from_slice(&self.policy.to_gradient(rows, row, span, sum));
             if s == 1 {
                 for g in g {
                     *g *= weights[row];

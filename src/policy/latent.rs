@@ -1,15 +1,15 @@
 //! LGP and LRP take a query, add noise S times and retrieve a slate each time (section 3 and the
 //! appendix "LRP"): `A_K = argsort^K (h + σε)ᵀβ_a`, where ε has the density q. The score function of
 //! the perturbed query is `∇_h log q((h' − h)/σ) = −(∇ log q)(ε)/σ`, for Gaussian noise ε/σ. The 1/σ
-//! is common to a query's samples and multiplies their sum. Where the samples of a query share candidates,
-//! the sum of Gaussian scores is projected on the span of their vectors, which leaves its mean as it is.
+//! is common to a query's samples and multiplies their sum. Where the samples of a query share fewer
+//! candidates than ε has numbers, Gaussian noise is drawn in the candidates' products with it (`span`).
 
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use tracing::trace_span;
 
-use super::{BatchRows, Drawn, Noise, Sampling, Scale, SlatePolicy, span};
+use super::{BatchRows, Drawn, Noise, Sampling, Scale, SlatePolicy, Span};
 use crate::error::Result;
 use crate::matrix::{Matrix, Spare, rows_worth_a_fork};
 use crate::retrieval::{Candidates, Queries, Retriever, Slates, excluded_lists};
@@ -56,34 +56,59 @@ impl LatentPerturbation {
         Self { candidates: Some(candidates), ..self }
     }
 
-    /// The slates of the perturbed queries of `rows`, `[rows · S, K]`, and the candidates `[rows, M]` among
-    /// which they were chosen, if queries share any.
+    /// The slates of the perturbed queries of `rows`, `[rows · S, K]`.
     ///
     /// # Errors
     /// Fails if the retriever fails.
-    pub fn search(
-        &self,
-        rows: BatchRows<'_>,
-        perturbed: &Matrix,
-    ) -> Result<(Slates, Option<Slates>)> {
+    pub fn search(&self, rows: BatchRows<'_>, perturbed: &Matrix) -> Result<Slates> {
         let slate_size = self.sampling.slate_size;
-        let excluding = self.sampling.excluded.as_deref();
-        match &self.candidates {
-            None => {
-                let samples = self.sampling.num_samples;
-                let excluded = excluded_lists(excluding, rows.contexts, samples);
-                let excluded = excluded.as_deref();
-                let found =
-                    self.retriever.search(Queries { latent: perturbed, slate_size, excluded })?;
-                Ok((found, None))
-            }
-            Some(candidates) => {
-                let excluded = excluded_lists(excluding, rows.contexts, 1);
-                let excluded = excluded.as_deref();
-                let pools = candidates.pools(Queries { latent: rows.h, slate_size, excluded })?;
-                Ok((candidates.rank(&pools, perturbed, slate_size)?, Some(pools)))
-            }
+        if let Some(candidates) = &self.candidates {
+            return candidates.rank(&self.pools(candidates, rows)?, perturbed, slate_size);
         }
+        let excluding = self.sampling.excluded.as_deref();
+        let excluded = excluded_lists(excluding, rows.contexts, self.sampling.num_samples);
+        let excluded = excluded.as_deref();
+        self.retriever.search(Queries { latent: perturbed, slate_size, excluded })
+    }
+
+    /// The `candidates` of `rows`, `[rows, M]`.
+    fn pools(&self, candidates: &Candidates, rows: BatchRows<'_>) -> Result<Slates> {
+        let Sampling { slate_size, excluded, .. } = &self.sampling;
+        let excluded = excluded_lists(excluded.as_deref(), rows.contexts, 1);
+        let excluded = excluded.as_deref();
+        candidates.pools(Queries { latent: rows.h, slate_size: *slate_size, excluded })
+    }
+
+    /// Draws the scores of the `candidates` of each row, without the noise that makes them.
+    fn draw_among(&self, candidates: &Candidates, rows: BatchRows<'_>) -> Result<Drawn> {
+        let retrieval = trace_span!("retrieval").entered();
+        let pools = self.pools(candidates, rows)?;
+        drop(retrieval);
+        let _span = trace_span!("noise").entered();
+        let (s, k, m) = (self.sampling.num_samples, self.sampling.slate_size, pools.slate_size());
+        let mut normals = self.spare.take(rows.h.rows() * s, m);
+        let mut actions = vec![0; rows.h.rows() * s * k];
+        let mut scores = vec![0.0; actions.len()];
+        let spans = normals
+            .as_mut_slice()
+            .par_chunks_exact_mut(s * m)
+            .zip(actions.par_chunks_exact_mut(s * k).zip(scores.par_chunks_exact_mut(s * k)))
+            .enumerate()
+            .map(|(row, (normals, (actions, scores)))| {
+                let span = Span::of(candidates.vectors(pools.slate(row)))?;
+                let mut stream = rows.stream(self.sampling.seed, Purpose::Noise, row);
+                self.noise.fill(&mut stream, normals);
+                let mut products = vec![0.0; normals.len()]; // [S, M]
+                span.products(normals, &mut products);
+                let (sigma, centre) = (self.sigma(rows, row), pools.scores(row));
+                for products in products.chunks_exact_mut(m) {
+                    products.iter_mut().zip(centre).for_each(|(x, h)| *x = h + sigma * *x);
+                }
+                Candidates::choose(pools.slate(row), &products, actions, scores);
+                Ok(span)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Drawn { slates: Slates::new(k, actions, scores), scores: normals, spans: Some(spans) })
     }
 
     /// The perturbed queries and their scores; each row draws its noise from its own stream.
@@ -123,35 +148,38 @@ impl SlatePolicy for LatentPerturbation {
     }
 
     fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn> {
+        if let Some(candidates) = &self.candidates
+            && self.noise.has_independent_parts()
+            && candidates.most(self.sampling.slate_size) < rows.h.cols()
+        {
+            return self.draw_among(candidates, rows);
+        }
         let span = trace_span!("noise").entered();
         let Perturbed { queries, scores } = self.perturbed(rows);
         drop(span);
         let _span = trace_span!("retrieval").entered();
-        let (slates, pools) = self.search(rows, &queries)?; // [rows·S, K], [rows, M]
+        let slates = self.search(rows, &queries)?;
         self.spare.give_back(queries);
-        Ok(Drawn { slates, scores, pools })
+        Ok(Drawn { slates, scores, spans: None })
     }
 
     fn to_gradient(
         &self,
         rows: BatchRows<'_>,
         row: usize,
-        pools: Option<&Slates>,
-        sum: &mut [f32],
-    ) {
-        // As many vectors as dimensions span everything.
-        if let (Some(candidates), Some(pools)) = (&self.candidates, pools)
-            && pools.slate_size() < sum.len()
-            && self.noise.has_independent_parts()
-            && sum.iter().any(|score| *score != 0.0)
-        {
-            span::project(&candidates.vectors(pools.slate(row)), sum);
-        }
+        span: Option<&Span>,
+        sum: Vec<f32>,
+    ) -> Vec<f32> {
+        let mut g = match span {
+            Some(span) => span.gradient(&sum),
+            None => sum,
+        };
         let sigma = self.sigma(rows, row);
-        for score in &mut *sum {
-            *score /= sigma;
+        for g in &mut g {
+            *g /= sigma;
         }
-        self.scale.project(rows.h.row(row), sum);
+        self.scale.project(rows.h.row(row), &mut g);
+        g
     }
 
     fn reuse(&self, scores: Matrix) {

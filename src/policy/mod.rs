@@ -23,6 +23,7 @@ pub use noise::{Noise, NoiseKind};
 pub use plackett_luce::{Distribution, GradientSum, PlackettLuce, ScoreGradient, SlateDraws};
 pub use rejection::{RejectionSampler, Rejections};
 pub use sigma::{Radial, Scale, Sigma};
+pub use span::Span;
 
 /// The rows of a batch: contexts and their queries. The draws for a row depend on the seed, the step
 /// and the row's place in the batch only.
@@ -113,11 +114,12 @@ impl Sampling {
 pub struct Drawn {
     /// The slates, `[B · S, K]`.
     pub slates: Slates,
-    /// The score function of each sample, `[B · S, L]`, in the policy's own units:
-    /// [`SlatePolicy::to_gradient`] converts a weighted sum of them.
+    /// The score function of each sample, `[B · S, L]`, or `[B · S, M]` with `spans`, in the policy's own
+    /// units: [`SlatePolicy::to_gradient`] converts a weighted sum of them.
     pub scores: Matrix,
-    /// The actions among which the slates of each row were chosen, `[B, M]`; none where all were.
-    pub pools: Option<Slates>,
+    /// The span of the M actions among which the slates of each row were chosen, `[B]`, where noise was drawn
+    /// in it.
+    pub spans: Option<Vec<Span>>,
 }
 
 /// A distribution over slates with a score function, `E[∇_h log q] = 0` and
@@ -133,16 +135,17 @@ pub trait SlatePolicy: Send + Sync + Debug {
     /// Fails if retrieval fails; [`Error::NotFinite`] for a query that is not finite.
     fn sample(&self, rows: BatchRows<'_>) -> Result<Drawn>;
 
-    /// Converts a weighted sum `[L]` of the scores of one row, drawn with `pools`, into the weighted sum
-    /// of `∇_h log q`, so that a linear step runs once for each row instead of once for each sample.
+    /// Converts a weighted sum of the scores of one row, drawn in `span`, into the weighted sum `[L]` of
+    /// `∇_h log q`, so that a linear step runs once for each row instead of once for each sample.
     /// The default changes nothing.
     fn to_gradient(
         &self,
         _rows: BatchRows<'_>,
         _row: usize,
-        _pools: Option<&Slates>,
-        _sum: &mut [f32],
-    ) {
+        _span: Option<&Span>,
+        sum: Vec<f32>,
+    ) -> Vec<f32> {
+        sum
     }
 
     /// Takes back scores, whose memory may serve the next draw.

@@ -1,107 +1,150 @@
-//! A gradient in, its part in the span of a few actions' vectors out.
+//! A few actions' vectors in, the products that Gaussian noise has with them and their score function out.
 //!
 //! A slate that is chosen among M actions depends on the noise ε `[L]` of a query through its products
-//! with the M vectors alone. The rest of a Gaussian ε is independent of these products and 0 on average,
-//! so to a score-function gradient it only adds variance. The gradient's expectation given the products is
-//! its orthogonal projection on the span of the M vectors: the same mean, and the noise of M dimensions
-//! in place of L (Rao–Blackwell).
+//! `B ε` with the M vectors alone. They are normal with covariance `B Bᵀ = C Cᵀ`, so `C z` with M
+//! independent normals z takes their place, and L numbers are never drawn. The score function of these
+//! products with respect to the query, `Bᵀ C⁻ᵀ z`, is the mean of ε given the products: the gradient
+//! keeps its mean and has the noise of M dimensions in place of L (Rao–Blackwell).
 
 use faer::linalg::matmul::matmul;
 use faer::linalg::matmul::triangular::{self, BlockStructure};
+use faer::linalg::triangular_solve::solve_upper_triangular_in_place;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 
-use crate::matrix::{Matrix, norm, solve};
+use crate::error::Result;
+use crate::matrix::{Matrix, cholesky};
 
-/// Added to the squared lengths of the vectors, which are made 1, so that dependent vectors have a solution
-/// too. A direction in which they differ by 1e-4 loses a hundredth.
-const SHIFT: f64 = 1e-10;
+/// Added to the squared lengths of the vectors, taken as 1: every product has noise of its own, a hundredth
+/// of the common one, so that dependent vectors have a C too.
+const OWN: f64 = 1e-4;
 
-/// Replaces `g` `[L]` by its orthogonal projection on the span of the rows of `vectors` `[M, L]`.
-pub(super) fn project(vectors: &Matrix, g: &mut [f32]) {
-    let dim = vectors.cols();
-    // Of length 1, since a span does not depend on lengths; zeros add nothing to one.
-    let unit: Vec<f64> = vectors
-        .iter_rows()
-        .map(|vector| (vector, f64::from(norm(vector))))
-        .filter(|(_, length)| *length > 0.0)
-        .flat_map(|(vector, length)| vector.iter().map(move |value| f64::from(*value) / length))
-        .collect();
-    let count = unit.len() / dim;
-    let unit = MatRef::from_row_major_slice(&unit, count, dim); // U
-    let mut gram = Mat::zeros(count, count); // U Uᵀ, its lower triangle
-    let (lower, whole) = (BlockStructure::TriangularLower, BlockStructure::Rectangular);
-    let (out, turned) = (gram.as_mut(), unit.transpose());
-    triangular::matmul(out, lower, Accum::Replace, unit, whole, turned, whole, 1.0, Par::Seq);
-    (0..count).for_each(|at| gram[(at, at)] += SHIFT);
+/// The span of the vectors of the M actions of which a row's slates are made.
+#[derive(Clone, Debug)]
+pub struct Span {
+    vectors: Matrix,   // B [M, L]
+    lengths: Vec<f32>, // of the vectors, [M]
+    factor: Mat<f64>,  // C of the vectors at length 1, [M, M]
+}
 
-    let mut inside: Vec<f64> = g.iter().map(|value| f64::from(*value)).collect();
-    let mut weights = Mat::zeros(count, 1);
-    let column = MatRef::from_column_major_slice(&inside, dim, 1);
-    matmul(weights.as_mut(), Accum::Replace, unit, column, 1.0, Par::Seq);
-    // (U Uᵀ)⁻¹ U g. What has no solution is not finite, as who uses g will find.
-    if solve(gram, weights.as_mut()).is_ok() {
-        let column = MatMut::from_column_major_slice_mut(&mut inside, dim, 1);
-        matmul(column, Accum::Replace, turned, weights.as_ref(), 1.0, Par::Seq);
-        #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of gradients")]
-        g.iter_mut().zip(inside).for_each(|(g, inside)| *g = inside as f32);
+impl Span {
+    /// The span of the rows of `vectors` `[M, L]`.
+    pub(super) fn of(vectors: Matrix) -> Result<Self> {
+        let count = vectors.rows();
+        let mut gram: Mat<f32> = Mat::zeros(count, count); // B Bᵀ, its lower triangle
+        let (lower, whole) = (BlockStructure::TriangularLower, BlockStructure::Rectangular);
+        let (out, rows) = (gram.as_mut(), vectors.view(0, count));
+        let columns = rows.transpose();
+        triangular::matmul(out, lower, Accum::Replace, rows, whole, columns, whole, 1.0, Par::Seq);
+        let lengths: Vec<f32> = (0..count).map(|at| gram[(at, at)].sqrt()).collect();
+        let unit = Mat::from_fn(count, count, |i, j| {
+            let own = if i == j { OWN } else { 0.0 };
+            // Vectors of length 0 have products of 0, whatever stands here.
+            f64::from(inverse(lengths[i]) * inverse(lengths[j]) * gram[(i, j)]) + own
+        });
+        Ok(Self { vectors, lengths, factor: cholesky(unit)? })
     }
+
+    /// Writes the products of noise with the M vectors to `out` `[S, M]`, from `normals` `[S, M]`.
+    pub(super) fn products(&self, normals: &[f32], out: &mut [f32]) {
+        let count = self.lengths.len();
+        #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of scores")]
+        let factor =
+            Mat::from_fn(count, count, |i, j| self.lengths[i] * self.factor[(i, j)] as f32);
+        let samples = out.len() / count;
+        let normals = MatRef::from_row_major_slice(normals, samples, count);
+        let out = MatMut::from_row_major_slice_mut(out, samples, count);
+        matmul(out, Accum::Replace, normals, factor.transpose(), 1.0, Par::Seq);
+    }
+
+    /// The weighted sum of score functions `[L]`, from that of the normals `[M]`.
+    pub(super) fn gradient(&self, sum: &[f32]) -> Vec<f32> {
+        let mut weights = Mat::from_fn(sum.len(), 1, |at, _| f64::from(sum[at]));
+        solve_upper_triangular_in_place(self.factor.transpose(), weights.as_mut(), Par::Seq);
+        let mut g = vec![0.0; self.vectors.cols()];
+        for (at, vector) in self.vectors.iter_rows().enumerate() {
+            #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of gradients")]
+            let weight = inverse(self.lengths[at]) * weights[(at, 0)] as f32;
+            g.iter_mut().zip(vector).for_each(|(g, value)| *g += weight * value);
+        }
+        g
+    }
+}
+
+/// 1 / `length`; 0 for none.
+fn inverse(length: f32) -> f32 {
+    if length > 0.0 { length.recip() } else { 0.0 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matrix::dot;
+    use crate::matrix::{dot, norm};
     use crate::seed::{Purpose, Seed};
 
     const L: usize = 60;
+    const M: usize = 20;
 
-    fn normals(rows: usize, seed: u64) -> Matrix {
-        let mut matrix = Matrix::zeros(rows, L);
-        Seed(seed).stream(Purpose::Synthetic, 0, 0).fill_normals(matrix.as_mut_slice());
+    /// Vectors of which one is long, one is there twice, and one is zero.
+    fn vectors() -> Matrix {
+        let mut matrix = Matrix::zeros(M, L);
+        Seed(1).stream(Purpose::Synthetic, 0, 0).fill_normals(matrix.as_mut_slice());
+        matrix.row_mut(3).iter_mut().for_each(|value| *value *= 100.0);
+        let twin = matrix.row(4).to_vec();
+        matrix.row_mut(5).copy_from_slice(&twin);
+        matrix.row_mut(6).fill(0.0);
         matrix
     }
 
-    fn projected(vectors: &Matrix, g: &[f32]) -> Vec<f32> {
-        let mut g = g.to_vec();
-        project(vectors, &mut g);
-        g
+    /// What each of M normals alone gives: products `[M, M]` and gradients `[M, L]`.
+    fn alone(span: &Span) -> (Matrix, Matrix) {
+        let mut identity = Matrix::zeros(M, M);
+        (0..M).for_each(|at| identity.row_mut(at)[at] = 1.0);
+        let mut products = Matrix::zeros(M, M);
+        span.products(identity.as_slice(), products.as_mut_slice());
+        let gradients = identity.iter_rows().flat_map(|normal| span.gradient(normal)).collect();
+        (products, Matrix::new(gradients, L).unwrap())
     }
 
-    fn difference(x: &[f32], y: &[f32]) -> Vec<f32> {
-        x.iter().zip(y).map(|(x, y)| x - y).collect()
-    }
-
-    #[test]
-    fn what_is_left_out_is_orthogonal_to_every_vector() {
-        let (mut vectors, g) = (normals(20, 1), normals(1, 2).into_vec());
-        // Whatever their lengths are.
-        vectors.row_mut(3).iter_mut().for_each(|value| *value *= 1e-4);
-        let inside = projected(&vectors, &g);
-        let rest = difference(&g, &inside);
-        for vector in vectors.iter_rows() {
-            assert!(dot(vector, &rest).abs() < 1e-5 * norm(vector) * norm(&g));
-        }
-        assert!((0.3..0.9).contains(&(norm(&inside) / norm(&g))), "√(20/60) of it on average");
+    /// `Σ_z x(z)_i y(z)_j`, the covariance of a number of the products with one of the products or gradients.
+    fn covariance(x: &Matrix, i: usize, y: &Matrix, j: usize) -> f32 {
+        x.iter_rows().zip(y.iter_rows()).map(|(x, y)| x[i] * y[j]).sum()
     }
 
     #[test]
-    fn what_vectors_differ_by_stays() {
-        // Two that differ little, one that is there twice, and one of zeros.
-        let mut vectors = normals(20, 1).select(&[0, 1, 2, 3, 4, 4, 5]);
-        let near: Vec<f32> = vectors.row(0).iter().map(|value| value * 1.01).collect();
-        vectors.row_mut(1).copy_from_slice(&near);
-        vectors.row_mut(1)[7] += 0.01;
-        vectors.row_mut(6).fill(0.0);
-        for (a, b) in [(0, 1), (2, 3), (3, 4)] {
-            let g = difference(vectors.row(a), vectors.row(b));
-            assert!(norm(&difference(&projected(&vectors, &g), &g)) < 1e-3 * norm(&g));
+    fn products_vary_as_those_of_noise() {
+        let vectors = vectors();
+        let (products, _) = alone(&Span::of(vectors.clone()).unwrap());
+        for i in 0..M {
+            for j in 0..M {
+                let expected = dot(vectors.row(i), vectors.row(j));
+                let scale = norm(vectors.row(i)) * norm(vectors.row(j));
+                let found = covariance(&products, i, &products, j);
+                assert!((found - expected).abs() <= 2e-4 * scale, "{i}, {j}: {found}, {expected}");
+            }
         }
     }
 
+    /// `E[g (C z)ᵀ] = Bᵀ` makes the gradient of a linear function of the products right.
     #[test]
-    fn zeros_span_nothing_and_enough_vectors_everything() {
-        let g = normals(1, 2).into_vec();
-        assert_eq!(projected(&Matrix::zeros(5, L), &g), [0.0; L]);
-        assert!(norm(&difference(&projected(&normals(L, 1), &g), &g)) < 1e-3 * norm(&g));
+    fn gradients_vary_with_products_as_noise_does() {
+        let vectors = vectors();
+        let (products, gradients) = alone(&Span::of(vectors.clone()).unwrap());
+        for i in 0..M {
+            for j in 0..L {
+                let (expected, scale) = (vectors.row(i)[j], norm(vectors.row(i)));
+                let found = covariance(&products, i, &gradients, j);
+                assert!((found - expected).abs() <= 1e-3 * scale, "{i}, {j}: {found}, {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_gradient_has_no_more_noise_than_there_are_directions() {
+        let (_, gradients) = alone(&Span::of(vectors()).unwrap());
+        let variance: f32 = gradients.as_slice().iter().map(|g| g * g).sum();
+        assert!(
+            (variance - (M - 2) as f32).abs() < 0.1,
+            "{variance}: a twin and a zero add nothing"
+        );
     }
 }

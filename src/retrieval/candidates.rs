@@ -37,6 +37,12 @@ impl Candidates {
         Self { retriever, actions, count }
     }
 
+    /// The most candidates of a centre, M.
+    #[must_use]
+    pub fn most(&self, slate_size: usize) -> usize {
+        self.count.max(2 * slate_size).min(self.actions.num_actions())
+    }
+
     /// The candidates of each of `centres` `[N, L]`, `[N, M]`.
     ///
     /// # Errors
@@ -46,7 +52,7 @@ impl Candidates {
         let num_actions = self.actions.num_actions();
         check(centres, num_actions, self.actions.latent_dim())?;
         let excluded = (0..count).map(|i| centres.excluded_of(i).len()).max().unwrap_or(0);
-        let pool_size = self.count.max(2 * slate_size).min(num_actions - excluded);
+        let pool_size = self.most(slate_size).min(num_actions - excluded);
         self.retriever.search(Queries { slate_size: pool_size, ..centres })
     }
 
@@ -157,29 +163,41 @@ impl Candidates {
         scores: &mut [f32],
     ) -> bool {
         let samples = latent.nrows();
-        let slate_size = actions.len() / samples;
         let beta = self.vectors(pool); // [M, L]
         let mut products = vec![0.0; samples * pool.len()]; // [S, M]
         let out = MatMut::from_row_major_slice_mut(&mut products, samples, pool.len());
         let pooled = beta.view(0, pool.len()).transpose();
         matmul(out, Accum::Replace, latent, pooled, 1.0, Par::Seq);
+        Self::choose(pool, &products, actions, scores);
+        products.iter().all(|product| product.is_finite())
+    }
+
+    /// Writes the top K out of `pool` `[M]` for each of `scores` `[S, M]`, slate after slate. Equal scores
+    /// go to the lower action.
+    pub(crate) fn choose(
+        pool: &[u32],
+        scores: &[f32],
+        actions: &mut [u32],
+        best_scores: &mut [f32],
+    ) {
+        let slate_size = actions.len() / (scores.len() / pool.len());
         let mut best = Vec::with_capacity(slate_size + 1);
-        let slates = actions.chunks_exact_mut(slate_size).zip(scores.chunks_exact_mut(slate_size));
-        for (products, (actions, scores)) in products.chunks_exact(pool.len()).zip(slates) {
+        let slates =
+            actions.chunks_exact_mut(slate_size).zip(best_scores.chunks_exact_mut(slate_size));
+        for (scores, (actions, best_scores)) in scores.chunks_exact(pool.len()).zip(slates) {
             best.clear();
             // The pool comes best first for the centre, so few keys are inserted after the first K.
-            for (&score, &action) in products.iter().zip(pool) {
+            for (&score, &action) in scores.iter().zip(pool) {
                 let key = key(score, action);
                 if best.len() < slate_size || key < best[slate_size - 1] {
                     best.insert(best.partition_point(|other| *other < key), key);
                     best.truncate(slate_size);
                 }
             }
-            for (key, (action, score)) in best.iter().zip(actions.iter_mut().zip(scores)) {
+            for (key, (action, score)) in best.iter().zip(actions.iter_mut().zip(best_scores)) {
                 (*score, *action) = unpack(*key);
             }
         }
-        products.iter().all(|product| product.is_finite())
     }
 }
 

@@ -142,7 +142,7 @@ impl Audits<'_> {
     pub(super) fn compare(&self, sample: &Sample, candidates: usize) -> Result<Audit> {
         let Sample { contexts, h, queries, top, .. } = sample;
         let found = if let Some(policy) = self.policy(candidates)? {
-            policy.search(rows(contexts, h), queries)?.0
+            policy.search(rows(contexts, h), queries)?
         } else {
             let excluded = self.task.excluded_of(contexts, 1);
             self.task.parts(self.method, self.seed)?.retriever.search(Queries {

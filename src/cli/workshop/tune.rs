@@ -39,7 +39,7 @@ pub(crate) struct TuneArgs {
     /// as given train in every rung.
     #[arg(long, default_value_t = 27, value_parser = clap::value_parser!(u64).range(1..))]
     trials: u64,
-    /// A key to search: KEY=A|B|C or KEY=LOW..HIGH, such as optimizer.learning_rate=1e-4..1e-2; may
+    /// A key to search: KEY=A|B|C or KEY=LOW..HIGH, such as optimizer.weight_decay=0.1..10; may
     /// be given several times [default: learning rate, samples, σ, the power of β's singular values, tower].
     #[arg(long, value_name = "KEY=VALUES", value_parser = dimension)]
     over: Vec<Dimension>,

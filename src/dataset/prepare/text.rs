@@ -223,7 +223,12 @@ impl Text {
         if quote.is_some_and(|quote| memchr_iter(quote, record).count() % 2 == 1) {
             Some("a quote is left open".into())
         } else if found != expected {
-            Some(format!("expected {expected} fields, found {found}"))
+            let more = if found > expected {
+                "; put a field that holds a separator in quotes"
+            } else {
+                ""
+            };
+            Some(format!("expected {expected} fields, found {found}{more}"))
         } else if std::str::from_utf8(record).is_err() {
             Some("is not UTF-8".into())
         } else {

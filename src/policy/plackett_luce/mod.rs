@@ -238,6 +238,6 @@ impl SlatePolicy for PlackettLuce {
             })?; // [rows·S, L]
         let (slates, of_slates): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
         let slates = Slates::new(slate_size, slates.concat(), of_slates.concat());
-        Ok(Drawn { slates, scores, pools: None })
+        Ok(Drawn { slates, scores, spans: None })
     }
 }
