@@ -1,9 +1,9 @@
-//! Users of a split in, what a recommender earns from them out: each is asked about several halves of the
-//! own items where they are few and another answer costs little.
+//! Users of a split in, what a recommender earns from them out: each is asked about as many halves of the
+//! own items as time allows.
 //!
 //! On small logs a hundred users validate. By one half of their items each, they cannot tell a gain of
 //! three percent from chance, and the start is served in its place; sixteen halves leave four tenths of the
-//! standard error.
+//! standard error. On Gowalla six halves of 1 500 users leave half of it.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,8 @@ use crate::dataset::Split;
 use crate::error::Result;
 use crate::task::Task;
 
-/// The inner products for which users are asked again.
-const PRODUCTS: usize = 100_000_000;
+/// The numbers that are multiplied for all that users are asked, about two seconds of two cores.
+const PRODUCTS: usize = 300_000_000_000;
 /// The numbers in the contexts of a task, `[U, D]`, up to which other halves are drawn, which copies them.
 const COPIED: usize = 100_000_000;
 
@@ -34,11 +34,12 @@ impl<'a> Panel<'a> {
     }
 
     /// Asked about up to so many `halves` of their items each: about one where they have no others, or where
-    /// there are many users or items.
+    /// users, items and the length of their vectors make it long to ask.
     #[must_use]
     pub fn with_halves(self, halves: u64) -> Self {
-        let (users, actions) = (self.contexts.len().max(1), self.task.sessions.num_actions.max(1));
-        let affordable = PRODUCTS / actions / users;
+        let actions = &self.task.actions;
+        let once = actions.num_actions() * actions.latent_dim() * self.contexts.len().max(1);
+        let affordable = PRODUCTS / once;
         let copied = self.task.sessions.num_contexts().saturating_mul(self.task.shape()[0]);
         let again = self.task.has_other_halves(self.split) && copied <= COPIED;
         Self { halves: if again { halves.min(affordable as u64).max(1) } else { 1 }, ..self }

@@ -123,6 +123,7 @@ impl Policy {
         SettingsBuilder::new(&settings)?
             .set("optimizer.batch_size", 1024)?
             .set("optimizer.weight_decay", 0.0)?
+            .set("optimizer.growth", 1.0)?
             .build()
     }
 

@@ -48,8 +48,10 @@ impl Span {
     pub(super) fn products(&self, normals: &[f32], out: &mut [f32]) {
         let count = self.lengths.len();
         #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of scores")]
-        let factor =
-            Mat::from_fn(count, count, |i, j| self.lengths[i] * self.factor[(i, j)] as f32);
+        let factor = Mat::from_fn(count, count, |i, j| {
+            // What a factorisation leaves above the diagonal is no part of it.
+            if j > i { 0.0 } else { self.lengths[i] * self.factor[(i, j)] as f32 }
+        });
         let samples = out.len() / count;
         let normals = MatRef::from_row_major_slice(normals, samples, count);
         let out = MatMut::from_row_major_slice_mut(out, samples, count);

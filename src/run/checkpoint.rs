@@ -35,6 +35,9 @@ pub struct CheckpointState {
     pub highest: Option<f64>,
     /// Evaluations since the highest.
     pub since_best: u64,
+    /// How often the learning rate has grown.
+    #[serde(default)]
+    pub growths: u32,
     /// True if the last evaluation found too little in the shared candidates, so that every sample
     /// is searched for.
     pub per_sample: bool,

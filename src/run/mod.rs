@@ -194,7 +194,7 @@ impl RunFolder {
     /// Refuses to continue with settings that would have led elsewhere from the start. Two keys may
     /// differ: the number of checkpoints kept, and the budget's amount. The amount must not differ
     /// where the path depends on it: under a falling learning rate, and where evaluations, which
-    /// divide the budget, decide something (shared candidates, patience).
+    /// divide the budget, decide something (shared candidates, patience, growth of the rate).
     ///
     /// # Errors
     /// [`Error::Changed`] with the differences; [`Error::File`] for a run of an earlier version.
@@ -207,6 +207,7 @@ impl RunFolder {
         }
         let latent = settings.method.latent();
         let any_budget = settings.optimizer.schedule == Schedule::Constant
+            && settings.optimizer.growth <= 1.0
             && settings.evaluation.patience == 0
             && !latent.is_some_and(LatentMethod::shares_candidates);
         let free = |key: &str| key == "checkpoint.keep" || key == "budget.amount" && any_budget;

@@ -102,6 +102,10 @@ pub struct OptimizerSettings {
     pub learning_rate: f64,
     /// How the rate changes over the budget.
     pub schedule: Schedule,
+    /// What the rate is multiplied by at each evaluation that finds the best decision so far, above the
+    /// start by more than chance; ten times in all at most. 1: nothing.
+    #[serde(default = "no_growth")]
+    pub growth: f64,
     /// Contexts a step.
     pub batch_size: usize,
     /// Adam's β₁.
@@ -181,6 +185,11 @@ pub struct EvaluationSettings {
 /// What runs did that do not say how often.
 fn once() -> u64 {
     1
+}
+
+/// The growth of the rate in runs that do not say it.
+fn no_growth() -> f64 {
+    1.0
 }
 
 /// How a run's evaluations find the decision.
@@ -287,6 +296,11 @@ impl Settings {
         let optimizer = &self.optimizer;
         let rate = optimizer.learning_rate;
         positive("optimizer.learning_rate", rate > 0.0 && rate.is_finite(), rate.to_string())?;
+        let growth = optimizer.growth;
+        if !(growth >= 1.0 && growth.is_finite()) {
+            let problem = format!("expected a number of at least 1, found {growth}");
+            return Err(Error::setting("optimizer.growth", problem));
+        }
         let size = optimizer.batch_size;
         if !(1..=MOST_IN_A_BATCH).contains(&size) {
             let problem = format!("expected 1 to {MOST_IN_A_BATCH}, found {size}");

@@ -71,6 +71,7 @@ impl Preset {
             optimizer: OptimizerSettings {
                 learning_rate: 1e-3,
                 schedule: Schedule::Constant,
+                growth: 1.0,
                 batch_size: 32,
                 beta_1: 0.9,
                 beta_2: 0.999,
@@ -118,6 +119,7 @@ impl Preset {
                 }),
                 optimizer: OptimizerSettings {
                     schedule: Schedule::Linear,
+                    growth: 3.0,
                     weight_decay: 3.0,
                     ..paper.optimizer
                 },
@@ -125,6 +127,7 @@ impl Preset {
                 evaluation: EvaluationSettings {
                     count: 5,
                     patience: 4,
+                    train_contexts: 1000,
                     validation_halves: 16,
                     ..paper.evaluation
                 },

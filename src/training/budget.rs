@@ -3,6 +3,9 @@
 use super::batches::Batches;
 use crate::settings::{BudgetUnit, OptimizerSettings, Schedule, Settings};
 
+/// The most that the learning rate grows by in all.
+const MOST_GROWTH: f64 = 10.0;
+
 /// Where a run stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Clock {
@@ -62,10 +65,14 @@ impl Budget {
         self.interval(now) > self.interval(before)
     }
 
-    pub(super) fn learning_rate(&self, clock: Clock) -> f64 {
-        match self.optimizer.schedule {
-            Schedule::Constant => self.optimizer.learning_rate,
-            Schedule::Linear => self.optimizer.learning_rate * (1.0 - self.spent(clock)),
+    /// The rate of the step at `clock`, after as many `growths`.
+    pub(super) fn learning_rate(&self, clock: Clock, growths: u32) -> f64 {
+        let OptimizerSettings { learning_rate, schedule, growth, .. } = self.optimizer;
+        let growths = i32::try_from(growths).unwrap_or(i32::MAX);
+        let rate = learning_rate * growth.powi(growths).min(MOST_GROWTH);
+        match schedule {
+            Schedule::Constant => rate,
+            Schedule::Linear => rate * (1.0 - self.spent(clock)),
         }
     }
 
@@ -121,6 +128,16 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_grows_threefold_and_tenfold_at_most() {
+        let budget = budget(BudgetUnit::Steps, 100, 5);
+        let clock = Clock { step: 50, seconds: 0.0 };
+        let grown = |growths| budget.learning_rate(clock, growths) / budget.learning_rate(clock, 0);
+        for (growths, expected) in [(0, 1.0), (1, 3.0), (2, 9.0), (3, 10.0), (u32::MAX, 10.0)] {
+            assert!((grown(growths) - expected).abs() < 1e-12, "{growths}: {}", grown(growths));
+        }
+    }
+
+    #[test]
     fn a_budget_in_seconds_goes_by_the_clock() {
         let budget = budget(BudgetUnit::Seconds, 10, 5);
         let clock = |seconds| Clock { step: 1, seconds };
@@ -128,6 +145,6 @@ mod tests {
         assert!(!budget.evaluation_due(clock(2.1), clock(3.9)));
         assert!(budget.is_spent(clock(10.2)));
         let rate = Preset::Default.settings().optimizer.learning_rate;
-        assert!((budget.learning_rate(clock(5.0)) - rate / 2.0).abs() < 1e-12);
+        assert!((budget.learning_rate(clock(5.0), 0) - rate / 2.0).abs() < 1e-12);
     }
 }

@@ -98,7 +98,7 @@ impl<'a> Record<'a> {
                 gain,
                 contexts: panel.contexts().len(),
                 halves: panel.halves(),
-                learning_rate: budget.learning_rate(clock),
+                learning_rate: budget.learning_rate(clock, state.growths),
             });
         }
         if clock.step == 0 || budget.is_spent(clock) {
@@ -228,6 +228,8 @@ fn watch(state: &mut CheckpointState, step: u64, reward: f64, gain: Interval) {
     }
     if state.best.is_none_or(|best| reward > best.reward && gain.low > 0.0) {
         state.best = Some(Best { step, reward });
+        // It has found what pays: go on faster.
+        state.growths += u32::from(step > 0);
     }
 }
 
@@ -246,5 +248,6 @@ mod tests {
         assert_eq!((state.best.map(|best| best.step), state.since_best), (Some(20), 1));
         watch(&mut state, 30, 0.505, gain(0.002));
         assert_eq!((state.best.map(|best| best.step), state.since_best), (Some(20), 2));
+        assert_eq!(state.growths, 1);
     }
 }

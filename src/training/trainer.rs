@@ -124,7 +124,8 @@ impl<'a> Trainer<'a> {
             let output = learner.step(batches.at(clock.step, &halves.task().contexts));
             let sampled_reward =
                 output.item.reward.map_err(|error| error.in_step(clock.step + 1))?;
-            learner = learner.optimize(&mut adam, budget.learning_rate(clock).into(), output.grads);
+            let rate = budget.learning_rate(clock, state.growths);
+            learner = learner.optimize(&mut adam, rate.into(), output.grads);
             clock.step += 1;
             clock.seconds += started.elapsed().as_secs_f64();
             observer.stepped(Progress {

@@ -233,7 +233,12 @@ fn a_run_with_any_encoder_is_resumed_exactly() {
     let every = "context.encoders=[\"weighted-mean\",\"mean\",\"fold-in\",\"features\"]";
     for args in [&BOTH[..], &["--set", every, "--set", "context.recency=0.5"]] {
         // Only such a run may be given a larger budget.
-        let free = ["optimizer.schedule=constant", "method.candidates=0", "evaluation.patience=0"];
+        let free = [
+            "optimizer.schedule=constant",
+            "optimizer.growth=1",
+            "method.candidates=0",
+            "evaluation.patience=0",
+        ];
         let free = free.map(|set| ["--set", set]).concat();
         let constant = [args, &free].concat();
         stdout(&mut place.train("whole", &constant));

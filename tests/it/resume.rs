@@ -150,6 +150,7 @@ fn a_killed_residual_run_with_every_extra_comes_to_the_same_end() {
         "tower.activation=gelu",
         "optimizer.weight_decay=0.1",
         "optimizer.gradient_clipping=0.01",
+        "optimizer.growth=3",
     ];
     let sets: Vec<&str> = sets.into_iter().flat_map(|set| ["--set", set]).collect();
     killed_twice_on_cpus(&[&STEPS[..], &sets].concat());
@@ -362,10 +363,11 @@ fn a_run_of_an_earlier_version_can_be_evaluated_but_not_continued() {
 #[test]
 fn a_constant_learning_rate_can_be_trained_on() {
     let place = Place::new();
-    let constant = ["--set", "optimizer.schedule=constant", "--set", "method.candidates=0"];
+    let free = ["optimizer.schedule=constant", "optimizer.growth=1", "method.candidates=0"];
+    let free = free.map(|set| ["--set", set]).concat();
     // The intervals are those of the budget: 2 steps in both.
     let with = |budget: [&'static str; 2], count: &'static str| {
-        [&constant[..], &budget, &["--set", count]].concat()
+        [&free[..], &budget, &["--set", count]].concat()
     };
     let whole = place.trained("whole", &with(["--steps", "48"], "evaluation.count=24"));
     let run = place.trained("run", &with(["--steps", "24"], "evaluation.count=12"));
@@ -381,10 +383,13 @@ fn a_constant_learning_rate_can_be_trained_on() {
 #[test]
 fn a_longer_budget_is_refused_where_evaluations_decide_something() {
     let place = Place::new();
-    for (name, decides) in
-        [("shared", "method.candidates=100"), ("patient", "evaluation.patience=3")]
-    {
-        let sets = ["method.candidates=0", "optimizer.schedule=constant", decides];
+    for (name, decides) in [
+        ("shared", "method.candidates=100"),
+        ("patient", "evaluation.patience=3"),
+        ("growing", "optimizer.growth=3"),
+    ] {
+        let free = ["method.candidates=0", "optimizer.schedule=constant", "optimizer.growth=1"];
+        let sets = [&free[..], &[decides]].concat();
         let sets = sets.iter().flat_map(|set| ["--set", *set]);
         let run =
             place.trained(name, &["--steps", "6"].into_iter().chain(sets).collect::<Vec<_>>());
