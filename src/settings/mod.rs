@@ -102,8 +102,8 @@ pub struct OptimizerSettings {
     pub learning_rate: f64,
     /// How the rate changes over the budget.
     pub schedule: Schedule,
-    /// What the rate is multiplied by at each evaluation that finds the best decision so far, above the
-    /// start by more than chance; ten times in all at most. 1: nothing.
+    /// What the rate is multiplied by, under a reward that is not linear, at each evaluation that finds
+    /// the best decision so far, above the start by more than chance; ten times in all at most. 1: nothing.
     #[serde(default = "no_growth")]
     pub growth: f64,
     /// Contexts a step.

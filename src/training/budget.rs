@@ -40,6 +40,12 @@ impl Budget {
         }
     }
 
+    /// A rate that never grows.
+    pub(super) fn without_growth(mut self) -> Self {
+        self.optimizer.growth = 1.0;
+        self
+    }
+
     /// The last step, unless the budget is in seconds.
     pub(super) fn steps(&self) -> Option<u64> {
         self.steps

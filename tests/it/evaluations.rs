@@ -2,6 +2,8 @@
 
 use fast_slate::dataset::Split;
 use fast_slate::device;
+use fast_slate::estimate::Interval;
+use fast_slate::reward::RewardKind;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, Settings};
 use fast_slate::task::Task;
@@ -37,7 +39,7 @@ fn patience_ends_a_run_that_does_not_get_better() {
 }
 
 #[test]
-fn a_run_goes_on_faster_from_a_gain_that_is_more_than_chance() {
+fn a_reward_that_is_not_linear_is_gone_after_faster_once_it_gains() {
     let mut settings = Preset::Default.settings();
     // A start that leaves much to learn.
     settings.tower.kind = TowerKind::Linear;
@@ -45,21 +47,32 @@ fn a_run_goes_on_faster_from_a_gain_that_is_more_than_chance() {
     settings.optimizer.learning_rate = 0.01;
     settings.budget.amount = 100;
     settings.evaluation.count = 10;
-    let (mut best, mut factor, mut grown) = (0.0, 1.0_f64, 0);
-    for row in trained(&settings).1 {
-        let MetricsRow::Evaluation { step, split: Split::Validation, gain, learning_rate, .. } =
-            row
-        else {
-            continue;
-        };
+    let linear = rates(&settings);
+    assert!(linear.iter().all(|(_, _, factor)| (factor - 1.0).abs() < 1e-9), "{linear:?}");
+
+    settings.reward.kind = RewardKind::AnyHit;
+    let (mut best, mut expected, mut grown) = (0.0, 1.0_f64, 0);
+    for (step, gain, factor) in rates(&settings) {
         if gain.low > 0.0 && gain.mean > best {
-            (best, factor, grown) = (gain.mean, (3.0 * factor).min(10.0), grown + 1);
+            (best, expected, grown) = (gain.mean, (3.0 * expected).min(10.0), grown + 1);
         }
-        let expected = 0.01 * factor * (1.0 - step as f64 / 100.0);
-        assert!(
-            (learning_rate - expected).abs() < 1e-12,
-            "step {step}: {learning_rate}, {expected}"
-        );
+        assert!((factor - expected).abs() < 1e-9, "step {step}: {factor}, expected {expected}");
     }
     assert!(grown >= 3, "only {grown} gains: the comparison shows little");
+}
+
+/// The gain on validation users at every evaluation but the last, and by how much the rate from there on is above
+/// one that only falls.
+fn rates(settings: &Settings) -> Vec<(u64, Interval, f64)> {
+    let (steps, rate) = (settings.budget.amount, settings.optimizer.learning_rate);
+    let of = |row| match row {
+        MetricsRow::Evaluation { step, split: Split::Validation, gain, learning_rate, .. } => {
+            (step < steps).then(|| {
+                let falling = rate * (1.0 - step as f64 / steps as f64);
+                (step, gain, learning_rate / falling)
+            })
+        }
+        _ => None,
+    };
+    trained(settings).1.into_iter().filter_map(of).collect()
 }
