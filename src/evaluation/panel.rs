@@ -37,12 +37,11 @@ impl<'a> Panel<'a> {
     /// users, items and the length of their vectors make it long to ask.
     #[must_use]
     pub fn with_halves(self, halves: u64) -> Self {
-        let actions = &self.task.actions;
-        let once = actions.num_actions() * actions.latent_dim() * self.contexts.len().max(1);
-        let affordable = PRODUCTS / once;
+        let (users, actions) = (self.contexts.len(), &self.task.actions);
+        let affordable = affordable(users, actions.num_actions(), actions.latent_dim());
         let copied = self.task.sessions.num_contexts().saturating_mul(self.task.shape()[0]);
         let again = self.task.has_other_halves(self.split) && copied <= COPIED;
-        Self { halves: if again { halves.min(affordable as u64).max(1) } else { 1 }, ..self }
+        Self { halves: if again { halves.min(affordable).max(1) } else { 1 }, ..self }
     }
 
     /// The task.
@@ -85,5 +84,25 @@ impl<'a> Panel<'a> {
         evaluate: impl Fn(&Task, &[u32]) -> Result<Evaluation>,
     ) -> Result<Evaluation> {
         Evaluation::mean_of(self.halves_of(self.task).map(|task| evaluate(&task, &self.contexts)))
+    }
+}
+
+/// The halves that so many users can be asked about.
+fn affordable(users: usize, num_actions: usize, latent_dim: usize) -> u64 {
+    let once = users.max(1).saturating_mul(num_actions.max(1)).saturating_mul(latent_dim.max(1));
+    (PRODUCTS / once) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_users_items_or_dimensions_are_asked_about_few_halves() {
+        // Gowalla with vectors of two lengths, MovieLens, and a large shop.
+        assert_eq!(affordable(1_561, 40_981, 2048), 2);
+        assert_eq!(affordable(1_561, 40_981, 512), 9);
+        assert!(affordable(136, 9_000, 200) > 1000);
+        assert_eq!(affordable(10_000, 2_230_000, 100), 0);
     }
 }

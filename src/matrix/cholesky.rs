@@ -10,7 +10,7 @@ use faer::{Mat, MatMut, Par, Spec};
 
 use crate::error::{Error, Result};
 
-/// L of `L Lᵀ`, in the lower triangle of the matrix whose lower triangle is given.
+/// L of `L Lᵀ`, in the lower triangle of the matrix whose lower triangle is given; above it is no zero.
 ///
 /// # Errors
 /// [`Error::Library`] unless the matrix is positive definite.
