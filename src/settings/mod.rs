@@ -170,8 +170,8 @@ pub struct EvaluationSettings {
     pub train_contexts: usize,
     /// Validation contexts on which the validation reward is reported (a fixed sample).
     pub validation_contexts: usize,
-    /// How many halves of their items validation users are asked about, at most, where they are few and a
-    /// split hides any of them: their answers choose the checkpoint.
+    /// How many halves of their items validation users are asked about, at most, where a split hides any of
+    /// them: as many as take about two seconds. Their answers choose the checkpoint.
     #[serde(default = "once")]
     pub validation_halves: u64,
     /// How the decisions are found.
