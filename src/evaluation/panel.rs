@@ -41,7 +41,7 @@ impl<'a> Panel<'a> {
         let affordable = affordable(users, actions.num_actions(), actions.latent_dim());
         let copied = self.task.sessions.num_contexts().saturating_mul(self.task.shape()[0]);
         let again = self.task.has_other_halves(self.split) && copied <= COPIED;
-        Self { halves: if again { halves.min(affordable).max(1) } else { 1 }, ..self }
+        Self { halves: if again { halves.min(affordable) } else { 1 }, ..self }
     }
 
     /// The task.
@@ -90,7 +90,7 @@ impl<'a> Panel<'a> {
 /// The halves that so many users can be asked about.
 fn affordable(users: usize, num_actions: usize, latent_dim: usize) -> u64 {
     let once = users.max(1).saturating_mul(num_actions.max(1)).saturating_mul(latent_dim.max(1));
-    (PRODUCTS / once) as u64
+    ((PRODUCTS / once) as u64).max(1)
 }
 
 #[cfg(test)]
@@ -103,6 +103,6 @@ mod tests {
         assert_eq!(affordable(1_561, 40_981, 2048), 2);
         assert_eq!(affordable(1_561, 40_981, 512), 9);
         assert!(affordable(136, 9_000, 200) > 1000);
-        assert_eq!(affordable(10_000, 2_230_000, 100), 0);
+        assert_eq!(affordable(10_000, 2_230_000, 100), 1);
     }
 }

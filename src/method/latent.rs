@@ -27,8 +27,8 @@ pub struct LatentMethod {
     pub radial: Radial,
     /// The control variate that is subtracted from a sample's reward.
     pub baseline: ControlVariate,
-    /// M: one search for the query finds the M actions that its S samples rank, M at least 2K. Of Gaussian
-    /// noise, the gradient then has the part in the span of their vectors alone.
+    /// M: one search for the query finds the M actions that its S samples rank, M at least 2K. Where M is
+    /// below L, Gaussian noise is drawn in its products with their vectors.
     /// With 0, or with S = 1, every sample is searched for.
     pub candidates: usize,
     /// While an evaluation finds that the shared candidates hold a smaller share than this of the

@@ -1,6 +1,7 @@
 //! How far a run has come: when it ends, when it is evaluated, what its learning rate is.
 
 use super::batches::Batches;
+use crate::reward::SlateReward;
 use crate::settings::{BudgetUnit, OptimizerSettings, Schedule, Settings};
 
 /// The most that the learning rate grows by in all.
@@ -25,25 +26,22 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(settings: &Settings, batches: &Batches) -> Self {
+    /// The budget of a run for `reward`. Under a linear one the rate never grows: the vectors were fitted
+    /// to it, so there is little to find, and going faster overfits.
+    pub(super) fn new(settings: &Settings, batches: &Batches, reward: &dyn SlateReward) -> Self {
         let amount = settings.budget.amount;
         let steps = match settings.budget.unit {
             BudgetUnit::Steps => Some(amount),
             BudgetUnit::Epochs => Some(batches.steps(amount)),
             BudgetUnit::Seconds => None,
         };
+        let growth = if reward.as_linear().is_some() { 1.0 } else { settings.optimizer.growth };
         Self {
             steps,
             seconds: amount as f64,
             evaluations: settings.evaluation.count,
-            optimizer: settings.optimizer.clone(),
+            optimizer: OptimizerSettings { growth, ..settings.optimizer.clone() },
         }
-    }
-
-    /// A rate that never grows.
-    pub(super) fn without_growth(mut self) -> Self {
-        self.optimizer.growth = 1.0;
-        self
     }
 
     /// The last step, unless the budget is in seconds.
@@ -97,16 +95,34 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::dataset::{ActionSets, Sessions};
+    use crate::reward::{AnyHit, LinearReward};
     use crate::seed::Seed;
     use crate::settings::Preset;
 
     fn budget(unit: BudgetUnit, amount: u64, evaluations: u64) -> Budget {
+        budget_for(unit, amount, evaluations, &AnyHit::new(nobody()))
+    }
+
+    fn nobody() -> Arc<Sessions> {
+        let none = ActionSets::from_pairs(0, std::iter::empty());
+        Arc::new(Sessions { observed: none.clone(), hidden: none, split: vec![], num_actions: 1 })
+    }
+
+    fn budget_for(
+        unit: BudgetUnit,
+        amount: u64,
+        evaluations: u64,
+        reward: &dyn SlateReward,
+    ) -> Budget {
         let mut settings = Preset::Default.settings();
         settings.budget.unit = unit;
         settings.budget.amount = amount;
         settings.evaluation.count = evaluations;
-        Budget::new(&settings, &Batches::new(vec![(0..100).collect()], 32, Seed(0)))
+        Budget::new(&settings, &Batches::new(vec![(0..100).collect()], 32, Seed(0)), reward)
     }
 
     #[test]
@@ -141,6 +157,14 @@ mod tests {
         for (growths, expected) in [(0, 1.0), (1, 3.0), (2, 9.0), (3, 10.0), (u32::MAX, 10.0)] {
             assert!((grown(growths) - expected).abs() < 1e-12, "{growths}: {}", grown(growths));
         }
+    }
+
+    #[test]
+    fn a_rate_does_not_grow_under_a_linear_reward() {
+        let hits = LinearReward::hits(5, nobody());
+        let budget = budget_for(BudgetUnit::Steps, 100, 5, &hits);
+        let clock = Clock { step: 50, seconds: 0.0 };
+        assert_eq!(budget.learning_rate(clock, 3), budget.learning_rate(clock, 0));
     }
 
     #[test]

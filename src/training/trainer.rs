@@ -93,11 +93,7 @@ impl<'a> Trainer<'a> {
         }
         let groups = self.task.training_groups();
         let mut batches = Batches::new(groups, settings.optimizer.batch_size, settings.seed);
-        let mut budget = Budget::new(settings, &batches);
-        // What the vectors were fitted to: there is little to find, and going faster overfits.
-        if self.task.reward.as_linear().is_some() {
-            budget = budget.without_growth();
-        }
+        let budget = Budget::new(settings, &batches, self.task.reward.as_ref());
         let initial = self.task.initial_model(settings, self.device)?;
         let initial = self.run.initial_model(initial, self.task.shape())?;
         let record = Record::new(self, &initial).map_err(|error| error.in_step(0))?;

@@ -226,7 +226,7 @@ impl Text {
             let more = if found > expected {
                 "; put a field that holds a separator in quotes"
             } else {
-                ""
+                "; an empty field needs its separator too"
             };
             Some(format!("expected {expected} fields, found {found}{more}"))
         } else if std::str::from_utf8(record).is_err() {

@@ -189,7 +189,7 @@ fn a_bad_cell_is_named() {
         ("1,\"\",3", "row 2: column `movieId`: expected an id, found ``"),
         ("1,2,good", "row 2: column `rating`: expected a finite number, found `good`"),
         ("1,2,NaN", "row 2: column `rating`: expected a finite number, found `NaN`"),
-        ("1,2", "row 2: expected 3 fields, found 2"),
+        ("1,2", "row 2: expected 3 fields, found 2; an empty field needs its separator too"),
         ("1,2,3,4", "row 2: expected 3 fields, found 4"),
         ("1,\"2,3", "row 2: a quote is left open"),
     ] {
