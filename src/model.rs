@@ -62,6 +62,15 @@ impl Model {
         model
     }
 
+    /// This model with the balance of tastes as it is, which is then not trained.
+    #[must_use]
+    pub(crate) fn with_balance_frozen(mut self) -> Self {
+        if let Some(Tower::ResidualMlp(tower)) = &mut self.tower {
+            tower.balance = tower.balance.take().map(Module::no_grad);
+        }
+        self
+    }
+
     /// The queries of host contexts `[B, D]`, back on the host `[B, L]`.
     ///
     /// # Errors

@@ -35,15 +35,17 @@ pub(super) fn model(tower: &Tower, trained: &Trained) -> Result<Vec<u8>> {
     let layers = tower.layers()?;
     check_size(layers.iter().map(|layer| size_of_val(layer.as_slice())).sum())?;
     let (first, last) = (layers.first(), layers.last());
-    let context_dim = first.map_or(0, Matrix::rows);
     let latent_dim = last.map_or(0, Matrix::cols);
+    let form = tower.form()?;
+    let balanced = matches!(form, TowerForm::ResidualMlp { balance: Some(_), .. });
+    let context_dim = first.map_or(0, Matrix::rows) + if balanced { latent_dim } else { 0 };
     let about = format!(
         "A policy of slates, after {} steps: the context M(X) of somebody in, the query h out. The slate \
          is the items of greatest inner product of h and their vectors, which are in \
          vectors.safetensors of the bundle.",
         trained.step
     );
-    let graph = Graph::of(tower.form(), &layers, latent_dim)
+    let graph = Graph::of(form, &layers, [context_dim, latent_dim])
         .0
         .text(2, "tower") // name
         .message(11, &value(CONTEXT, context_dim)) // input
@@ -75,7 +77,7 @@ struct Graph(Message);
 
 impl Graph {
     /// The graph of [`Tower::forward`].
-    fn of(form: TowerForm, layers: &[Matrix], latent_dim: usize) -> Self {
+    fn of(form: TowerForm, layers: &[Matrix], [context_dim, latent_dim]: [usize; 2]) -> Self {
         let mut graph = Self(Message::default());
         let names: Vec<String> = (0..layers.len()).map(|at| format!("layer.{at}")).collect();
         for (name, layer) in names.iter().zip(layers) {
@@ -88,22 +90,38 @@ impl Graph {
                 let hidden = graph.hidden(CONTEXT, hidden, Activation::Sigmoid);
                 graph.node("MatMul", &[&hidden, output], QUERY);
             }
-            TowerForm::ResidualMlp { activation, scale } => {
+            TowerForm::ResidualMlp { activation, scale, balance } => {
+                let rest = context_dim - latent_dim;
+                let context = match balance {
+                    None => CONTEXT,
+                    Some(share) => graph.balanced(share, latent_dim, rest - latent_dim),
+                };
                 graph.floats(SCALE, &[], &[scale]);
-                graph.node("Div", &[CONTEXT, SCALE], "scaled");
+                graph.node("Div", &[context, SCALE], "scaled");
                 let hidden = graph.hidden("scaled", hidden, activation);
                 graph.node("MatMul", &[&hidden, output], "unscaled");
                 graph.node("Mul", &["unscaled", SCALE], "residual");
-                // The first L columns.
-                let bounds = ["first", "end", "axis"];
-                for (name, bound) in bounds.into_iter().zip([0, latent_dim as u64, 1]) {
-                    graph.integer(name, bound);
-                }
-                graph.node("Slice", &[CONTEXT, "first", "end", "axis"], "identity");
+                graph.columns(context, [0, latent_dim], "identity");
                 graph.node("Add", &["identity", "residual"], QUERY);
             }
         }
         graph
+    }
+
+    /// `M₁ + c (M₂ − M₁)` and the `rest` of the context; the name of the output.
+    fn balanced(&mut self, share: f32, latent_dim: usize, rest: usize) -> &'static str {
+        self.floats("share", &[], &[share]);
+        self.columns(CONTEXT, [0, latent_dim], "first");
+        self.columns(CONTEXT, [latent_dim, 2 * latent_dim], "second");
+        self.node("Sub", &["second", "first"], "apart");
+        self.node("Mul", &["apart", "share"], "way");
+        self.node("Add", &["first", "way"], "mean");
+        if rest == 0 {
+            return "mean";
+        }
+        self.columns(CONTEXT, [2 * latent_dim, 2 * latent_dim + rest], "rest");
+        self.join(&["mean", "rest"], "balanced");
+        "balanced"
     }
 
     /// The hidden layers on `x`; the name of their output.
@@ -136,10 +154,39 @@ impl Graph {
         self.node("Mul", &[&twice, &half], a);
     }
 
-    /// `NodeProto`.
+    /// The columns of `x` from the first bound to before the second.
+    fn columns(&mut self, x: &str, [first, end]: [usize; 2], output: &str) {
+        let name = |bound: &str| format!("{output}.{bound}");
+        let names = ["first", "end", "axis"].map(name);
+        for (name, bound) in names.iter().zip([first as u64, end as u64, 1]) {
+            self.integer(name, bound);
+        }
+        let [first, end, axis] = &names;
+        self.node("Slice", &[x, first, end, axis], output);
+    }
+
+    /// `parts` side by side.
+    fn join(&mut self, parts: &[&str], output: &str) {
+        // name, type INT, i
+        let axis = Message::default().text(1, "axis").number(20, 2).number(3, 1);
+        self.node_with("Concat", parts, output, Some(&axis));
+    }
+
     fn node(&mut self, operator: &str, inputs: &[&str], output: &str) {
+        self.node_with(operator, inputs, output, None);
+    }
+
+    /// `NodeProto`.
+    fn node_with(
+        &mut self,
+        operator: &str,
+        inputs: &[&str],
+        output: &str,
+        attribute: Option<&Message>,
+    ) {
         let node = inputs.iter().fold(Message::default(), |node, input| node.text(1, input)); // input
         let node = node.text(2, output).text(3, output).text(4, operator); // output, name, op_type
+        let node = attribute.into_iter().fold(node, |node, it| node.message(5, it)); // attribute
         self.add(1, &node); // node
     }
 

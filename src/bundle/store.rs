@@ -112,7 +112,7 @@ impl Bundle {
                 users: self.users.as_ref().map_or(0, |users| users.ids.len()),
             },
             vectors: scales,
-            tower: self.model.tower.as_ref().map(Tower::form),
+            tower: self.model.tower.as_ref().map(Tower::form).transpose()?,
             corrections: self.model.corrections.iter().map(Correction::radius).collect(),
             index: self.index.as_ref().map(|(options, _)| *options),
             part: self.part.clone(),

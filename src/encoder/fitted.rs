@@ -20,6 +20,11 @@ pub enum Fitted {
         /// ρ: an action weighs by (1 + later actions of the user)^−ρ besides.
         recency: f32,
     },
+    /// [`Mean::balanced`], of the weighted mean where there are weights.
+    BalancedMean {
+        /// ρ.
+        recency: f32,
+    },
     /// [`FoldIn`].
     FoldIn {
         /// λ, in units of βᵀβ.
@@ -47,18 +52,23 @@ impl Fitted {
         vectors: &Vectors,
         weights: Option<&Arc<Vec<f32>>>,
     ) -> Result<Arc<dyn ContextEncoder>> {
+        let mean = || Mean::new(Arc::clone(&vectors.inputs));
+        let weighted = || {
+            let rows = vectors.inputs.rows();
+            let weights = weights.filter(|weights| weights.len() == rows);
+            let weights = weights.ok_or_else(|| Error::Shape {
+                what: "weights of the weighted mean".into(),
+                expected: format!("[{rows}]"),
+                found: "none, or others".into(),
+            })?;
+            Ok::<_, Error>(Mean::weighted(Arc::clone(&vectors.inputs), Arc::clone(weights)))
+        };
         Ok(match *self {
-            Self::Mean => Arc::new(Mean::new(Arc::clone(&vectors.inputs))),
-            Self::WeightedMean { recency } => {
-                let rows = vectors.inputs.rows();
-                let weights = weights.filter(|weights| weights.len() == rows);
-                let weights = weights.ok_or_else(|| Error::Shape {
-                    what: "weights of the weighted mean".into(),
-                    expected: format!("[{rows}]"),
-                    found: "none, or others".into(),
-                })?;
-                let mean = Mean::weighted(Arc::clone(&vectors.inputs), Arc::clone(weights));
-                Arc::new(mean.with_recency(recency))
+            Self::Mean => Arc::new(mean()),
+            Self::WeightedMean { recency } => Arc::new(weighted()?.with_recency(recency)),
+            Self::BalancedMean { recency } => {
+                let mean = if weights.is_some() { weighted()? } else { mean() };
+                Arc::new(mean.with_recency(recency).balanced())
             }
             Self::FoldIn { regularization, confidence } => {
                 let options = FoldInOptions { regularization, confidence };

@@ -1,10 +1,14 @@
 //! Takes the actions of a user and returns the mean of their input vectors,
 //! `M(X) = Σ_{a∈X} w_a e_a / Σ_{a∈X} w_a`; with equal weights the mean of the paper (section 4.1).
+//!
+//! In a mean, a user who has ten actions of one taste and two of another has the first alone: no slate
+//! near to it holds both. The balanced mean divides the weight of an action by its likeness to all of X,
+//! `w_a / (1 + max(0, Σ_{b∈X, b≠a} cos(e_a, e_b)))`, so that tastes weigh, not actions.
 
 use std::sync::Arc;
 
 use super::{ContextEncoder, Known};
-use crate::matrix::Matrix;
+use crate::matrix::{Matrix, dot, norm};
 
 /// The mean of the input vectors over X `[L]`; `M(∅) = 0`.
 #[derive(Clone, Debug)]
@@ -15,6 +19,8 @@ pub struct Mean {
     weights: Option<Arc<Vec<f32>>>,
     /// ρ; 0 to ignore the order.
     recency: f32,
+    /// True if actions that are alike share their weight.
+    balanced: bool,
 }
 
 /// The weights `max(n, 1)^−γ` of actions of popularity n, `[P]`.
@@ -27,7 +33,7 @@ impl Mean {
     /// The plain mean.
     #[must_use]
     pub fn new(inputs: Arc<Matrix>) -> Self {
-        Self { inputs, weights: None, recency: 0.0 }
+        Self { inputs, weights: None, recency: 0.0, balanced: false }
     }
 
     /// A mean in which an action of popularity n (in training users) weighs `max(n, 1)^−γ`, since a
@@ -40,7 +46,7 @@ impl Mean {
     /// A mean with the given weights `[P]`.
     #[must_use]
     pub fn weighted(inputs: Arc<Matrix>, weights: Arc<Vec<f32>>) -> Self {
-        Self { inputs, weights: Some(weights), recency: 0.0 }
+        Self { inputs, weights: Some(weights), recency: 0.0, balanced: false }
     }
 
     /// Weighs an action by `(1 + l)^−ρ` besides, l being the number of the user's later actions.
@@ -49,6 +55,12 @@ impl Mean {
     #[must_use]
     pub fn with_recency(self, rho: f32) -> Self {
         Self { recency: rho, ..self }
+    }
+
+    /// Has actions that are alike share their weight.
+    #[must_use]
+    pub fn balanced(self) -> Self {
+        Self { balanced: true, ..self }
     }
 }
 
@@ -60,7 +72,12 @@ impl ContextEncoder for Mean {
     fn encode(&self, known: Known<'_>, context: &mut [f32]) {
         context.fill(0.0);
         let mut total = 0.0;
-        for (weight, &action) in self.weights(known).zip(known.actions) {
+        let mut weights: Vec<f32> = self.weights(known).collect();
+        if self.balanced {
+            let alike = self.alike(known.actions);
+            weights.iter_mut().zip(alike).for_each(|(weight, alike)| *weight /= 1.0 + alike);
+        }
+        for (weight, &action) in weights.into_iter().zip(known.actions) {
             total += weight;
             let input = self.inputs.row(action as usize);
             context.iter_mut().zip(input).for_each(|(sum, value)| *sum += weight * value);
@@ -74,7 +91,24 @@ impl ContextEncoder for Mean {
 }
 
 impl Mean {
-    /// w of each known action.
+    /// How alike each of `actions` is to the others, `max(0, Σ_{b≠a} cos(e_a, e_b))`: an action without
+    /// direction is like none.
+    fn alike(&self, actions: &[u32]) -> Vec<f32> {
+        let directions = || {
+            actions.iter().map(|&action| {
+                let input = self.inputs.row(action as usize);
+                let inverse = norm(input).recip();
+                (input, if inverse.is_finite() { inverse } else { 0.0 })
+            })
+        };
+        let mut sum = vec![0.0; self.inputs.cols()];
+        for (input, inverse) in directions() {
+            sum.iter_mut().zip(input).for_each(|(sum, value)| *sum += inverse * value);
+        }
+        directions().map(|(input, inverse)| (inverse * dot(input, &sum) - 1.0).max(0.0)).collect()
+    }
+
+    /// w of each known action, not yet balanced.
     fn weights<'a>(&'a self, known: Known<'a>) -> impl Iterator<Item = f32> + 'a {
         let times = known.times.filter(|_| self.recency > 0.0);
         let mut ascending = times.map(<[i64]>::to_vec).unwrap_or_default();
@@ -112,6 +146,19 @@ mod tests {
         assert_eq!(encoded(&mean, &[0, 2]), [3.0, 5.5]);
         assert_eq!(encoded(&mean, &[1]), [3.0, 4.0]);
         assert_eq!(encoded(&mean, &[]), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn actions_of_one_taste_share_their_weight() {
+        let inputs =
+            Matrix::new(vec![2.0, 0.0, 3.0, 0.0, 4.0, 0.0, 0.0, 1.0, 0.0, 0.0], 2).unwrap();
+        let balanced = Mean::new(Arc::new(inputs)).balanced();
+        // Each of three alike weighs a third, the fourth 1.
+        assert_eq!(encoded(&balanced, &[0, 1, 2, 3]), [1.5, 0.5]);
+        // Opposites take nothing from each other, nor does an action without direction.
+        assert_eq!(encoded(&balanced, &[3]), [0.0, 1.0]);
+        assert_eq!(encoded(&balanced, &[3, 4]), [0.0, 0.5]);
+        assert_eq!(encoded(&balanced, &[]), [0.0, 0.0]);
     }
 
     #[test]

@@ -95,6 +95,8 @@ pub enum EncoderKind {
     Mean,
     /// [`Mean::inverse_popularity`], and [`Mean::with_recency`] where there is one.
     WeightedMean,
+    /// [`Mean::balanced`], with the weights of the weighted mean where that is an encoder too.
+    BalancedMean,
     /// [`FoldIn`].
     FoldIn,
     /// [`Features::beside`] the others.
@@ -145,7 +147,8 @@ impl ContextSettings {
             let problem = "expected 0 or at least 2: one fold leaves nobody to fit on";
             return Err(Error::setting("context.folds", problem));
         }
-        if self.recency > 0.0 && !self.encoders.contains(&EncoderKind::WeightedMean) {
+        let ages = |kind| matches!(kind, &EncoderKind::WeightedMean | &EncoderKind::BalancedMean);
+        if self.recency > 0.0 && !self.encoders.iter().any(ages) {
             let problem = "belongs to the weighted mean; add \"weighted-mean\" to context.encoders";
             return Err(Error::setting("context.recency", problem));
         }

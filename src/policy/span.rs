@@ -39,7 +39,7 @@ impl Span {
         let unit = Mat::from_fn(count, count, |i, j| {
             let own = if i == j { OWN } else { 0.0 };
             // Vectors of length 0 have products of 0, whatever stands here.
-            inverse(lengths[i]) * inverse(lengths[j]) * f64::from(gram[(i, j)]) + own
+            f64::from(inverse(lengths[i]) * inverse(lengths[j]) * gram[(i, j)]) + own
         });
         Ok(Self { vectors, lengths, factor: cholesky(unit)? })
     }
@@ -65,7 +65,7 @@ impl Span {
         let mut g = vec![0.0; self.vectors.cols()];
         for (at, vector) in self.vectors.iter_rows().enumerate() {
             #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of gradients")]
-            let weight = (inverse(self.lengths[at]) * weights[(at, 0)]) as f32;
+            let weight = inverse(self.lengths[at]) * weights[(at, 0)] as f32;
             g.iter_mut().zip(vector).for_each(|(g, value)| *g += weight * value);
         }
         g
@@ -73,8 +73,8 @@ impl Span {
 }
 
 /// 1 / `length`; 0 for none.
-fn inverse(length: f32) -> f64 {
-    if length > 0.0 { f64::from(length).recip() } else { 0.0 }
+fn inverse(length: f32) -> f32 {
+    if length > 0.0 { length.recip() } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::embedding::{ActionEmbeddings, Form};
-use crate::encoder::ContextSettings;
+use crate::encoder::{ContextSettings, EncoderKind};
 use crate::error::{Error, Result};
 use crate::method::{Learned, Method};
 use crate::retrieval::{HnswOptions, Search};
 use crate::reward::RewardKind;
 use crate::seed::Seed;
-use crate::tower::{Radius, TowerSettings};
+use crate::tower::{Radius, TowerKind, TowerSettings};
 
 /// The table of `run.toml` that says what the settings were applied to; no setting itself.
 pub(crate) const RUN_TABLE: &str = "run";
@@ -262,6 +262,27 @@ impl Settings {
             Method::Logged(logged) => Some(logged.radius(actions)),
             _ => None,
         }
+    }
+
+    /// True if the tower balances tastes: the residual one where it may (`tower.balance`), contexts are
+    /// means, and β is not learned.
+    #[must_use]
+    pub fn has_balance(&self) -> bool {
+        let learns_actions = self.method.recipe().learned() == Learned::Actions;
+        let residual = self.tower.kind == TowerKind::ResidualMlp;
+        let first = self.context.encoders.first();
+        let mean = matches!(first, Some(EncoderKind::Mean | EncoderKind::WeightedMean));
+        self.tower.balance && residual && mean && !learns_actions
+    }
+
+    /// The encoders of a context. Where the tower balances tastes, the balanced mean is the second.
+    #[must_use]
+    pub fn encoders(&self) -> Vec<EncoderKind> {
+        let mut encoders = self.context.encoders.clone();
+        if self.has_balance() {
+            encoders.insert(1, EncoderKind::BalancedMean);
+        }
+        encoders
     }
 
     /// True if training or its evaluations search the index, as far as the settings decide: the

@@ -108,7 +108,11 @@ impl Preset {
                     hnsw: HnswOptions::default(),
                 },
                 // Linear too, but what decays is what has been learned, not θ = I.
-                tower: TowerSettings { kind: TowerKind::ResidualMlp, ..TowerSettings::default() },
+                tower: TowerSettings {
+                    kind: TowerKind::ResidualMlp,
+                    balance: true,
+                    ..TowerSettings::default()
+                },
                 method: Method::LgpMips(LatentMethod {
                     samples: 30,
                     sigma: Sigma::Relative(0.3),

@@ -104,17 +104,18 @@ impl Contexts {
         let sessions = &prepared.sessions;
         let popularity = sessions.popularity(users);
         let vectors = embeddings.vectors(&settings.embedding, &popularity)?;
-        let settings = &settings.context;
-        let weighted = settings.encoders.contains(&EncoderKind::WeightedMean);
+        let (kinds, settings) = (settings.encoders(), &settings.context);
+        let weighted = kinds.contains(&EncoderKind::WeightedMean);
         let weights = || Arc::new(popularity_weights(&popularity, settings.popularity_power));
         let mut encoding = Encoding { encoders: Vec::new(), weights: weighted.then(weights) };
         let mut encoders: Vec<Arc<dyn ContextEncoder>> = Vec::new();
         let mut of_actions = Vec::new();
-        for kind in &settings.encoders {
+        for kind in kinds {
             let ContextSettings { recency, confidence, regularization, .. } = *settings;
             let fitted = match kind {
                 EncoderKind::Mean => Fitted::Mean,
                 EncoderKind::WeightedMean => Fitted::WeightedMean { recency },
+                EncoderKind::BalancedMean => Fitted::BalancedMean { recency },
                 EncoderKind::FoldIn => Fitted::FoldIn { regularization, confidence },
                 EncoderKind::Features => {
                     let width = profiles.features.as_ref().map_or(0, Matrix::cols);
@@ -126,7 +127,7 @@ impl Contexts {
                     Fitted::Features { width, scale: Features::beside(width, &others).scale() }
                 }
             };
-            if *kind != EncoderKind::Features {
+            if kind != EncoderKind::Features {
                 of_actions.push(encoders.iter().map(|encoder| encoder.dim()).sum());
             }
             encoders.push(fitted.encoder(&vectors, encoding.weights.as_ref())?);

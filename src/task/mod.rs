@@ -31,6 +31,7 @@ use crate::retrieval::{Exact, Retriever, Search, check_slate_size, excluded_list
 use crate::reward::SlateReward;
 use crate::seed::Seed;
 use crate::settings::Settings;
+use crate::tower::TowerSettings;
 
 pub use audit::{Audit, Audits};
 pub use contexts::Profiles;
@@ -401,6 +402,7 @@ impl Task {
             return Ok(Model::of_actions(&self.actions, device));
         }
         let trained_on = self.contexts.select(&self.sessions.contexts(Split::Train));
-        Ok(settings.tower.init(&trained_on, dim, settings.seed, device)?.into())
+        let tower = TowerSettings { balance: settings.has_balance(), ..settings.tower.clone() };
+        Ok(tower.init(&trained_on, dim, settings.seed, device)?.into())
     }
 }

@@ -22,20 +22,27 @@ pub enum TowerForm {
         activation: Activation,
         /// s.
         scale: f32,
+        /// c, where `M₁ + c (M₂ − M₁)` takes the place of the first 2L numbers.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        balance: Option<f32>,
     },
 }
 
 impl Tower {
     /// The form.
-    #[must_use]
-    pub fn form(&self) -> TowerForm {
-        match self {
+    ///
+    /// # Errors
+    /// [`Error::Library`] when the device fails.
+    pub fn form(&self) -> Result<TowerForm> {
+        Ok(match self {
             Self::Linear(_) => TowerForm::Linear,
             Self::SigmoidMlp(_) => TowerForm::SigmoidMlp,
-            Self::ResidualMlp(ResidualMlp { activation, scale, .. }) => {
-                TowerForm::ResidualMlp { activation: *activation, scale: *scale }
-            }
-        }
+            Self::ResidualMlp(tower) => TowerForm::ResidualMlp {
+                activation: tower.activation,
+                scale: tower.scale,
+                balance: tower.share()?,
+            },
+        })
     }
 
     /// W₁ … W_n, `[inputs, outputs]` each.
@@ -68,7 +75,9 @@ impl TowerForm {
             expected,
             found: format!("{:?}", layers.iter().map(|w| [w.rows(), w.cols()]).collect::<Vec<_>>()),
         };
-        let mut width = context_dim;
+        let balanced = matches!(self, Self::ResidualMlp { balance: Some(_), .. });
+        let dropped = if balanced { latent_dim } else { 0 };
+        let mut width = context_dim.saturating_sub(dropped);
         for layer in layers {
             if layer.rows() != width {
                 return Err(wrong(format!("a layer of {width} inputs")));
@@ -76,7 +85,7 @@ impl TowerForm {
             width = layer.cols();
         }
         let residual = matches!(self, Self::ResidualMlp { .. });
-        if width != latent_dim || residual && context_dim < latent_dim {
+        if width != latent_dim || residual && context_dim < latent_dim + dropped {
             return Err(wrong(format!("layers from {context_dim} to {latent_dim} numbers")));
         }
         let on_device = |matrix: &Matrix| Param::from_tensor(to_device(matrix, device));
@@ -85,12 +94,15 @@ impl TowerForm {
             (Self::SigmoidMlp, [theta_1, theta_2]) => {
                 Ok(Tower::SigmoidMlp(SigmoidMlp::new(theta_1, theta_2, device)))
             }
-            (Self::ResidualMlp { activation, scale }, [hidden @ .., output]) => {
+            (Self::ResidualMlp { activation, scale, balance }, [hidden @ .., output]) => {
+                let share = |share| Matrix::new(vec![share], 1).map(|share| on_device(&share));
                 Ok(Tower::ResidualMlp(ResidualMlp {
                     hidden: hidden.iter().map(on_device).collect(),
                     output: on_device(output),
+                    balance: balance.map(share).transpose()?,
                     activation,
                     scale,
+                    pace: 1.0,
                 }))
             }
             _ => Err(wrong(format!("as many layers as {self:?} has"))),

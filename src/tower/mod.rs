@@ -57,6 +57,10 @@ pub struct TowerSettings {
     pub hidden: Vec<usize>,
     /// The activation after each of them.
     pub activation: Activation,
+    /// True if the residual MLP learns how much a context balances the user's tastes, where the context is
+    /// a mean of vectors and the reward is not linear.
+    #[serde(default)]
+    pub balance: bool,
 }
 
 impl Default for TowerSettings {
@@ -67,6 +71,7 @@ impl Default for TowerSettings {
             initial: Initial::Identity,
             hidden: Vec::new(),
             activation: Activation::Relu,
+            balance: false,
         }
     }
 }
@@ -129,7 +134,7 @@ impl TowerSettings {
     }
 
     /// The initial tower for contexts `[U, D]` (the training ones: the MLPs look at their spread)
-    /// and queries `[L]`.
+    /// and queries `[L]`. With `balance` the second L numbers of a context are the balanced mean.
     ///
     /// # Errors
     /// [`Error::Setting`] when `initial = "identity"` and D < L; fails as

@@ -1,12 +1,20 @@
 //! A residual tower takes M and returns `h = M_L + s · MLP(M / s)`: the query of the embeddings plus
 //! the output of an MLP.
+//!
+//! With balance a context begins with two means of the same user, M₁ and the balanced M₂ (`encoder::mean`),
+//! and `M₁ + c (M₂ − M₁)` takes their place in M. A reward for the whole slate may want several tastes in
+//! it, and how much each counts for depends on the user's actions in a way that no function of M₁ knows. c
+//! is one number for everybody, so it learns from all users at once what a matrix of L × L learns of each.
+
+use std::ops::Range;
 
 use burn::module::{Module, Param};
 use burn::tensor::activation::{gelu, relu, sigmoid};
 use burn::tensor::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::{TowerSettings, to_device};
+use super::{TowerSettings, to_device, to_host};
+use crate::error::Result;
 use crate::matrix::{Matrix, dot};
 use crate::seed::{Purpose, Seed};
 
@@ -48,7 +56,7 @@ impl Activation {
 
 /// `h = M_L + s · a(… a(M/s W₁) …) W_n`: the first L columns of M `[D]`, D ≥ L, plus an MLP without
 /// biases whose last layer starts at 0. Step 0 equals θ = I of [`LinearTower`](super::LinearTower) bit
-/// for bit, and weight decay pulls towards it.
+/// for bit, and weight decay pulls towards it, but for c, which does not decay.
 ///
 /// s is the root mean square of the training contexts' numbers. It makes decisions and training
 /// independent of the scale of β: a factor of β becomes a factor of h.
@@ -58,11 +66,19 @@ pub struct ResidualMlp {
     pub hidden: Vec<Param<Tensor<2>>>,
     /// W_n, `[H, L]`; without hidden layers `[D, L]`.
     pub output: Param<Tensor<2>>,
+    /// c over its pace, `[1, 1]`, where tastes are balanced.
+    pub balance: Option<Param<Tensor<2>>>,
     #[module(skip)]
     pub(super) activation: Activation,
     #[module(skip)]
     pub(super) scale: f32,
+    #[module(skip)]
+    pub(super) pace: f32,
 }
+
+/// How far c goes while a number of W goes by 1, for each dimension: the learning rate is smaller for longer
+/// vectors, because what L numbers do adds up, and c is one.
+const PACE: f32 = 0.05;
 
 impl ResidualMlp {
     /// The initial tower of `settings` for the training `contexts` `[U, D]`.
@@ -74,7 +90,9 @@ impl ResidualMlp {
         device: &Device,
     ) -> Self {
         let on_device = |matrix: &Matrix| Param::from_tensor(to_device(matrix, device));
-        let mut inputs = contexts.cols();
+        let balance = settings.balance.then(|| on_device(&Matrix::zeros(1, 1)));
+        let balanced = if settings.balance { latent_dim } else { 0 };
+        let mut inputs = contexts.cols() - balanced;
         let hidden = (0..).zip(&settings.hidden).map(|(layer, &units)| {
             let mut weights = Matrix::zeros(inputs, units);
             seed.stream(Purpose::Initial, 0, layer).fill_normals(weights.as_mut_slice());
@@ -86,8 +104,10 @@ impl ResidualMlp {
         Self {
             hidden: hidden.collect(),
             output: on_device(&Matrix::zeros(inputs, latent_dim)),
+            balance,
             activation: settings.activation,
-            scale: root_mean_square(contexts),
+            scale: root_mean_square(contexts, latent_dim..latent_dim + balanced),
+            pace: PACE * latent_dim as f32,
         }
     }
 
@@ -95,18 +115,42 @@ impl ResidualMlp {
     #[must_use]
     pub fn forward(&self, contexts: Tensor<2>) -> Tensor<2> {
         let latent_dim = self.output.dims()[1];
+        let contexts = self.balanced(contexts, latent_dim);
         let identity = contexts.clone().narrow(1, 0, latent_dim); // [B, L]
         let hidden = self.hidden.iter().fold(contexts.div_scalar(self.scale), |x, weights| {
             self.activation.of(x.matmul(weights.val()))
         }); // [B, H]
         identity + hidden.matmul(self.output.val()).mul_scalar(self.scale)
     }
+
+    /// c.
+    ///
+    /// # Errors
+    /// [`Error::Library`](crate::Error::Library) when the device fails.
+    pub fn share(&self) -> Result<Option<f32>> {
+        let share = self.balance.as_ref().map(|balance| to_host(balance.val())).transpose()?;
+        Ok(share.map(|share| share.as_slice()[0] * self.pace))
+    }
+
+    /// M of contexts that hold two means.
+    fn balanced(&self, contexts: Tensor<2>, latent_dim: usize) -> Tensor<2> {
+        let Some(balance) = &self.balance else { return contexts };
+        let rest = contexts.dims()[1] - 2 * latent_dim;
+        let part = |first, length| contexts.clone().narrow(1, first, length);
+        let (first, second) = (part(0, latent_dim), part(latent_dim, latent_dim));
+        let share = balance.val().mul_scalar(self.pace); // [1, 1]
+        let mean = first.clone() + (second - first) * share;
+        if rest == 0 { mean } else { Tensor::cat(vec![mean, part(2 * latent_dim, rest)], 1) }
+    }
 }
 
-/// The root mean square of all numbers of `contexts`; 1 where they are all 0.
-fn root_mean_square(contexts: &Matrix) -> f32 {
-    let squares: f64 = contexts.iter_rows().map(|context| f64::from(dot(context, context))).sum();
-    let mean = squares / contexts.as_slice().len().max(1) as f64;
+/// The root mean square of the numbers of `contexts` outside `but`; 1 where they are all 0.
+fn root_mean_square(contexts: &Matrix, but: Range<usize>) -> f32 {
+    let square = |numbers: &[f32]| f64::from(dot(numbers, numbers));
+    let of_row = |row: &[f32]| square(&row[..but.start]) + square(&row[but.end..]);
+    let squares: f64 = contexts.iter_rows().map(of_row).sum();
+    let count = contexts.rows() * (contexts.cols() - but.len());
+    let mean = squares / count.max(1) as f64;
     #[allow(clippy::cast_possible_truncation, reason = "contexts are f32")]
     let root = mean.sqrt() as f32;
     if root > 0.0 && root.is_finite() { root } else { 1.0 }

@@ -9,8 +9,8 @@ use burn::tensor::Tensor;
 use crate::error::{Error, Result};
 use crate::settings::OptimizerSettings;
 
-/// Adam with these settings, at its first step. Only towers decay: a learned β means nothing
-/// near 0.
+/// Adam with these settings, at its first step. Only the layers of towers decay: a learned β means nothing
+/// near 0, and the balance of tastes is one number that all users share.
 #[must_use]
 pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
     let adam = AdamConfig::new()
@@ -28,6 +28,7 @@ pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
         .with_weight_decay(settings.weight_decay)
         .init()
         .with_group(ParamGroup::from_predicate("actions"), adam.build(), None)
+        .with_group(ParamGroup::from_predicate("balance"), adam.build(), None)
 }
 
 /// The optimiser's file in a checkpoint.

@@ -199,16 +199,23 @@ fn a_query_does_not_depend_on_its_neighbours() {
     };
     let contexts = normals(0, 333, 515);
     let [wide, narrow, straight] = [normals(1, 515, 97), normals(2, 97, 300), normals(3, 515, 300)];
-    let activation = Activation::Gelu;
+    let (two_means, balanced) = (normals(4, 333, 815), normals(5, 515, 97));
+    let residual = |balance| {
+        let activation = Activation::Gelu;
+        TowerForm::ResidualMlp { activation, scale: 1.3, balance }
+    };
     for device in ["ndarray", "flex"].map(|name| device::choose(Some(name)).unwrap().device) {
         for (form, layers) in [
             (TowerForm::Linear, vec![straight.clone()]),
             (TowerForm::SigmoidMlp, vec![wide.clone(), narrow.clone()]),
-            (TowerForm::ResidualMlp { activation, scale: 1.3 }, vec![wide.clone(), narrow.clone()]),
+            (residual(None), vec![wide.clone(), narrow.clone()]),
+            (residual(Some(0.7)), vec![balanced.clone(), narrow.clone()]),
         ] {
-            let tower = form.tower(&layers, [515, 300], &device).unwrap();
-            assert_eq!((tower.form(), tower.layers().unwrap()), (form, layers));
-            let together = tower.latent(&contexts).unwrap();
+            let contexts = if form == residual(Some(0.7)) { &two_means } else { &contexts };
+            let shape = [contexts.cols(), 300];
+            let tower = form.tower(&layers, shape, &device).unwrap();
+            assert_eq!((tower.form().unwrap(), tower.layers().unwrap()), (form, layers));
+            let together = tower.latent(contexts).unwrap();
             for size in [1, 2, 16, 50, 200] {
                 for first in (0..333).step_by(size.max(31)) {
                     let rows: Vec<u32> = (first as u32..333.min(first + size) as u32).collect();
@@ -216,8 +223,8 @@ fn a_query_does_not_depend_on_its_neighbours() {
                     assert_eq!(apart, together.select(&rows), "{form:?}, {size} from {first}");
                 }
             }
-            let short = form.tower(&tower.layers().unwrap()[..1], [515, 301], &device);
-            assert_says(&short.unwrap_err().to_string(), &["layers of the tower", "515"]);
+            let short = form.tower(&tower.layers().unwrap()[..1], [shape[0], 301], &device);
+            assert_says(&short.unwrap_err().to_string(), &["layers of the tower"]);
         }
     }
 }
@@ -731,7 +738,7 @@ fn a_run_is_exported_once_and_answers_alike_from_the_command_line() {
         &["--checkpoint belongs to a run"],
     );
     assert_says(&wrong(&["--user", "7", "-k", "0"]), &["a slate of 0 actions"]);
-    assert_says(&wrong(&["--context", "1,2"]), &["context 0: expected shape [16], found [2]"]);
+    assert_says(&wrong(&["--context", "1,2"]), &["context 0: expected shape [32], found [2]"]);
     fs_err::write(place.path("list.txt"), "nothing").unwrap();
     assert_says(&wrong(&["--user", "7", "--allow", &list]), &["--allow", "list.txt", "no item"]);
     slate().args(["recommend", &bundle, "--users", "x.parquet"]).assert().code(2);

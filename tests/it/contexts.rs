@@ -97,7 +97,8 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     stdout(&mut place.train("run", &BOTH));
     let policy = Policy::open(&place.path("run"), Which::Last, None).unwrap();
     let task = &policy.task;
-    assert_eq!(task.contexts.cols(), 8 + 3);
+    // Two means, the second for the balance of tastes.
+    assert_eq!(task.contexts.cols(), 8 + 8 + 3);
 
     // The row of u7 in the tables on disk.
     let ids = fast_slate::dataset::Catalogue::read(prepared.folder()).unwrap();
@@ -112,7 +113,7 @@ fn a_recommendation_is_the_decision_for_what_is_known() {
     let (actions, times): (Vec<u32>, Vec<i64>) = known.into_iter().unzip();
     let features = prepared.features().unwrap().unwrap();
     let encode = |known| {
-        let mut encoded = Matrix::zeros(1, 11);
+        let mut encoded = Matrix::zeros(1, 19);
         task.encoder.encode(known, encoded.row_mut(0));
         encoded
     };
@@ -183,7 +184,7 @@ fn contexts_of_folds_are_in_the_space_of_all_and_have_everybodys_features() {
         builder = builder.assignment(set).unwrap();
     }
     let task = Task::load(&prepared, &builder.build().unwrap()).unwrap();
-    assert_eq!((task.num_folds(), task.contexts.cols()), (5, 8 + 3 + 8));
+    assert_eq!((task.num_folds(), task.contexts.cols()), (5, 8 + 8 + 3 + 8));
     let features = prepared.features().unwrap().unwrap();
     let times = prepared.times().unwrap().unwrap();
     for context in task.sessions.contexts(Split::Train) {
@@ -192,14 +193,14 @@ fn contexts_of_folds_are_in_the_space_of_all_and_have_everybodys_features() {
             times: Some(task.sessions.observed.values_of(context, &times.observed)),
             features: Some(features.row(context as usize)),
         };
-        let mut all = Matrix::zeros(1, 19);
+        let mut all = Matrix::zeros(1, 27);
         task.encoder.encode(known, all.row_mut(0));
         let row = task.contexts.row(context as usize);
-        assert_eq!(row[8..11], all.row(0)[8..11]);
+        assert_eq!(row[16..19], all.row(0)[16..19]);
         // Without weights both means have one direction, before the features and behind them.
         let cosine = |a: &[f32], b: &[f32]| dot(a, b) / (norm(a) * norm(b));
         for row in [row, all.row(0)] {
-            assert!(cosine(&row[..8], &row[11..]) > 0.9999, "{row:?}");
+            assert!(cosine(&row[..8], &row[19..]) > 0.9999, "{row:?}");
         }
     }
 }

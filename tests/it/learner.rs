@@ -7,16 +7,21 @@ use burn::optim::SgdConfig;
 use burn::train::TrainStep as _;
 use fast_slate::Result;
 use fast_slate::device;
+use fast_slate::encoder::EncoderKind;
 use fast_slate::estimator::{BatchRows, Estimator, Gradient};
+
+use fast_slate::facade::{Policy, Which};
 use fast_slate::matrix::{Matrix, dot, norm};
+use fast_slate::reward::RewardKind;
 use fast_slate::seed::{Purpose, Seed};
 use fast_slate::settings::Preset;
 use fast_slate::tower::{
-    Activation, LinearTower, SigmoidMlp, Tower, TowerKind, TowerSettings, to_device, to_host,
+    Activation, LinearTower, ResidualMlp, SigmoidMlp, Tower, TowerKind, TowerSettings, to_device,
+    to_host,
 };
 use fast_slate::training::{Batch, Learner, adam};
 
-use crate::common::devices;
+use crate::common::{devices, small};
 
 const B: usize = 5;
 const D: usize = 4;
@@ -46,14 +51,18 @@ fn parameters(tower: &Tower) -> Vec<Matrix> {
             vec![to_host(tower.theta_1.val()).unwrap(), to_host(tower.theta_2.val()).unwrap()]
         }
         Tower::ResidualMlp(tower) => {
-            let layers = tower.hidden.iter().chain([&tower.output]);
+            let layers = tower.hidden.iter().chain([&tower.output]).chain(&tower.balance);
             layers.map(|weights| to_host(weights.val()).unwrap()).collect()
         }
     }
 }
 
 fn check(build: impl Fn(&[Matrix]) -> Tower, theta: &[Matrix]) {
-    let (inputs, g) = (normals(10, B, D), normals(11, B, L));
+    check_of(normals(10, B, D), build, theta);
+}
+
+fn check_of(inputs: Matrix, build: impl Fn(&[Matrix]) -> Tower, theta: &[Matrix]) {
+    let g = normals(11, B, L);
     let learner = Learner::new(build(theta).into(), Fixed(g.clone()).into());
     let batch = Batch { step: 0, contexts: vec![0; B], inputs: inputs.clone() };
     let output = learner.step(batch);
@@ -107,6 +116,16 @@ fn the_gradient_through_each_tower_is_that_of_finite_differences() {
             };
             check(build, &[normals(0, D, 6), normals(1, 6, 5), normals(2, 5, L)]);
         }
+        // Two means and one more number.
+        let inputs = normals(10, B, 2 * L + 1);
+        let build = |theta: &[Matrix]| {
+            let tower = balanced(&[]).init(&inputs, L, Seed(0), &device).unwrap();
+            let Tower::ResidualMlp(mut tower) = tower else { panic!("another tower") };
+            tower.output = Param::from_tensor(to_device(&theta[0], &device));
+            tower.balance = Some(Param::from_tensor(to_device(&theta[1], &device)));
+            Tower::ResidualMlp(tower)
+        };
+        check_of(inputs.clone(), build, &[normals(0, L + 1, L), normals(1, 1, 1)]);
     }
 }
 
@@ -116,6 +135,10 @@ fn residual(hidden: &[usize]) -> TowerSettings {
         hidden: hidden.to_vec(),
         ..TowerSettings::default()
     }
+}
+
+fn balanced(hidden: &[usize]) -> TowerSettings {
+    TowerSettings { balance: true, ..residual(hidden) }
 }
 
 fn bits(matrices: &[Matrix]) -> Vec<u32> {
@@ -142,6 +165,58 @@ fn a_residual_tower_starts_as_the_linear_one_at_the_identity() {
             }
         }
     }
+}
+
+#[test]
+fn a_tower_that_balances_starts_with_the_first_mean_and_goes_towards_the_second() {
+    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
+    let contexts = normals(10, 40, 2 * L + 1);
+    let tower = balanced(&[6]).init(&contexts, L, Seed(4), &device).unwrap();
+    let first = TowerSettings::default().init(&contexts, L, Seed(4), &device).unwrap();
+    let start = tower.latent(&contexts).unwrap();
+    assert_eq!(bits(std::slice::from_ref(&start)), bits(&[first.latent(&contexts).unwrap()]));
+    // What the second mean is says nothing about the scale of the layers.
+    let mut others = contexts.clone();
+    (0..40).for_each(|row| others.row_mut(row)[L..2 * L].fill(100.0));
+    let Tower::ResidualMlp(mut tower) = tower else { panic!("another tower") };
+    let form = |tower: &ResidualMlp| Tower::ResidualMlp(tower.clone()).form().unwrap();
+    let same = balanced(&[6]).init(&others, L, Seed(4), &device).unwrap();
+    assert_eq!(same.form().unwrap(), form(&tower));
+
+    let mut moved = Matrix::zeros(1, 1);
+    moved.as_mut_slice()[0] = 2.0;
+    tower.balance = Some(Param::from_tensor(to_device(&moved, &device)));
+    let share = tower.share().unwrap().unwrap();
+    let h = Tower::ResidualMlp(tower).latent(&contexts).unwrap();
+    for (context, h) in contexts.iter_rows().zip(h.iter_rows()) {
+        for at in 0..L {
+            let expected = context[at] + share * (context[L + at] - context[at]);
+            assert!((h[at] - expected).abs() < 1e-5, "{} {expected}", h[at]);
+        }
+    }
+}
+
+#[test]
+fn tastes_are_balanced_under_a_reward_of_whole_slates_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = small(&folder.path().join("data"));
+    let share = |kind: RewardKind, encoder| {
+        let mut settings = Preset::Default.settings();
+        settings.reward.kind = kind;
+        settings.context.encoders = vec![encoder];
+        (settings.budget.amount, settings.evaluation.count) = (20, 1);
+        let run = tempfile::tempdir().unwrap();
+        let run = run.path().join("run");
+        prepared.train(&settings, &run).unwrap();
+        let policy = Policy::open(&run, Which::Last, None).unwrap();
+        let Some(Tower::ResidualMlp(tower)) = policy.model.tower else { panic!("another tower") };
+        tower.share().unwrap()
+    };
+    let mean = EncoderKind::WeightedMean;
+    assert!(share(RewardKind::DiverseAnyHit, mean).is_some_and(|share| share != 0.0));
+    assert_eq!(share(RewardKind::Dcg, mean), Some(0.0));
+    // The user vector of ALS is no mean.
+    assert_eq!(share(RewardKind::DiverseAnyHit, EncoderKind::FoldIn), None);
 }
 
 /// The tower of `settings` after some steps of Adam, and its queries.

@@ -110,6 +110,12 @@ impl Tensor {
         Self { cols: other.cols, numbers }
     }
 
+    fn beside(&self, other: &Self) -> Self {
+        let rows = self.numbers.chunks(self.cols).zip(other.numbers.chunks(other.cols));
+        let numbers = rows.flat_map(|(a, b)| [a, b].concat()).collect();
+        Self { cols: self.cols + other.cols, numbers }
+    }
+
     /// The columns from `first` to before `end`.
     fn columns(&self, first: f64, end: f64) -> Self {
         let own = |col: &usize| (first..end).contains(&(*col as f64));
@@ -165,6 +171,7 @@ fn queries(file: &Path, contexts: &Matrix, latent_dim: u64) -> Vec<f64> {
         let output = match (node.text(4), &inputs[..]) {
             ("MatMul", [a, b]) => a.times(b),
             ("Add", [a, b]) => a.with(b, |a, b| a + b),
+            ("Sub", [a, b]) => a.with(b, |a, b| a - b),
             ("Mul", [a, b]) => a.with(b, |a, b| a * b),
             ("Div", [a, b]) => a.with(b, |a, b| a / b),
             ("Relu", [a]) => a.map(|a| a.max(0.0)),
@@ -174,6 +181,14 @@ fn queries(file: &Path, contexts: &Matrix, latent_dim: u64) -> Vec<f64> {
             ("Slice", [a, first, end, axis]) => {
                 assert_eq!(axis.numbers, [1.0]);
                 a.columns(first.numbers[0], end.numbers[0])
+            }
+            ("Concat", [a, b]) => {
+                let axis = node.part(5);
+                assert_eq!(
+                    (axis.text(1), axis.numbers(20), axis.numbers(3)),
+                    ("axis", [2].into(), [1].into())
+                );
+                a.beside(b)
             }
             (operator, inputs) => panic!("{operator} of {} inputs", inputs.len()),
         };
@@ -188,7 +203,7 @@ fn normals(at: u64, [rows, cols]: [usize; 2]) -> Matrix {
     matrix
 }
 
-/// A run of one step whose contexts are twice as wide as its queries: D = 16, L = 8.
+/// A run of one step with queries of L = 8 numbers.
 fn trained(folder: &Path, sets: &[&str]) -> Policy {
     let prepared = small_of(&folder.join("data"), 8);
     let mut builder = SettingsBuilder::new(&prepared.preset(Preset::Default)).unwrap();
@@ -202,26 +217,35 @@ fn trained(folder: &Path, sets: &[&str]) -> Policy {
 #[test]
 fn the_onnx_model_of_every_tower_has_its_queries() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = trained(folder.path(), &["context.encoders=[\"fold-in\", \"mean\"]"]);
+    let policy = trained(folder.path(), &["context.encoders=[\"fold-in\", \"mean\", \"mean\"]"]);
     let mut bundle = policy.bundle(false).unwrap();
     bundle.onnx = true;
     let device = device::choose(Some("flex")).unwrap().device;
-    let contexts = normals(0, [128, 16]);
-    let residual = |activation| TowerForm::ResidualMlp { activation, scale: 1.7 };
+    let residual = |activation| TowerForm::ResidualMlp { activation, scale: 1.7, balance: None };
+    let balanced = |share| {
+        let activation = Activation::Tanh;
+        TowerForm::ResidualMlp { activation, scale: 1.7, balance: Some(share) }
+    };
     for (form, widths) in [
-        (TowerForm::Linear, &[16, 8][..]),
-        (TowerForm::SigmoidMlp, &[16, 5, 8]),
-        (residual(Activation::Relu), &[16, 8]),
-        (residual(Activation::Relu), &[16, 24, 12, 8]),
-        (residual(Activation::Gelu), &[16, 24, 12, 8]),
-        (residual(Activation::Tanh), &[16, 24, 12, 8]),
-        (residual(Activation::Sigmoid), &[16, 24, 12, 8]),
+        (TowerForm::Linear, &[24, 8][..]),
+        (TowerForm::SigmoidMlp, &[24, 5, 8]),
+        (residual(Activation::Relu), &[24, 8]),
+        (residual(Activation::Relu), &[24, 24, 12, 8]),
+        (residual(Activation::Gelu), &[24, 24, 12, 8]),
+        (residual(Activation::Tanh), &[24, 24, 12, 8]),
+        (residual(Activation::Sigmoid), &[24, 24, 12, 8]),
+        (balanced(0.6), &[16, 8]),
+        // Contexts of two means and nothing else.
+        (balanced(-0.4), &[8, 24, 8]),
     ] {
+        let dim = if widths[0] == 8 { 16 } else { 24 };
+        bundle.encoding.encoders.truncate(dim / 8);
+        let contexts = normals(0, [128, dim]);
         let layers: Vec<Matrix> = (1..)
             .zip(widths.windows(2))
             .map(|(at, ends)| normals(at, [ends[0], ends[1]]))
             .collect();
-        let tower = form.tower(&layers, [16, 8], &device).unwrap();
+        let tower = form.tower(&layers, [dim, 8], &device).unwrap();
         let latent = tower.latent(&contexts).unwrap();
         bundle.model = tower.into();
         let out = folder.path().join("bundle");
