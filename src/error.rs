@@ -107,13 +107,13 @@ pub enum Error {
     },
 
     /// A number that is NaN or infinite.
-    #[error("{what}: row {row}, column {column} is {value}, expected a finite number")]
+    #[error("{what}: row {}, column {} is {value}, expected a finite number", row + 1, column + 1)]
     NotFinite {
         /// Which matrix.
         what: String,
-        /// Row, from 0.
+        /// Row, from 0; the message counts from 1.
         row: usize,
-        /// Column, from 0.
+        /// Column, from 0; the message counts from 1.
         column: usize,
         /// The value.
         value: f32,
@@ -160,7 +160,7 @@ pub enum Error {
     },
 
     /// An identifier that the catalogue or the users do not have.
-    #[error("{}: no {kind} `{id}`", path.display())]
+    #[error("{}: no {kind} `{id}`{}", path.display(), who_else(kind))]
     UnknownId {
         /// The table that was searched.
         path: PathBuf,
@@ -244,10 +244,19 @@ fn the_columns(available: &[String]) -> String {
         .map(|char| if char.is_control() { char.escape_default().to_string() } else { char.into() })
         .collect();
     match available {
-        [only] if only.contains([';', '\t', '|']) => format!(
+        [only] if only.contains([',', ';', '\t', '|']) => format!(
             "the only column is {shown}: in a .csv file `,` stands between fields, in a .tsv file a tab"
         ),
         _ => format!("the columns are {shown}"),
+    }
+}
+
+/// Why there may be no such user, and what to do.
+fn who_else(kind: &str) -> &'static str {
+    if kind == "user" {
+        "; users with few items are left out (--min-user-interactions), and for anybody else there is --items"
+    } else {
+        ""
     }
 }
 

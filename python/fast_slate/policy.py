@@ -327,6 +327,7 @@ class SlatePolicy(Answering):
         split: str | None = None,
         metrics: Sequence[str] = (),
         tune: int = 0,
+        halves: int | None = None,
         index: bool = False,
     ) -> Table:
         """The reward on held-out users, beside other recommenders on the same users.
@@ -344,6 +345,9 @@ class SlatePolicy(Answering):
             Such as ``"recall@20"``, ``"ndcg@100"``, ``"hits@10"``, on exact slates of that length.
         tune
             Whole seconds in which each baseline is tuned on the validation users.
+        halves
+            How many halves of the own items each user is asked about, of every row alike: more make the
+            intervals narrower. By default one, and of validation users as many as in training.
         index
             Retrieve through the index instead of exactly.
 
@@ -356,8 +360,10 @@ class SlatePolicy(Answering):
             ``high``), and a ``note``.
         """
         count(tune, "tune", 0)
+        if halves is not None:
+            count(halves, "halves", 1)
         listed = [[of] if isinstance(of, str) else list(of) for of in (against, metrics)]
-        found = json.loads(self._trained().judge(listed[0], split, listed[1], tune, index))
+        found = json.loads(self._trained().judge(listed[0], split, listed[1], tune, halves, index))
         zero = dict.fromkeys(("mean", "low", "high"))
         rows = [
             {**found, "name": "policy", "difference": zero},

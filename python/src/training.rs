@@ -253,7 +253,8 @@ impl Run {
     }
 
     /// The policy beside others, as JSON.
-    #[pyo3(signature = (against, split, metrics, tune, index))]
+    #[pyo3(signature = (against, split, metrics, tune, halves, index))]
+    #[allow(clippy::too_many_arguments, reason = "called once, by name")]
     fn judge(
         &self,
         py: Python<'_>,
@@ -261,6 +262,7 @@ impl Run {
         split: Option<&str>,
         metrics: Vec<String>,
         tune: u64,
+        halves: Option<u64>,
         index: bool,
     ) -> PyResult<String> {
         if !self.can_judge {
@@ -283,7 +285,7 @@ impl Run {
         let metrics = metrics.collect::<Result<_, _>>().map_err(|error| wrong("metrics", error))?;
         let (device, checkpoint) = (self.device.clone(), self.checkpoint);
         let tune = Duration::from_secs(tune);
-        let asked = Judging { split, against, tune, metrics, index, checkpoint, device };
+        let asked = Judging { split, against, tune, metrics, halves, index, checkpoint, device };
         let judged = self.word.heard(work(py, || self.policy.judge(&asked)))?;
         serde_json::to_string(&judged).map_err(|error| wrong("against", error))
     }

@@ -92,6 +92,11 @@ def test_evaluation_beside_baselines(fitted: SlatePolicy) -> None:
     assert all(0 <= value <= 1 for value in table["recall@20"])
     assert table["difference"][0] is None and table["low"][2] <= table["difference"][2]
     assert pl.DataFrame(table).height == 4
+    often = fitted.evaluate(against=["popularity"], halves=9)
+    assert often["reward_se"][0] < table["reward_se"][0]
+    assert often["reward_se"][2] < table["reward_se"][2]
+    with pytest.raises(ValueError, match="halves: expected a whole number"):
+        fitted.evaluate(halves=0)
     with pytest.raises(ValueError, match="against"):
         fitted.evaluate(against="a run that is not there")
     with pytest.raises(ValueError, match="split: expected"):

@@ -113,7 +113,10 @@ impl Baseline {
             let given =
                 word.split_once('=').and_then(|(key, value)| Some((key, value.parse().ok()?)));
             if !given.is_some_and(|(key, value)| found.set(key, value)) {
-                let problem = format!("expected KEY=NUMBER of {}, found `{word}`", found.keys());
+                let problem = format!(
+                    "expected KEY=NUMBER of {}, in its range, found `{word}`",
+                    found.keys()
+                );
                 return Err(Error::setting(name, problem));
             }
         }
@@ -124,20 +127,33 @@ impl Baseline {
     const fn keys(self) -> &'static str {
         match self {
             Self::Popularity | Self::Uniform => "nothing",
-            Self::Svd { .. } => "latent_dim",
-            Self::Als(_) => "latent_dim, iterations, regularization and confidence",
-            Self::Ease { .. } => "ridge",
-            Self::ItemKnn { .. } => "neighbours and shrinkage",
+            Self::Svd { .. } => "latent_dim (a whole number of at least 1)",
+            Self::Als(_) => {
+                "latent_dim, iterations (whole numbers of at least 1), regularization (more than 0) and \
+                 confidence (at least 0)"
+            }
+            Self::Ease { .. } => "ridge (more than 0)",
+            Self::ItemKnn { .. } => {
+                "neighbours (a whole number of at least 1) and shrinkage (at least 0)"
+            }
         }
     }
 
-    /// Sets a hyperparameter; false if there is none of that name.
+    /// Sets a hyperparameter; false if there is none of that name, or the value is out of its range.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a float's cast saturates"
     )]
     fn set(&mut self, key: &str, value: f64) -> bool {
+        let in_range = match key {
+            "latent_dim" | "iterations" | "neighbours" => value >= 1.0 && value.fract() == 0.0,
+            "ridge" | "regularization" => value > 0.0,
+            _ => value >= 0.0,
+        };
+        if !in_range || !value.is_finite() {
+            return false;
+        }
         match (self, key) {
             (Self::Svd { latent_dim }, "latent_dim") => *latent_dim = value as usize,
             (Self::Als(options), "latent_dim") => options.latent_dim = value as usize,

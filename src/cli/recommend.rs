@@ -37,7 +37,7 @@ pub(crate) struct RecommendArgs {
     /// `items` (a list of item ids) or `context` (a list of numbers).
     #[arg(long, group = "who", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "out")]
     users: Option<PathBuf>,
-    /// The Parquet file to write the slates of --users to.
+    /// The Parquet file to write the slates of --users to; a file of this name is replaced.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "users")]
     out: Option<PathBuf>,
     /// Do the i-th of n parts of --users; `slate join` makes the whole of them.
@@ -77,6 +77,9 @@ pub(super) fn run(args: &RecommendArgs) -> Result<Report> {
     let device = args.device.name();
     #[cfg(feature = "train")]
     if !args.from.join(crate::bundle::MANIFEST).exists() {
+        if !args.from.exists() {
+            bail!("{}: is not there; name a bundle or a run", args.from.display());
+        }
         return args.answer(args.run.open(&args.from, device)?.recommender()?);
     } else if args.run.checkpoint.is_some() {
         bail!("--checkpoint belongs to a run; the bundle {} holds one model", args.from.display());

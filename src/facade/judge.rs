@@ -31,6 +31,9 @@ pub struct Judging {
     pub tune: Duration,
     /// Metrics beside those of the slates. They are computed on exact slates of their own length.
     pub metrics: Vec<MetricAt>,
+    /// The halves of the own items that each user is asked about; none for one, and of users who validate as
+    /// many as in training.
+    pub halves: Option<u64>,
     /// Retrieves through the index instead of exactly.
     pub index: bool,
     /// The checkpoint that the policy was opened at, and that other runs are opened at.
@@ -48,7 +51,7 @@ pub struct Judged {
     pub split: Split,
     /// How many there are.
     pub contexts: usize,
-    /// The halves of the own items that each is asked about; more than one where few users validate.
+    /// The halves of the own items that each is asked about.
     pub halves: u64,
     /// K.
     pub slate_size: usize,
@@ -158,7 +161,15 @@ impl Policy {
         let task = &self.task;
         let test_users = !task.sessions.contexts(Split::Test).is_empty();
         let split = asked.split.unwrap_or(if test_users { Split::Test } else { Split::Validation });
-        let panel = self.panel(split);
+        if asked.index && self.model.actions.is_some() {
+            let problem =
+                "this model learned its action vectors and is searched exactly; leave it out";
+            return Err(Error::setting("index", problem));
+        }
+        let panel = match asked.halves {
+            None => self.panel(split),
+            Some(halves) => self.asked_about(split, halves)?,
+        };
         let nobody = |problem: String| Err(Error::file(&self.origin.data, problem));
         if panel.contexts().is_empty() {
             return nobody(format!("no user is in the {split} split"));
@@ -187,7 +198,20 @@ impl Policy {
         })
     }
 
-    /// The users of a split; those who validate are asked as often as in training, and answer the same.
+    /// The users of a split, asked about so many halves of their items.
+    fn asked_about(&self, split: Split, halves: u64) -> Result<Panel<'_>> {
+        if halves > 1 && !self.task.has_other_halves(split) {
+            let problem = format!(
+                "the {split} users have no halves but those of the split or of the reward; leave it out"
+            );
+            return Err(Error::setting("halves", problem));
+        }
+        Ok(Panel::new(&self.task, split, self.task.sessions.contexts(split))
+            .with_all_halves(halves))
+    }
+
+    /// The users of a split; those who validate are asked as often as those that training reports on, which
+    /// are all of them up to `evaluation.validation_contexts`.
     fn panel(&self, split: Split) -> Panel<'_> {
         let panel = Panel::new(&self.task, split, self.task.sessions.contexts(split));
         match split {

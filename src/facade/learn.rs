@@ -54,8 +54,9 @@ impl Lesson {
     /// # Errors
     /// The errors of [`RunFolder::begin_from`]; fails if the training fails.
     pub fn learn(&self, from: &Path, settings: &Settings, out: &Path) -> Result<Policy> {
-        let origin = RunFolder::new(from).read_settings()?.1;
+        let (before, origin) = RunFolder::new(from).read_settings()?;
         let chosen = device::choose(Some(&origin.device))?;
+        self.check(&before, settings)?;
         self.task.check(settings, &chosen.device)?;
         let run = RunFolder::new(out);
         let _lock = run.lock()?;
@@ -67,6 +68,46 @@ impl Lesson {
         )?;
         Trainer::new(&self.task, settings, &run, &chosen.device).train(&mut ())?;
         Policy::open(out, Which::Best, Some(chosen.name))
+    }
+
+    /// Checks the settings of a run that learns from this, where those of the run before are `before`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a method that does not learn from such a log, and for what the task has from
+    /// the run before.
+    pub fn check(&self, before: &Settings, settings: &Settings) -> Result<()> {
+        let by_weights = matches!(settings.method, Method::Logged(_));
+        let problem = match (by_weights, self.from.reading.estimate.is_some()) {
+            (true, true) => {
+                "`logged` weighs the rows of a log, and --estimate wants a method that samples slates, such \
+                 as --method lgp-mips"
+            }
+            (false, false) => {
+                "expected `logged`, which weighs the rows of a log; --estimate lets other methods learn \
+                 from it"
+            }
+            _ => "",
+        };
+        if !problem.is_empty() {
+            return Err(Error::setting("method.kind", problem));
+        }
+        let (own, others) = (settings.method.gaussian_sigma(), before.method.gaussian_sigma());
+        if let (true, Some(own), Some(others)) = (by_weights && own != others, own, others) {
+            let problem = format!("is {own}, but the slates were drawn by {others}; leave it out");
+            return Err(Error::setting("method.sigma", problem));
+        }
+        let kept = |key: &str| {
+            ["slate_size", "retrieval.", "reward."].iter().any(|kept| key.starts_with(kept))
+        };
+        match settings.differences(before).into_iter().find(|(key, _)| kept(key)) {
+            None => Ok(()),
+            Some((key, change)) => {
+                let problem = format!(
+                    "stays as it was in the run that the log continues; leave it out ({change})"
+                );
+                Err(Error::Setting { key, problem })
+            }
+        }
     }
 
     /// The origin of a run that learns from this, where that of the run before is `before`.

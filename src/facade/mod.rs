@@ -30,7 +30,7 @@ use crate::embedding::Vectors;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::prepared::AuditedSearch;
-use crate::run::{RunFolder, RunOrigin};
+use crate::run::{Checkpoint, RunFolder, RunOrigin};
 use crate::task::{Audit, Audits, EfSearch, Task};
 
 pub use crate::bundle::{Answer, Recommendation, Recommender};
@@ -170,9 +170,39 @@ impl Policy {
     /// one that the run was trained on.
     pub fn open(run: &Path, which: Which, device: Option<&str>) -> Result<Self> {
         let folder = RunFolder::new(run);
-        let (settings, origin) = folder.read_settings()?;
-        let checkpoint = folder.checkpoint(which)?;
+        let checkpoint = folder.read_settings().and_then(|_| folder.checkpoint(which))?;
+        Self::at(&folder, Some(&checkpoint), None, device)
+    }
+
+    /// Opens a run to go on with it: at its last checkpoint, or at its start if it was stopped before the
+    /// first; `data` is where its prepared folder is now.
+    pub(crate) fn to_go_on(run: &Path, data: Option<&Path>, device: &str) -> Result<Self> {
+        let folder = RunFolder::new(run);
+        let begun = !folder.checkpoints()?.is_empty();
+        let checkpoint = begun.then(|| folder.checkpoint(Which::Last)).transpose()?;
+        Self::at(&folder, checkpoint.as_ref(), data, Some(device))
+    }
+
+    fn at(
+        folder: &RunFolder,
+        checkpoint: Option<&Checkpoint>,
+        data: Option<&Path>,
+        device: Option<&str>,
+    ) -> Result<Self> {
+        let (settings, mut origin) = folder.read_settings()?;
+        if let Some(data) = data {
+            data.clone_into(&mut origin.data);
+        }
         let chosen = device::choose(device)?;
+        if !origin.data.exists() {
+            let problem = format!(
+                "was trained on {}, which is not there; put it back, or say where it is with `slate train \
+                 --resume --out {} --data FOLDER`",
+                origin.data.display(),
+                folder.path().display()
+            );
+            return Err(Error::file(folder.path(), problem));
+        }
         let prepared = Prepared::open(&origin.data)?;
         if prepared.digest() != origin.data_digest {
             let problem = "has changed since this run was trained on it; train again";
@@ -181,8 +211,11 @@ impl Policy {
         let task = Task::to_decide(&prepared, &settings)?.on(&chosen)?;
         let fresh = task.initial_model(&settings, &chosen.device)?;
         let initial = folder.initial_model(fresh, task.shape())?;
-        let model = checkpoint.load_model(initial.clone())?;
-        let (step, recommender) = (checkpoint.state.step, OnceLock::new());
+        let (model, step) = match checkpoint {
+            None => (initial.clone(), 0),
+            Some(checkpoint) => (checkpoint.load_model(initial.clone())?, checkpoint.state.step),
+        };
+        let recommender = OnceLock::new();
         Ok(Self { task, settings, origin, model, initial, step, recommender })
     }
 

@@ -82,10 +82,14 @@ pub struct AuditedSearch {
 impl Manifest {
     fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(MANIFEST);
-        if !path.exists() {
-            let problem =
-                format!("no prepared folder (no {MANIFEST}); make one with `slate prepare`");
-            return Err(Error::file(folder, problem));
+        match path.try_exists() {
+            Ok(true) => {}
+            Ok(false) => {
+                let problem =
+                    format!("no prepared folder (no {MANIFEST}); make one with `slate prepare`");
+                return Err(Error::file(folder, problem));
+            }
+            Err(error) => return Err(Error::file(&path, error.to_string())),
         }
         let manifest: Self = read_toml(&path)?;
         // A name such as `..` or `/dev/zero` leads out of the folder.
@@ -95,6 +99,12 @@ impl Manifest {
             return Err(Error::file(&path, problem));
         }
         Ok(manifest)
+    }
+
+    /// True for built-in synthetic sessions.
+    #[must_use]
+    pub fn is_synthetic(&self) -> bool {
+        self.settings.contains_key("synthetic")
     }
 
     /// The source of the embeddings.

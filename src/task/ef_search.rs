@@ -103,6 +103,12 @@ impl Audits<'_> {
         target: f64,
     ) -> Result<(HnswOptions, Hnsw, EfSearch)> {
         check_target(target)?;
+        if slate_size > HnswOptions::LARGEST {
+            let (most, problem) = (HnswOptions::LARGEST, "export without an index");
+            let problem =
+                format!("a graph finds {most} items at most, and K is {slate_size}; {problem}");
+            return Err(Error::setting("index", problem));
+        }
         let Task { sessions, profiles, encoder, exact, graph, actions, .. } = self.task;
         let sample = self.sampled(INDEX_QUERIES);
         let mut contexts = Matrix::zeros(sample.len(), encoder.dim());
@@ -124,7 +130,7 @@ impl Audits<'_> {
         let mut options = *options;
         loop {
             let mut graph = prepared.index(actions, &options)?;
-            let widest = WIDEST_SERVED.max(OVER * slate_size);
+            let widest = WIDEST_SERVED.max(OVER * slate_size).min(HnswOptions::LARGEST);
             let found = least(slate_size, widest, target, |width| {
                 graph.set_ef_search(width);
                 Ok(overlap(&graph.search(queries)?, &wanted))

@@ -367,13 +367,19 @@ impl Task {
         if self.sessions.contexts(Split::Train).is_empty() {
             return Err(Error::setting("data", "no user is in the train split"));
         }
-        // The perturbed queries and their scores, both [B, S, L].
+        // The perturbed queries and their scores, both [B, S, L]; the vectors of shared candidates, [B, M, L],
+        // and the factors of their products, [B, M, M].
         let (batch, samples) = (settings.optimizer.batch_size, settings.method.num_samples());
-        let bytes = 8.0 * batch as f64 * samples as f64 * self.actions.latent_dim() as f64;
+        let (dim, method) = (self.actions.latent_dim() as f64, settings.method.latent());
+        let candidates = method.filter(|latent| latent.shares_candidates());
+        let candidates = candidates.map_or(0.0, |latent| latent.candidates as f64);
+        let shared =
+            if candidates < dim { candidates * (4.0 * dim + 8.0 * candidates) } else { 0.0 };
+        let bytes = batch as f64 * (8.0 * samples as f64 * dim + shared);
         if let Some(available) = device::available_memory().filter(|available| *available < bytes) {
             let problem = format!(
                 "{samples} samples of {batch} queries take {:.1} GB of memory, and {:.1} GB are \
-                 available; lower it, or optimizer.batch_size",
+                 available; lower it, optimizer.batch_size or method.candidates",
                 bytes / 1e9,
                 available / 1e9
             );

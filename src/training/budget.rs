@@ -71,9 +71,12 @@ impl Budget {
 
     /// The rate of the step at `clock`, after as many `growths`.
     pub(super) fn learning_rate(&self, clock: Clock, growths: u32) -> f64 {
-        let OptimizerSettings { learning_rate, schedule, growth, .. } = self.optimizer;
+        let OptimizerSettings { learning_rate, schedule, growth, weight_decay, .. } =
+            self.optimizer;
+        // Decay takes this rate's part of a parameter: beyond all of it, it would turn its sign.
+        let most = (1.0 / (learning_rate * f64::from(weight_decay))).clamp(1.0, MOST_GROWTH);
         let growths = i32::try_from(growths).unwrap_or(i32::MAX);
-        let rate = learning_rate * growth.powi(growths).min(MOST_GROWTH);
+        let rate = learning_rate * growth.powi(growths).min(most);
         match schedule {
             Schedule::Constant => rate,
             Schedule::Linear => rate * (1.0 - self.spent(clock)),

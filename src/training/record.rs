@@ -218,7 +218,8 @@ pub(super) struct Moment<'a> {
     pub(super) budget: &'a Budget,
 }
 
-/// Updates the best checkpoint: the start, until a later one gains more than its paired interval. The
+/// Updates the best checkpoint: the start, until a later one gains more than its paired interval, which one
+/// user alone does not have. The
 /// highest reward, which patience looks at, may be chance.
 fn watch(state: &mut CheckpointState, step: u64, reward: f64, gain: Interval) {
     if state.highest.is_none_or(|highest| reward > highest) {
@@ -226,7 +227,8 @@ fn watch(state: &mut CheckpointState, step: u64, reward: f64, gain: Interval) {
     } else {
         state.since_best += 1;
     }
-    if state.best.is_none_or(|best| reward > best.reward && gain.low > 0.0) {
+    let sure = 0.0 < gain.low && gain.low < gain.mean;
+    if state.best.is_none_or(|best| reward > best.reward && sure) {
         state.best = Some(Best { step, reward });
         // It has found what pays: go on faster.
         state.growths += u32::from(step > 0);
@@ -244,6 +246,10 @@ mod tests {
         watch(&mut state, 0, 0.5, gain(0.0));
         watch(&mut state, 10, 0.52, gain(-0.01));
         assert_eq!((state.best.map(|best| best.step), state.since_best), (Some(0), 0));
+        // One user alone: there is no interval.
+        let mut of_one = state.clone();
+        watch(&mut of_one, 15, 0.51, Interval { mean: 0.01, low: 0.01, high: 0.01 });
+        assert_eq!(of_one.best, state.best);
         watch(&mut state, 20, 0.51, gain(0.001));
         assert_eq!((state.best.map(|best| best.step), state.since_best), (Some(20), 1));
         watch(&mut state, 30, 0.505, gain(0.002));

@@ -217,6 +217,7 @@ impl<'a> Halves<'a> {
         if !self.redraw || epoch == self.drawn.as_ref().map_or(0, |(drawn, _)| *drawn) {
             return false;
         }
+        self.drawn = None; // before there are two
         self.drawn = self.given.redrawn(Split::Train, self.seed, epoch).map(|task| (epoch, task));
         self.drawn.is_some()
     }

@@ -188,8 +188,8 @@ fn imported_embeddings_are_checked() {
     npy(&input.path("short.npy"), 39, 4, &[0.5; 39 * 4]);
     fs_err::write(input.path("beta.txt"), "0.5").unwrap();
     for (name, parts) in [
-        ("beta.npy", &["beta.npy: row 7, column 2 is NaN, expected a finite number"][..]),
-        ("beta.safetensors", &["beta.safetensors: row 7, column 2 is NaN"]),
+        ("beta.npy", &["beta.npy: row 8, column 3 is NaN, expected a finite number"][..]),
+        ("beta.safetensors", &["beta.safetensors: row 8, column 3 is NaN"]),
         ("short.npy", &["short.npy", "expected shape [40, L], found [39, 4]", "actions.parquet"]),
         ("beta.txt", &["beta.txt: expected a `.safetensors`, a `.npy` or a `.parquet` file"]),
         ("beta.bin", &["beta.bin: no such file", "svd, als or a file"]),

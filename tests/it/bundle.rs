@@ -409,8 +409,8 @@ fn requests_are_answered_or_refused_in_one_line() {
     refused(user("7"), &of(0), &["a slate of 0 actions"]);
     refused(user("7"), &of(count + 1), &["only", "can be chosen", "--slate-size"]);
     let context = |value: f32, dim: usize| Who::Context(vec![value; dim]).into();
-    refused(context(f32::NAN, dim), &exact(), &["context: row 1, column 0 is NaN"]);
-    refused(context(f32::INFINITY, dim), &exact(), &["context: row 1, column 0 is inf"]);
+    refused(context(f32::NAN, dim), &exact(), &["context: row 2, column 1 is NaN"]);
+    refused(context(f32::INFINITY, dim), &exact(), &["context: row 2, column 1 is inf"]);
     refused(context(0.0, dim + 1), &exact(), &["context 1: expected shape", &dim.to_string()]);
 
     // Without histories nobody is known, without an index nothing is walked.

@@ -36,6 +36,28 @@ fn trained() -> (TempDir, PathBuf, PathBuf) {
 }
 
 #[test]
+fn the_demo_replaces_a_demo_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let demo = |out: &Path| {
+        let mut demo = slate();
+        demo.args(["demo", "--steps", "2", "--set", "evaluation.count=1", "--out"]).arg(out);
+        demo
+    };
+    stdout(&mut demo(&at("demo")));
+    stdout(&mut demo(&at("demo")));
+    log_csv(&at("log.csv"));
+    let mut prepare = slate();
+    prepare.arg("prepare").arg(at("log.csv")).arg("--out").arg(at("mine").join("data"));
+    prepare.args(["--user-column", "who", "--item-column", "what", "--embeddings", "svd"]);
+    stdout(prepare.args(["--latent-dim", "6"]));
+    assert_says(&refused(&mut demo(&at("mine"))), &["data: no demo made what is here", "--out"]);
+    fs_err::remove_dir_all(at("demo").join("data")).unwrap();
+    fs_err::rename(at("mine").join("data"), at("demo").join("data")).unwrap();
+    assert_says(&refused(&mut demo(&at("demo"))), &["data: no demo made what is here"]);
+}
+
+#[test]
 fn the_demo_ends_in_a_slate() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = slate();
@@ -197,6 +219,12 @@ fn baselines_have_a_row_each() {
     assert_says(&error, &["`against`: esea", "popularity, uniform, svd, als, ease, item-knn"]);
     // A path is no name.
     assert_says(&refused(&mut against("./ease", &[])), &["`against`: ./ease", "neither"]);
+    for wrong in
+        ["item-knn:neighbours=2.5", "ease:ridge=0", "als:latent_dim=0", "item-knn:shrinkage=-1"]
+    {
+        let word = wrong.split_once(':').unwrap().1;
+        assert_says(&refused(&mut against(wrong, &[])), &["in its range, found", word]);
+    }
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn a_reward_that_is_no_number_ends_the_run_in_its_step() {
 fn parameters_that_overflow_end_the_run_in_the_next_step() {
     let place = Place::new(&pairs(60, 30, 8), 4);
     let told = refused(&mut place.train(&["--set", "optimizer.learning_rate=1e30"]));
-    assert_says(&told, &["step 1: query: row 0, column ", "inf, expected a finite number"]);
+    assert_says(&told, &["step 1: query: row 1, column ", "inf, expected a finite number"]);
     assert_eq!(place.policy().recommend("u3").unwrap().slate.len(), 5);
 }
 

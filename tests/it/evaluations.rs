@@ -3,6 +3,7 @@
 use fast_slate::dataset::Split;
 use fast_slate::device;
 use fast_slate::estimate::Interval;
+use fast_slate::facade::{Judged, Judging, Outcome, Policy, Which};
 use fast_slate::reward::RewardKind;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, Settings};
@@ -36,6 +37,33 @@ fn patience_ends_a_run_that_does_not_get_better() {
     settings.evaluation.patience = 2;
     settings.optimizer.learning_rate = 1e-30;
     assert_eq!(trained(&settings).0, [(Ending::StoppedEarly, 10); 2]);
+}
+
+#[test]
+fn users_who_are_asked_about_more_halves_give_a_narrower_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let prepared = small(&folder.path().join("data"));
+    let mut settings = Preset::Default.settings();
+    settings.budget.amount = 30;
+    let run = folder.path().join("run");
+    prepared.train(&settings, &run).unwrap();
+    let policy = Policy::open(&run, Which::Last, None).unwrap();
+    let judged = |halves| {
+        let asked = Judging { halves, against: vec!["popularity".into()], ..Judging::default() };
+        policy.judge(&asked).unwrap()
+    };
+    let (once, often) = (judged(None), judged(Some(12)));
+    assert_eq!((once.halves, often.halves), (1, 12));
+    assert_eq!(once.contexts, often.contexts);
+    assert!(often.scores.reward_se < once.scores.reward_se);
+    // The others answer for the same halves.
+    let difference = |judged: &Judged| match &judged.against[0].outcome {
+        Outcome::Judged { difference, .. } => difference.high - difference.low,
+        Outcome::Refused { refused } => panic!("{refused}"),
+    };
+    assert!(difference(&often) < 0.9 * difference(&once));
+    let again = judged(Some(1));
+    assert_eq!(again.scores.reward.to_bits(), once.scores.reward.to_bits());
 }
 
 #[test]

@@ -58,10 +58,10 @@ fn parameters(tower: &Tower) -> Vec<Matrix> {
 }
 
 fn check(build: impl Fn(&[Matrix]) -> Tower, theta: &[Matrix]) {
-    check_of(normals(10, B, D), build, theta);
+    check_of(&normals(10, B, D), build, theta);
 }
 
-fn check_of(inputs: Matrix, build: impl Fn(&[Matrix]) -> Tower, theta: &[Matrix]) {
+fn check_of(inputs: &Matrix, build: impl Fn(&[Matrix]) -> Tower, theta: &[Matrix]) {
     let g = normals(11, B, L);
     let learner = Learner::new(build(theta).into(), Fixed(g.clone()).into());
     let batch = Batch { step: 0, contexts: vec![0; B], inputs: inputs.clone() };
@@ -73,7 +73,7 @@ fn check_of(inputs: Matrix, build: impl Fn(&[Matrix]) -> Tower, theta: &[Matrix]
     let after = parameters(&stepped.model().valid().tower.unwrap());
 
     let loss = |theta: &[Matrix]| {
-        let h = build(theta).latent(&inputs).unwrap();
+        let h = build(theta).latent(inputs).unwrap();
         -f64::from(dot(h.as_slice(), g.as_slice())) / B as f64
     };
     let step = 1e-2;
@@ -125,7 +125,7 @@ fn the_gradient_through_each_tower_is_that_of_finite_differences() {
             tower.balance = Some(Param::from_tensor(to_device(&theta[1], &device)));
             Tower::ResidualMlp(tower)
         };
-        check_of(inputs.clone(), build, &[normals(0, L + 1, L), normals(1, 1, 1)]);
+        check_of(&inputs, build, &[normals(0, L + 1, L), normals(1, 1, 1)]);
     }
 }
 

@@ -114,6 +114,47 @@ fn learning_goes_on_where_it_stopped() {
     assert!(learned(&whole) == learned(&parts));
     let text = fs_err::read_to_string(whole.join("run.toml")).unwrap();
     assert_says(&text, &["[run.logged", "digest = ", "kind = \"logged\"", "relative = "]);
+
+    // A run that was stopped before its first checkpoint begins again, on data that moved.
+    let (killed, data) = (train("killed", "20"), folder.path().join("data"));
+    fs_err::remove_dir_all(killed.join("checkpoints")).unwrap();
+    fs_err::remove_file(killed.join("metrics.jsonl")).unwrap();
+    let recorded = Policy::open(&whole, Which::Last, Some("ndarray")).unwrap().origin.data;
+    copy(&recorded, &data);
+    let mut resume = slate();
+    stdout(resume.args(["train", "--resume", "--out"]).arg(&killed).arg("--data").arg(&data));
+    assert!(learned(&whole) == learned(&killed));
+}
+
+/// Copies a folder of folders.
+fn copy(from: &Path, to: &Path) {
+    fs_err::create_dir(to).unwrap();
+    for entry in fs_err::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs_err::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_a_log_continues_stays_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    for (flags, expected) in [
+        (&["--method", "lgp"][..], &["method.kind", "expected `logged`", "--estimate"][..]),
+        (&["--estimate", "direct", "--method", "logged"], &["method.kind", "--estimate wants"]),
+        (&["--slate-size", "3"], &["slate_size", "stays as it was", "→"]),
+        (&["--set", "retrieval.exclude_observed=true"], &["retrieval.exclude_observed", "stays"]),
+        (&["--set", "reward.kind=dcg"], &["reward.kind", "stays as it was"]),
+        (&["--set", "method.sigma=inverse-dim"], &["method.sigma", "were drawn by relative"]),
+    ] {
+        assert_says(&refused(&mut learn(&out, flags)), expected);
+        assert!(!out.exists(), "{flags:?}");
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! `slate demo`: synthetic sessions in, a slate out; prepares, trains and recommends.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueHint};
 use fs_err as fs;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use crate::run::{RunFolder, Which};
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// The folder to write to; an earlier demo there is replaced.
+    /// The folder to write to. An earlier demo there is replaced, and nothing else.
     #[arg(long, default_value = "artifacts/demo", value_hint = ValueHint::DirPath)]
     out: PathBuf,
     /// Serve the bundle of this policy afterwards, with a page to look at, until Ctrl-C.
@@ -39,6 +39,22 @@ struct Demo {
     slate: Vec<Recommendation>,
 }
 
+/// Fails if there is data or a run that no demo made.
+fn require_earlier_demo(data: &Path, run: &RunFolder) -> Result<()> {
+    let made_here = |folder: &Path| {
+        Prepared::open(folder).is_ok_and(|prepared| prepared.manifest.is_synthetic())
+    };
+    let trained_here = || run.read_settings().is_ok_and(|(_, origin)| made_here(&origin.data));
+    for (folder, is_demo) in
+        [(data, !data.exists() || made_here(data)), (run.path(), !run.exists() || trained_here())]
+    {
+        if !is_demo {
+            bail!("{}: no demo made what is here; give another --out", folder.display());
+        }
+    }
+    Ok(())
+}
+
 /// The time in which the demo looks for embeddings.
 const SECONDS: u64 = 5;
 
@@ -46,6 +62,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     let (data, run) = (args.out.join("data"), RunFolder::new(args.out.join("run")));
     // Settings that no data can make valid are refused before anything is written.
     args.settings.resolve(&args.settings.preset.unwrap_or_default().settings())?;
+    require_earlier_demo(&data, &run)?;
     let input = Input::Synthetic(SyntheticSettings::default());
     let judge = Judge { within: SECONDS, ..Judge::default() };
     let embedding = EmbeddingSource::Auto(judge);

@@ -41,6 +41,11 @@ pub(crate) struct EvaluateArgs {
     /// computed on exact slates, whose length need not be the run's.
     #[arg(long, value_name = "METRIC@K", value_delimiter = ',')]
     metrics: Vec<MetricAt>,
+    /// Ask each user about so many halves of their items: what is observed and what is hidden is drawn
+    /// anew, for every recommender alike. More halves make the intervals narrower [default: 1; of validation
+    /// users as many as in training].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    halves: Option<u64>,
     /// Retrieve through the index instead of exactly.
     #[arg(long)]
     index: bool,
@@ -77,9 +82,9 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
     }
     if !args.logged.logged.is_empty() {
         let hidden = !args.against.is_empty() || !args.metrics.is_empty();
-        if hidden || args.split.is_some() || args.index {
+        if hidden || args.split.is_some() || args.halves.is_some() || args.index {
             bail!(
-                "--against, --metrics, --split and --index are about hidden items, --logged about a log: \
+                "--against, --metrics, --split, --halves and --index are about hidden items, --logged about a log: \
                  ask for one of them"
             );
         }
@@ -90,6 +95,7 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
         against: args.against.clone(),
         tune: Duration::from_secs(args.tune),
         metrics: args.metrics.clone(),
+        halves: args.halves,
         index: args.index,
         checkpoint: args.checkpoint,
         device: device.map(ToOwned::to_owned),

@@ -82,7 +82,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<Report> {
         let settings = args.settings.resolve(&recorded)?;
         let device = args.settings.device.choose(Some(&origin.device))?;
         if let Some(log) = origin.logged {
-            let policy = Policy::open(&args.out, Which::Last, Some(device.name))?;
+            let policy = Policy::to_go_on(&args.out, args.data.as_deref(), device.name)?;
             let lesson = policy.lesson(&log.paths, log.reading)?;
             Ready::on_log(lesson, &policy, settings, device)?.resume(&run)?
         } else {
@@ -132,6 +132,7 @@ impl Ready {
 
     /// Learns from a log what `policy` does not know yet.
     fn on_log(lesson: Lesson, policy: &Policy, settings: Settings, device: Chosen) -> Result<Self> {
+        lesson.check(&policy.settings, &settings)?;
         lesson.task.check(&settings, &device.device)?;
         let origin = lesson.origin(policy.origin.clone());
         let origin = RunOrigin { device: device.name.to_owned(), ..origin };

@@ -35,7 +35,7 @@ pub(crate) struct TuneArgs {
     /// limit [default: 600].
     #[arg(long, value_name = "SECONDS", conflicts_with = "budget")]
     within: Option<u64>,
-    /// The most trials of the first rung. A third of each rung trains on for longer; the settings
+    /// The most trials of the first rung. A third of each rung trains again, from the start, for longer; the settings
     /// as given train in every rung.
     #[arg(long, default_value_t = 27, value_parser = clap::value_parser!(u64).range(1..))]
     trials: u64,

@@ -60,9 +60,9 @@ pub(super) fn batch(
     for (cell, name) in cells.iter().zip(columns.names()) {
         let is_time = columns.time.as_deref() == Some(name);
         if cell.dtype().is_nested() || (cell.dtype().is_temporal() && !is_time) {
-            let found = cell.dtype();
-            let problem =
-                format!("column `{name}`: expected numbers, text or booleans, found {found}");
+            let (found, ids) = (cell.dtype(), columns.names().take(2).any(|id| id == name));
+            let expected = if ids { "integers or text" } else { "numbers, text or booleans" };
+            let problem = format!("column `{name}`: expected {expected}, found {found}");
             return Err(Error::file(path, problem));
         }
     }

@@ -52,8 +52,8 @@ impl Source {
             if is_pattern(path) {
                 return matching(path);
             }
-            let problem = "is not there; name a .csv, .tsv or .parquet file, a folder of them, or a \
-                           pattern in quotes such as '*.csv'";
+            let problem = "is not there; name a .csv, .tsv or .parquet file, a folder of .parquet files, \
+                           or a pattern in quotes such as '*.csv'";
             return Err(Error::file(path, problem));
         }
         if fs::metadata(path)?.is_dir() {

@@ -126,7 +126,7 @@ fn nan_is_named_by_row_and_column() {
     numbers[3] = f32::NAN;
     let path = npy_file(folder.path(), "<f4", false, "(3, 2)", &le(&numbers));
     let error = import_rows(&path, 3).unwrap_err().to_string();
-    assert!(error.contains("beta.npy: row 1, column 1 is NaN"), "{error}");
+    assert!(error.contains("beta.npy: row 2, column 2 is NaN"), "{error}");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn tables_that_are_no_embeddings_say_why() {
     let row = |values: &[f32]| Some(Series::new("".into(), values));
     for (third, said) in [
         (row(&[1.0]), "row 3: column `vector` holds 1 numbers, expected 2"),
-        (row(&[1.0, f32::NAN]), "row 2, column 1 is NaN"),
+        (row(&[1.0, f32::NAN]), "row 3, column 2 is NaN"),
         (None, "row 3: column `vector`: expected a list of numbers, found `null`"),
     ] {
         let error = of(text(IDS), &|columns| {

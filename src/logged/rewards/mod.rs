@@ -295,13 +295,13 @@ mod tests {
         type Spoil = fn(&mut Shown);
         let spoils: [(Spoil, &str); 6] = [
             (|shown| shown.slates[4] = 5, "row 1 of the log shows action 5 at position 1"),
-            (|shown| shown.outcomes[2] = f32::NAN, "logged outcomes: row 0, column 2 is NaN"),
+            (|shown| shown.outcomes[2] = f32::NAN, "logged outcomes: row 1, column 3 is NaN"),
             (
                 |shown| shown.outcomes.truncate(shown.outcomes.len() - 1),
                 "logged outcomes: expected shape [20, 3]",
             ),
             (|shown| shown.slate_size = 0, "at least one position"),
-            (|shown| shown.contexts.row_mut(3)[1] = f32::INFINITY, "logged contexts: row 3"),
+            (|shown| shown.contexts.row_mut(3)[1] = f32::INFINITY, "logged contexts: row 4"),
             (
                 |shown| shown.propensities = Some(vec![0.0; 60]),
                 "row 0 of the log has the propensity 0 at position 0",

@@ -214,7 +214,13 @@ impl PrepareArgs {
             (&file, is_file, "FILE"),
         ] {
             if let Some((flag, _)) = flags.iter().find(|(_, given)| *given && !fit) {
-                bail!("{flag} goes with --embeddings {of}");
+                match self.latent_dim {
+                    Some(_) if self.embeddings.is_none() && of == "auto" => bail!(
+                        "{flag} goes with --embeddings auto, and --latent-dim means --embeddings svd: \
+                         leave one of them out"
+                    ),
+                    _ => bail!("{flag} goes with --embeddings {of}"),
+                }
             }
         }
         match source {

@@ -201,6 +201,12 @@ fn a_bad_cell_is_named() {
 }
 
 #[test]
+fn one_column_is_one_thing() {
+    let message = problem("log.csv", "userId,movieId,userId\n1,2,3\n", &all());
+    assert!(message.contains("log.csv: column `userId` is there twice; rename one"), "{message}");
+}
+
+#[test]
 fn a_comma_too_many_moves_no_field_into_another_column() {
     let titled = |title: &str| {
         format!("title,userId,movieId,rating\nHeat,1,2,3\n{title},1,3,3\nHeat,4,5,3\n")
