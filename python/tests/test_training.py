@@ -21,13 +21,19 @@ def discounted(batch: Batch, slates: np.ndarray) -> np.ndarray:
     return batch.hits @ (0.5 ** np.arange(slates.shape[1], dtype=np.float32))
 
 
+def any_hit(batch: Batch, slates: np.ndarray) -> np.ndarray:
+    """The built-in reward of this name."""
+    return batch.hits.any(axis=1).astype(np.float32)
+
+
 @pytest.mark.parametrize("method", ["lgp-mips", "pl-pg", "covariance"])
 def test_the_same_reward_trains_the_same_parameters(
     frame: pl.DataFrame, tmp_path: Path, method: str
 ) -> None:
     settings = {"method.kind": method, "method.samples": 4}
-    own = policy(settings=settings).fit(frame, run_dir=tmp_path / "built-in", **NAMES)
-    mine = trainer(settings=settings, reward=discounted, steps=20)
+    built_in = policy(settings={**settings, "reward.kind": "any-hit"})
+    own = built_in.fit(frame, run_dir=tmp_path / "built-in", **NAMES)
+    mine = trainer(settings=settings, reward=any_hit, steps=20)
     mine.fit(tmp_path / "built-in" / "data", run_dir=tmp_path / "own")
     assert model(tmp_path / "own") == model(tmp_path / "built-in")
     assert mine.evaluate().to_dict() == own.evaluate().to_dict()
