@@ -64,7 +64,7 @@ judged() {
     slate evaluate "$work/run-$set-$seed-$run" "$@" --json >"$out/$name-$set-$seed.json"
 }
 
-# Users are asked about several halves of their items, where a split hid no others than any: SET
+# Users are asked about several halves of their items, where the split hid items at random: SET
 halves() {
     case $1 in
         beauty | *-time) ;;

@@ -50,10 +50,14 @@ class Bundle:
             ridge = encoder["regularization"] * np.eye(beta.shape[1])
             normal = beta.T @ beta + encoder["confidence"] * own.T @ own + ridge
             return np.linalg.solve(normal, (1 + encoder["confidence"]) * own.sum(0))
-        weights = np.ones(len(known))
-        if encoder["kind"] == "weighted-mean":
+        inputs, weights = self.inputs[known], np.ones(len(known))
+        if encoder["kind"] != "mean":
             weights = self.weights[known] * np.arange(len(known), 0, -1.0) ** -encoder["recency"]
-        return weights @ self.inputs[known] / weights.sum()
+        if encoder["kind"] == "balanced-mean":
+            lengths = np.linalg.norm(inputs, axis=1, keepdims=True)
+            directions = inputs / np.where(lengths > 0, lengths, 1)
+            weights = weights / (1 + np.maximum(0, directions @ directions.sum(0) - 1))
+        return weights @ inputs / weights.sum()
 
     def query(self, context):
         """h of a context M(X) [D]."""
@@ -70,10 +74,15 @@ class Bundle:
             return context @ self.layers[0] if self.layers else context
         if tower["kind"] == "sigmoid-mlp":
             return ACTIVATIONS["sigmoid"](context @ self.layers[0]) @ self.layers[1]
+        dim = self.beta.shape[1]
+        if "balance" in tower:  # between the first two means
+            first, second = context[:dim], context[dim : 2 * dim]
+            mean = first + tower["balance"] * (second - first)
+            context = np.concatenate([mean, context[2 * dim :]])
         hidden = context / tower["scale"]
         for layer in self.layers[:-1]:
             hidden = ACTIVATIONS[tower["activation"]](hidden @ layer)
-        return context[: self.beta.shape[1]] + tower["scale"] * hidden @ self.layers[-1]
+        return context[:dim] + tower["scale"] * hidden @ self.layers[-1]
 
     def recommend(self, known, k: int, index=False):
         """Actions and scores; none of `known`. Through the index, twice as many are looked for."""

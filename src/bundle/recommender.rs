@@ -263,7 +263,7 @@ impl Recommender {
     fn check_context(&self, context: &[f32], row: usize) -> Result<()> {
         if context.len() != self.context_dim() {
             return Err(Error::Shape {
-                what: format!("context {row}"),
+                what: format!("context {}", row + 1),
                 expected: format!("[{}]", self.context_dim()),
                 found: format!("[{}]", context.len()),
             });

@@ -81,8 +81,10 @@ pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> 
     let StoredEmbeddings { v, spectrum, inputs } = stored;
     let too_long = |row: &[f32]| !dot(row, row).is_finite();
     if let Some(row) = v.iter_rows().position(too_long) {
-        let problem =
-            format!("row {row} is too long, its squared length is infinite; scale the vectors");
+        let problem = format!(
+            "row {} is too long, its squared length is infinite; scale the vectors",
+            row + 1
+        );
         return Err(Error::file(path, problem));
     }
     let places = match (rows, ids) {

@@ -4,7 +4,7 @@
 //! On small logs a hundred users validate. By one half of their items each, they cannot tell a gain of
 //! three percent from chance, and the start is served in its place; sixteen halves leave four tenths of the
 //! standard error. On Gowalla two to nine halves of 1 500 users,
-//! fewer with longer vectors, leave half of it and more.
+//! fewer with longer vectors, leave half of the standard error or more.
 
 use std::borrow::Cow;
 

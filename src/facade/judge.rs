@@ -200,10 +200,10 @@ impl Policy {
 
     /// The users of a split, asked about so many halves of their items.
     fn asked_about(&self, split: Split, halves: u64) -> Result<Panel<'_>> {
-        if halves > 1 && !self.task.has_other_halves(split) {
-            let problem = format!(
-                "the {split} users have no halves but those of the split or of the reward; leave it out"
-            );
+        // Of a split that hid the latest items, training users have other halves, which are drawn by time.
+        if halves > 1 && !self.task.has_other_halves(Split::Test) {
+            let problem = "users can be asked only about the halves of the split, or of the reward; leave \
+                           it out";
             return Err(Error::setting("halves", problem));
         }
         Ok(Panel::new(&self.task, split, self.task.sessions.contexts(split))

@@ -76,8 +76,18 @@ impl Lesson {
     /// [`Error::Setting`] for a method that does not learn from such a log, and for what the task has from
     /// the run before.
     pub fn check(&self, before: &Settings, settings: &Settings) -> Result<()> {
+        let changed = before.differences_in_model(settings);
+        if !changed.is_empty() {
+            let problem =
+                format!("a log continues the model as it is; leave out {}", changed.join("; "));
+            return Err(Error::setting("model", problem));
+        }
         let by_weights = matches!(settings.method, Method::Logged(_));
         let problem = match (by_weights, self.from.reading.estimate.is_some()) {
+            (true, true) if matches!(before.method, Method::Logged(_)) => {
+                "an estimate does not follow a run that learned from a log by weights; begin with the run \
+                 before it"
+            }
             (true, true) => {
                 "`logged` weighs the rows of a log, and --estimate wants a method that samples slates, such \
                  as --method lgp-mips"
@@ -99,7 +109,7 @@ impl Lesson {
         let kept = |key: &str| {
             ["slate_size", "retrieval.", "reward."].iter().any(|kept| key.starts_with(kept))
         };
-        match settings.differences(before).into_iter().find(|(key, _)| kept(key)) {
+        match before.differences(settings).into_iter().find(|(key, _)| kept(key)) {
             None => Ok(()),
             Some((key, change)) => {
                 let problem = format!(

@@ -390,6 +390,12 @@ impl Task {
         Ok(())
     }
 
+    /// `model` with what this reward does not teach frozen. Under a linear one a slate is worth the sum of its
+    /// actions, and no taste needs a place beside another.
+    pub(crate) fn to_train(&self, model: Model) -> Model {
+        if self.reward.as_linear().is_some() { model.with_balance_frozen() } else { model }
+    }
+
     /// The model at step 0 of a run with `settings`, without autodiff.
     ///
     /// # Errors

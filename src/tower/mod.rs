@@ -148,6 +148,17 @@ impl TowerSettings {
     ) -> Result<Tower> {
         self.validate()?;
         let context_dim = contexts.cols();
+        let balances = self.balance && self.kind == TowerKind::ResidualMlp;
+        if balances && context_dim < 2 * latent_dim {
+            return Err(Error::setting(
+                "tower.balance",
+                format!(
+                    "needs contexts of two means, D = {} at least, found D = {context_dim}; set it to \
+                     false",
+                    2 * latent_dim
+                ),
+            ));
+        }
         if self.initial == Initial::Identity && context_dim < latent_dim {
             return Err(Error::setting(
                 "tower.initial",

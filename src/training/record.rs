@@ -218,8 +218,8 @@ pub(super) struct Moment<'a> {
     pub(super) budget: &'a Budget,
 }
 
-/// Updates the best checkpoint: the start, until a later one gains more than its paired interval, which one
-/// user alone does not have. The
+/// Updates the best checkpoint: the start, until a later one gains more than its paired interval; a single
+/// user gives no interval. The
 /// highest reward, which patience looks at, may be chance.
 fn watch(state: &mut CheckpointState, step: u64, reward: f64, gain: Interval) {
     if state.highest.is_none_or(|highest| reward > highest) {

@@ -180,9 +180,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn learner(&self, model: Model, state: &CheckpointState) -> Result<Learner> {
-        // Under a linear reward a slate is worth the sum of its actions: no taste needs a place beside another.
-        let linear = self.task.reward.as_linear().is_some();
-        let model = if linear { model.with_balance_frozen() } else { model };
+        let model = self.task.to_train(model);
         let clipping = self.settings.optimizer.gradient_clipping;
         Ok(Learner::new(model, self.estimator(self.task, state)?).with_clipping(clipping))
     }

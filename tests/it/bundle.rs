@@ -411,7 +411,7 @@ fn requests_are_answered_or_refused_in_one_line() {
     let context = |value: f32, dim: usize| Who::Context(vec![value; dim]).into();
     refused(context(f32::NAN, dim), &exact(), &["context: row 2, column 1 is NaN"]);
     refused(context(f32::INFINITY, dim), &exact(), &["context: row 2, column 1 is inf"]);
-    refused(context(0.0, dim + 1), &exact(), &["context 1: expected shape", &dim.to_string()]);
+    refused(context(0.0, dim + 1), &exact(), &["context 2: expected shape", &dim.to_string()]);
 
     // Without histories nobody is known, without an index nothing is walked.
     let plain: Bundle = Bundle { users: None, index: None, ..bundle.clone() };
@@ -738,7 +738,7 @@ fn a_run_is_exported_once_and_answers_alike_from_the_command_line() {
         &["--checkpoint belongs to a run"],
     );
     assert_says(&wrong(&["--user", "7", "-k", "0"]), &["a slate of 0 actions"]);
-    assert_says(&wrong(&["--context", "1,2"]), &["context 0: expected shape [32], found [2]"]);
+    assert_says(&wrong(&["--context", "1,2"]), &["context 1: expected shape [32], found [2]"]);
     fs_err::write(place.path("list.txt"), "nothing").unwrap();
     assert_says(&wrong(&["--user", "7", "--allow", &list]), &["--allow", "list.txt", "no item"]);
     slate().args(["recommend", &bundle, "--users", "x.parquet"]).assert().code(2);

@@ -147,7 +147,8 @@ fn what_a_log_continues_stays_as_it_was() {
     for (flags, expected) in [
         (&["--method", "lgp"][..], &["method.kind", "expected `logged`", "--estimate"][..]),
         (&["--estimate", "direct", "--method", "logged"], &["method.kind", "--estimate wants"]),
-        (&["--slate-size", "3"], &["slate_size", "stays as it was", "→"]),
+        (&["--slate-size", "3"], &["slate_size", "stays as it was", "→ 3)"]),
+        (&["--set", "tower.balance=false"], &["a log continues the model", "tower.balance"]),
         (&["--set", "retrieval.exclude_observed=true"], &["retrieval.exclude_observed", "stays"]),
         (&["--set", "reward.kind=dcg"], &["reward.kind", "stays as it was"]),
         (&["--set", "method.sigma=inverse-dim"], &["method.sigma", "were drawn by relative"]),

@@ -39,18 +39,28 @@ struct Demo {
     slate: Vec<Recommendation>,
 }
 
-/// Fails if there is data or a run that no demo made.
+/// Fails if there is data, or beside it a run, that no demo made.
 fn require_earlier_demo(data: &Path, run: &RunFolder) -> Result<()> {
-    let made_here = |folder: &Path| {
-        Prepared::open(folder).is_ok_and(|prepared| prepared.manifest.is_synthetic())
+    let other = |folder: &Path, why: &str| {
+        bail!("{}: no demo made what is here{why}; give another --out", folder.display())
     };
-    let trained_here = || run.read_settings().is_ok_and(|(_, origin)| made_here(&origin.data));
-    for (folder, is_demo) in
-        [(data, !data.exists() || made_here(data)), (run.path(), !run.exists() || trained_here())]
-    {
-        if !is_demo {
-            bail!("{}: no demo made what is here; give another --out", folder.display());
+    let mut digest = String::new();
+    if data.exists() {
+        match Prepared::open(data) {
+            Ok(prepared) if prepared.manifest.is_synthetic() => {
+                prepared.digest().clone_into(&mut digest);
+            }
+            Ok(_) => return other(data, ""),
+            Err(error) => return other(data, &format!(" ({error})")),
         }
+    }
+    let trained_here = || run.read_settings().is_ok_and(|(_, it)| it.data_digest == digest);
+    if run.exists() && !trained_here() {
+        return other(run.path(), "");
+    }
+    let bundle = data.with_file_name("bundle");
+    if bundle.exists() && !run.exists() {
+        return other(&bundle, "");
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ pub(crate) struct EvaluateArgs {
     #[arg(long, value_name = "METRIC@K", value_delimiter = ',')]
     metrics: Vec<MetricAt>,
     /// Ask each user about so many halves of their items: what is observed and what is hidden is drawn
-    /// anew, for every recommender alike. More halves make the intervals narrower [default: 1; of validation
+    /// anew, alike for every recommender. More halves make the intervals narrower [default: 1; of validation
     /// users as many as in training].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     halves: Option<u64>,

@@ -95,8 +95,8 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
                             None => initial,
                         };
                         let batches = diagnostic_batches(&task, &settings);
-                        let learner =
-                            Learner::new(model, task.estimator(&settings.method, settings.seed)?);
+                        let estimator = task.estimator(&settings.method, settings.seed)?;
+                        let learner = Learner::new(task.to_train(model), estimator);
                         Found::Gradient(gradient_statistics(&learner, &batches, args.draws)?)
                     }
                 };

@@ -64,6 +64,7 @@ pub(crate) fn read<C: Wanted>(
                 } else {
                     let text = Text::open(path.clone(), dialect, &mut block)?;
                     let columns = find(&path, &text.names)?;
+                    text.require_once(&columns)?;
                     opened.insert((text, columns))
                 };
                 let batch = text.batch(block, columns, bad)?;
@@ -214,6 +215,19 @@ impl Text {
             }
         }
         Ok((kept, numbers))
+    }
+
+    /// Fails if a column that matters is there twice.
+    fn require_once(&self, columns: &impl Wanted) -> Result<()> {
+        // polars gives the second another name.
+        let twice = |name: &&str| self.names.contains(&format!("{name}_duplicated_0"));
+        match columns.names().find(twice) {
+            None => Ok(()),
+            Some(name) => {
+                let problem = format!("column `{name}` is there twice; rename one");
+                Err(Error::file(&self.path, problem))
+            }
+        }
     }
 
     /// Says what is wrong with a record, if anything is.

@@ -110,8 +110,10 @@ impl Shown {
         if let Some(at) = self.slates.iter().position(|action| *action as usize >= num_actions) {
             let (row, position, found) = (at / size, at % size, self.slates[at]);
             let problem = format!(
-                "row {row} of the log shows action {found} at position {position}, expected one of \
-                 the {num_actions} that have vectors"
+                "row {} of the log shows action {found} at position {}, expected one of the \
+                 {num_actions} that have vectors",
+                row + 1,
+                position + 1
             );
             return Err(Error::setting(LoggedReward::KEY, problem));
         }
@@ -120,8 +122,10 @@ impl Shown {
         if let Some(at) = propensities.iter().position(|found| !probability(found)) {
             let (row, position, found) = (at / size, at % size, propensities[at]);
             let problem = format!(
-                "row {row} of the log has the propensity {found} at position {position}, expected \
-                 a probability above 0 and at most 1"
+                "row {} of the log has the propensity {found} at position {}, expected a \
+                 probability above 0 and at most 1",
+                row + 1,
+                position + 1
             );
             return Err(Error::setting(LoggedReward::KEY, problem));
         }
@@ -294,7 +298,7 @@ mod tests {
     fn what_cannot_be_is_refused() {
         type Spoil = fn(&mut Shown);
         let spoils: [(Spoil, &str); 6] = [
-            (|shown| shown.slates[4] = 5, "row 1 of the log shows action 5 at position 1"),
+            (|shown| shown.slates[4] = 5, "row 2 of the log shows action 5 at position 2"),
             (|shown| shown.outcomes[2] = f32::NAN, "logged outcomes: row 1, column 3 is NaN"),
             (
                 |shown| shown.outcomes.truncate(shown.outcomes.len() - 1),
@@ -304,7 +308,7 @@ mod tests {
             (|shown| shown.contexts.row_mut(3)[1] = f32::INFINITY, "logged contexts: row 4"),
             (
                 |shown| shown.propensities = Some(vec![0.0; 60]),
-                "row 0 of the log has the propensity 0 at position 0",
+                "row 1 of the log has the propensity 0 at position 1",
             ),
         ];
         for (spoil, says) in spoils {

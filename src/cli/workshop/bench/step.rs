@@ -87,7 +87,7 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
     if candidates.is_some_and(|candidates| !candidates.used) {
         method = method.without_candidates();
     }
-    let mut learner = Learner::new(model, task.estimator(&method, settings.seed)?)
+    let mut learner = Learner::new(task.to_train(model), task.estimator(&method, settings.seed)?)
         .with_clipping(settings.optimizer.gradient_clipping);
     let mut adam = adam(&settings.optimizer);
     let rate = settings.optimizer.learning_rate;
