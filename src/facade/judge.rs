@@ -31,8 +31,8 @@ pub struct Judging {
     pub tune: Duration,
     /// Metrics beside those of the slates. They are computed on exact slates of their own length.
     pub metrics: Vec<MetricAt>,
-    /// The halves of the own items that each user is asked about; none for one, and of users who validate as
-    /// many as in training.
+    /// How many halves of their items users are asked about; none for one, and for users who validate as many
+    /// as in training.
     pub halves: Option<u64>,
     /// Retrieves through the index instead of exactly.
     pub index: bool,
@@ -51,7 +51,7 @@ pub struct Judged {
     pub split: Split,
     /// How many there are.
     pub contexts: usize,
-    /// The halves of the own items that each is asked about.
+    /// How many halves of their items each is asked about.
     pub halves: u64,
     /// K.
     pub slate_size: usize,

@@ -84,21 +84,21 @@ impl Lesson {
         }
         let by_weights = matches!(settings.method, Method::Logged(_));
         let problem = match (by_weights, self.from.reading.estimate.is_some()) {
-            (true, true) if matches!(before.method, Method::Logged(_)) => {
+            (true, true) if matches!(before.method, Method::Logged(_)) => Some(
                 "an estimate does not follow a run that learned from a log by weights; begin with the run \
-                 before it"
-            }
-            (true, true) => {
+                 before it",
+            ),
+            (true, true) => Some(
                 "`logged` weighs the rows of a log, and --estimate wants a method that samples slates, such \
-                 as --method lgp-mips"
-            }
-            (false, false) => {
+                 as --method lgp-mips",
+            ),
+            (false, false) => Some(
                 "expected `logged`, which weighs the rows of a log; --estimate lets other methods learn \
-                 from it"
-            }
-            _ => "",
+                 from it",
+            ),
+            (true, false) | (false, true) => None,
         };
-        if !problem.is_empty() {
+        if let Some(problem) = problem {
             return Err(Error::setting("method.kind", problem));
         }
         let (own, others) = (settings.method.gaussian_sigma(), before.method.gaussian_sigma());
