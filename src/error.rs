@@ -149,7 +149,7 @@ pub enum Error {
     /// A resumed run whose settings differ from those it was started with.
     #[error(
         "{}: resuming with other settings would change the run's path: {}; \
-         resume without them, or start a new run",
+         resume with what it was started with, or start a new run",
         path.display(), differences.join("; ")
     )]
     Changed {

@@ -181,7 +181,7 @@ impl Hasher {
 /// [`Error::File`] for a folder, device or pipe, an I/O error naming the file.
 pub fn open_regular(path: &Path) -> Result<fs::File> {
     // Before it is opened: opening a pipe waits for a writer.
-    if !fs::metadata(path)?.is_file() {
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         return Err(Error::file(path, "expected a regular file, found a folder, device or pipe"));
     }
     Ok(fs::File::open(path)?)

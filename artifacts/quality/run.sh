@@ -90,7 +90,8 @@ against() {
     for run in "$work"/run-*-default; do
         local name=${run#"$work/run-"}
         name=${name%-default}
-        watch "$out/evaluate-$name.jsonl" "$SLATE" evaluate "$run" --against $baselines --tune "$tune" --json >"$out/against-$name.json"
+        watch "$out/evaluate-$name.jsonl" "$SLATE" evaluate "$run" --against $baselines --tune "$tune" $(halves "${name%-*}") --json \
+            >"$out/against-$name.json"
     done
 }
 
@@ -103,7 +104,7 @@ again() {
         [ -e "$EARLIER/against-$name.json" ] || { echo "left out, not there: $EARLIER/against-$name.json" >&2; continue; }
         local found
         found=$("$python" "$here/found.py" "$EARLIER/against-$name.json")
-        slate evaluate "$run" --against "$found" --json >"$out/against-$name.json"
+        slate evaluate "$run" --against "$found" $(halves "${name%-*}") --json >"$out/against-$name.json"
     done
 }
 

@@ -211,7 +211,7 @@ def forged_feedback():
 
 def readers_that_stop():
     """They ask for much and read nothing."""
-    body = json.dumps({"requests": [{"user": str(user), "k": 700} for user in range(1, 600)]}).encode()
+    body = json.dumps({"requests": [{"user": str(user), "k": 200} for user in range(1, 600)]}).encode()
     request = head(more=f"content-length: {len(body)}\r\n\r\n") + body
     opened = []
     for _ in range(20):
@@ -222,9 +222,16 @@ def readers_that_stop():
         opened.append(connection)
     time.sleep(6)
     answered = ordinary()
+    found = Counter()
     for connection in opened:
+        connection.settimeout(1)
+        try:
+            line = connection.recv(12)
+        except OSError:
+            line = b""
+        found[int(line[9:]) if line.startswith(b"HTTP/1.1 ") else "nothing"] += 1
         connection.close()
-    return Counter({"left": len(opened)}), answered
+    return found, answered
 
 
 ask("POST", "/v1/slates", b'{"user": "1"}')

@@ -53,7 +53,7 @@ pub(crate) const INTERACTIONS: &str = "interactions";
 
 /// The exception for an error of the library.
 pub(crate) fn exception(error: Error) -> PyErr {
-    let message = said(&error);
+    let message = in_arguments(error.to_string());
     match error {
         Error::Io(error) => error.into(),
         // Tables in memory have a name in the place of a path.
@@ -72,8 +72,8 @@ pub(crate) fn exception(error: Error) -> PyErr {
     }
 }
 
-fn said(error: &Error) -> String {
-    let message = error.to_string();
+/// A message that names arguments where the library's names flags.
+pub(crate) fn in_arguments(message: String) -> String {
     NAMES.iter().fold(message, |message, (flag, name)| message.replace(flag, name))
 }
 

@@ -11,7 +11,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::error::exception;
+use crate::error::{exception, in_arguments};
 
 /// The process that imported the module.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -58,6 +58,7 @@ impl Subscriber for Logger {
     fn event(&self, event: &Event<'_>) {
         let mut message = Message(String::new());
         event.record(&mut message);
+        let message = in_arguments(message.0);
         let level = match *event.metadata().level() {
             Level::ERROR => "error",
             Level::WARN => "warning",
@@ -66,7 +67,7 @@ impl Subscriber for Logger {
         // Nobody can be told that logging failed.
         let _ = Python::attach(|py| {
             let logger = py.import("logging")?.call_method1("getLogger", ("fast_slate",))?;
-            logger.call_method1(level, ("%s", message.0)).map(drop)
+            logger.call_method1(level, ("%s", message)).map(drop)
         });
     }
 

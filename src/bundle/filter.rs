@@ -91,9 +91,16 @@ pub(super) fn union<'a>(one: Cow<'a, [u32]>, other: &'a [u32]) -> Cow<'a, [u32]>
         (_, true) => one,
         (true, _) => Cow::Borrowed(other),
         _ => {
-            let mut all = [&one, other].concat();
-            all.sort_unstable();
-            all.dedup();
+            let (mut left, mut right) = (one.iter().peekable(), other.iter().peekable());
+            let mut all = Vec::with_capacity(one.len() + other.len());
+            while let Some(action) = match (left.peek(), right.peek()) {
+                (Some(a), Some(b)) if a < b => left.next(),
+                (Some(a), Some(b)) if a == b => left.next().and(right.next()),
+                (Some(_), None) => left.next(),
+                _ => right.next(),
+            } {
+                all.push(*action);
+            }
             Cow::Owned(all)
         }
     }

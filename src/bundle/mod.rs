@@ -24,6 +24,7 @@
 
 mod batch;
 mod filter;
+mod groups;
 mod manifest;
 mod onnx;
 mod recommender;

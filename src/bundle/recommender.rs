@@ -2,7 +2,7 @@
 //! bytes, alone or in any batch.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use burn::tensor::Device;
 use rayon::prelude::*;
 
 use super::filter::{actions, union};
+use super::groups::GroupLimit;
 use super::request::Placed;
 use super::{Answer, Bundle, Options, Query, Recommendation, Request, Unchecked, Who};
 use crate::device::Chosen;
@@ -139,6 +140,12 @@ impl Recommender {
     #[must_use]
     pub fn is_floored(&self, h: &[f32]) -> bool {
         self.scale.is_some_and(|scale| scale.is_floored(h))
+    }
+
+    /// True if the policy draws around the query `h` `[L]` with this σ, but for rounding.
+    #[must_use]
+    pub fn draws_with(&self, sigma: f32, h: &[f32]) -> bool {
+        self.scale.is_some_and(|scale| (scale.sigma(h) - sigma).abs() <= 1e-3 * sigma)
     }
 
     /// M(X) `[D]` of who asks, and the actions that are known of them, ascending.
@@ -312,10 +319,12 @@ impl Recommender {
             })
             .collect();
 
+        let limit = options.max_per_group.map(|most| GroupLimit::new(&self.bundle.items, most));
+        let action = |number: u32| few.map_or(number, |few| few.actions[number as usize]);
         let mut found = vec![(Vec::new(), Vec::new()); asking.len()];
         #[allow(clippy::cast_possible_truncation, reason = "requests of a block")]
         let mut open: Vec<u32> = (0..asking.len() as u32).collect();
-        let mut depth = slate_size * options.max_per_group.map_or(1, |_| DEPTH);
+        let mut depth = slate_size * limit.as_ref().map_or(1, |_| DEPTH);
         while !open.is_empty() {
             // Those for whom fewer than K are left get what there is.
             let left = |row: u32| size - excluded[row as usize].len();
@@ -334,14 +343,22 @@ impl Recommender {
                     Queries { latent: &latent, slate_size: length, excluded: Some(&lists) };
                 let slates = retriever.search(queries)?;
                 for (at, &row) in rows.iter().enumerate() {
-                    let action = |&number| few.map_or(number, |few| few.actions[number as usize]);
-                    let actions = slates.slate(at).iter().map(action);
-                    let mut has_room = self.room(options.max_per_group);
+                    let actions = slates.slate(at).iter().copied().map(action);
                     let ranked = actions.zip(slates.scores(at).iter().copied());
+                    let Some(limit) = &limit else {
+                        found[row as usize] = ranked.unzip();
+                        continue;
+                    };
+                    let mut has_room = limit.has_room();
                     let slate: (Vec<u32>, Vec<f32>) =
                         ranked.filter(|(action, _)| has_room(*action)).take(slate_size).unzip();
                     if slate.0.len() < slate_size && length < left(row) {
-                        open.push(row);
+                        // Where groups are few or small no depth finds more.
+                        let all = (0..u32::try_from(size).unwrap_or(u32::MAX)).map(action);
+                        let own = excluded[row as usize].iter().copied().map(action);
+                        if slate.0.len() < limit.longest(all, own) {
+                            open.push(row);
+                        }
                     }
                     found[row as usize] = slate;
                 }
@@ -364,19 +381,6 @@ impl Recommender {
             query: options.queries.then(|| query(row)),
         });
         Ok(placed.collect())
-    }
-
-    /// True for each action whose group is on the slate fewer than `most` times, when the actions come
-    /// from the best one down.
-    fn room(&self, most: Option<usize>) -> impl FnMut(u32) -> bool {
-        let mut shown: HashMap<&str, usize> = HashMap::new();
-        move |action| {
-            let Some(most) = most else { return true };
-            let Some(group) = self.bundle.items.group(action) else { return true };
-            let count = shown.entry(group).or_default();
-            *count += 1;
-            *count <= most
-        }
     }
 
     /// z = h + σε of each row, and σ; `above` rows stand before the first.

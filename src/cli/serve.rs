@@ -101,6 +101,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Report> {
         request: timeout,
         connections: args.max_connections,
         searches: args.max_concurrent.unwrap_or(Limits::default().searches),
+        stop: timeout.max(Limits::default().stop),
         ..Limits::default()
     };
     let key = match std::env::var_os(KEY_FILE) {

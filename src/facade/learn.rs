@@ -189,6 +189,7 @@ impl Policy {
         let Some(estimate) = reading.estimate else {
             let log = Log::read(paths)?;
             let (logged, unused) = self.logged(paths, &log, reading)?;
+            require_people(paths, &logged.parts)?;
             let task = self.task.clone().on_log(Arc::new(logged));
             return Ok(Lesson { task, from: from(log.digest()), unused });
         };
@@ -204,6 +205,7 @@ impl Policy {
         if shown.parts.is_empty() {
             return Err(nothing(paths, &unused));
         }
+        require_people(paths, &shown.parts)?;
         let reward = estimate.init(&shown, &self.task.actions, reading.cut.0)?;
         let task = self.task.clone().on_rows(shown.contexts, known, shown.parts, people);
         let task = task.with_reward(reward);
@@ -252,6 +254,21 @@ impl Policy {
     pub fn cut(&self) -> Option<crate::logged::Cut> {
         self.origin.logged.as_ref().map(|log| log.reading.cut)
     }
+}
+
+/// Fails on a log whose persons do not both teach and say when to stop.
+fn require_people(paths: &[PathBuf], parts: &[Split]) -> Result<()> {
+    for (part, why) in [(Split::Train, "to learn from"), (Split::Validation, "to stop by")] {
+        if !parts.contains(&part) {
+            let path = paths.first().map_or(Path::new("log"), PathBuf::as_path);
+            let problem = format!(
+                "has no person {why}: persons are divided by chance, three fifths to learn from, a fifth to \
+                 stop by and a fifth to judge by; give a log of more persons"
+            );
+            return Err(Error::file(path, problem));
+        }
+    }
+    Ok(())
 }
 
 /// The error of a log without a row that can be used.

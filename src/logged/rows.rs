@@ -128,6 +128,10 @@ impl ShownSlates {
             let slate = slate.filter(|slate| slate.len() == slate_size);
             let request = Request { who: row.who, exclude: Vec::new() };
             let (slate, (context, actions)) = match (slate, policy.context(&request)) {
+                (Some(_), Ok((_, known))) if items.len() < known.len() + slate_size => {
+                    unused.add("a user who knows too many items for a slate of others");
+                    continue;
+                }
                 (Some(slate), Ok(context)) => (slate, context),
                 (None, _) => {
                     unused.add("a slate of another size, or of items without vectors");
@@ -357,6 +361,7 @@ fn usable<'a>(row: &'a Exposure, policy: &Recommender) -> Result<Usable<'a>, &'s
         (!row.filters.iter().all(limits_groups), "re-ranked"),
         (row.h.len() != bundle.actions.latent_dim(), "a query of another length"),
         (policy.is_floored(&row.h), "too short a query: its noise is not relative to it"),
+        (!policy.draws_with(row.sigma, &row.h), "drawn with another noise than this policy's"),
     ];
     if let Some((_, reason)) = reasons.iter().find(|(holds, _)| *holds) {
         return Err(reason);

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | plain | `1/n Σ w r`, unbiased |
 //! | self-normalised | `Σ w r / Σ w`, which the mean reward shifts with |
-//! | clipped | `1/n Σ min(w, √n) r`, at most the plain one in expectation for rewards of at least 0 |
+//! | clipped | `1/n Σ min(w, √n) r`, with rewards counted from the least that they can be: at most the plain one in expectation |
 //! | smoothed | `1/(nλ) Σ log(1 + λ w r)` for rewards of at least 0 (Sakhi, Aouali, Alquier, Chopin, "Logarithmic Smoothing", NeurIPS 2024) |
 //!
 //! Rows of one person belong together: standard errors are those of sums over persons.
@@ -22,8 +22,9 @@ use crate::seed::{Purpose, Seed};
 /// The chance at which bounds may fail: those of a report are of 95 %.
 pub const RISK: f64 = 0.05;
 
-/// Below so many rows' worth of information there is no interval.
+/// Below so many rows' worth of information, or so many persons, there is no interval.
 const LEAST_ROWS: f64 = 100.0;
+const LEAST_PEOPLE: usize = 30;
 
 /// A mean weight so many standard errors from 1 says that the weights are not those of this log.
 const DOUBTED: f64 = 4.0;
@@ -63,7 +64,7 @@ pub struct Value {
     pub clipped: Option<Interval>,
     /// The smoothed estimate; no interval, but a bound.
     pub smoothed: f64,
-    /// The value is above this but for one in twenty logs.
+    /// The value at the requests of this log is above this but for one in twenty logs of them.
     pub smoothed_lower: Option<f64>,
     /// The value of the policy that logged: the mean reward.
     pub logging: Interval,
@@ -152,19 +153,28 @@ impl Weighed {
         let mean_weight = self.mean(&weights);
         let effective_rows = total * total / squares.max(f64::MIN_POSITIVE);
         let expected_effective_rows = rows * rows / expected.max(f64::MIN_POSITIVE);
-        let doubt = doubt(effective_rows.min(expected_effective_rows), mean_weight);
+        let people = self.per_person(std::iter::empty()).len();
+        let doubt = doubt(people, effective_rows.min(expected_effective_rows), mean_weight);
         let sure = |interval: Interval| doubt.is_none().then_some(interval);
         let lambda = prior.lambda(weights.len());
         let mapped = self.mapped(&weights);
+        let most = rows.sqrt();
+        let clipped: Vec<f64> = weights.iter().map(|weight| weight.min(most)).collect();
+        let clipped = self.mean(&self.mapped(&clipped)).interval();
+        let clipped = Interval {
+            mean: bounds.unmapped(clipped.mean),
+            low: bounds.unmapped(clipped.low),
+            high: bounds.unmapped(clipped.high),
+        };
         let smoothed = smoothed(&mapped, lambda);
         let lower = smoothed_lower(smoothed, lambda, mapped.len(), RISK);
         Ok(Value {
             rows: weights.len(),
-            people: self.per_person(std::iter::empty()).len(),
+            people,
             plain: sure(self.mean(&weighted).interval()),
             bootstrap: self.bootstrap(&weighted, seed).and_then(sure),
             self_normalised: sure(normalised.interval()),
-            clipped: sure(self.mean(&times(&|weight| weight.min(rows.sqrt()))).interval()),
+            clipped: sure(clipped),
             smoothed: bounds.unmapped(smoothed),
             smoothed_lower: doubt.is_none().then_some(bounds.unmapped(lower)),
             logging: self.mean(&self.rewards).interval(),
@@ -302,7 +312,15 @@ fn bernstein_upper(values: &[f64], variance: f64, risk: f64) -> f64 {
     mean + (log + (-(-lambda).ln_1p() - lambda) * squares) / (lambda * rows)
 }
 
-fn doubt(effective: f64, mean_weight: Estimate) -> Option<String> {
+fn doubt(people: usize, effective: f64, mean_weight: Estimate) -> Option<String> {
+    if people == 0 {
+        return Some("no row of a person that the policy has not learned from".into());
+    }
+    if people < LEAST_PEOPLE {
+        return Some(format!(
+            "these are rows of {people} persons, fewer than {LEAST_PEOPLE}: how much persons differ cannot be told"
+        ));
+    }
     if effective.is_nan() || effective < LEAST_ROWS {
         return Some(format!(
             "the weights leave {effective:.0} rows' worth of information, fewer than {LEAST_ROWS}: \

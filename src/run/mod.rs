@@ -156,7 +156,9 @@ impl RunFolder {
             return Err(Error::file(from, problem));
         }
         let mut corrections = began.init.map_or_else(Vec::new, |init| init.corrections);
-        if correction.is_none() && !corrections.is_empty() {
+        // The persons of a log that was learned from would judge as if they had had no part.
+        let forgets = began.logged.is_some() && origin.logged.is_none();
+        if forgets || correction.is_none() && !corrections.is_empty() {
             let problem = "that run learned from a log, and only a log can teach its model more: give one \
                            with --logged, or begin without --init";
             return Err(Error::setting("init", problem));

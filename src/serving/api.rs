@@ -166,6 +166,8 @@ pub(super) struct ManySlates {
     /// The shards behind them, where the server asks shards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) shards: Option<ShardsAnswered>,
+    /// The ids of `allow` and `deny` that the catalogue does not have, in their order.
+    pub(super) ignored: Vec<String>,
     /// A slate for each request, in their order.
     pub(super) answers: Vec<Slate>,
 }
@@ -187,7 +189,8 @@ pub(super) struct Slate {
     /// k items, best first.
     #[serde(rename = "slate")]
     items: Vec<Shown>,
-    /// The ids in the request that the catalogue does not have, in its order.
+    /// The ids of this request that the catalogue does not have, in its order; with those of `allow` and `deny`
+    /// where it is the only one.
     ignored: Vec<String>,
     /// True if nothing is known of who asks: the slate is that of a stranger.
     cold: bool,

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem::Problem;
 use super::service::Service;
-use super::{metrics, search};
+use super::{metrics, operations, search};
 use crate::error::{Error, Result};
 
 /// The address of this server that a connection came to.
@@ -162,6 +162,10 @@ async fn addressed(
             let problem = format!("expected `content-type: {expected}`");
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", problem));
         }
+    }
+    if request.uri().path() == operations::RELOAD {
+        // It takes as long as the bundle is large, and asking again would not make it shorter.
+        return Ok(next.run(request).await);
     }
     let answered = tokio::time::timeout(service.limits.request, next.run(request)).await;
     answered.map_err(|_| {

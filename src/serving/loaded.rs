@@ -1,4 +1,5 @@
-//! A folder in, a bundle that answers out: opened, checked and warmed before anybody asks it.
+//! A folder in, a bundle that answers out: opened, checked and warmed before anybody asks it. What is
+//! mapped is checked while it answers, where no other bundle answers in its place.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -81,10 +82,23 @@ impl Loaded {
         let titles = Titles::new(&recommender.bundle().items);
         let digest = recommender.digest().unwrap_or_default().to_owned();
         let (recall, damage) = Default::default();
-        let loaded =
-            Self { recommender, titles, version, digest, index, scalar, recall, unchecked, damage };
-        loaded.recommender.recommend(&loaded.somebody(WARMING), &loaded.options())?;
-        Ok(loaded)
+        Ok(Self { recommender, titles, version, digest, index, scalar, recall, unchecked, damage })
+    }
+
+    /// Answers some requests, so that the first of a client takes no longer than others.
+    ///
+    /// # Errors
+    /// As [`Recommender::recommend`].
+    pub(super) fn warm(&self) -> Result<()> {
+        self.recommender.recommend(&self.somebody(WARMING), &self.options()).map(drop)
+    }
+
+    /// Compares the files that were mapped with what was written.
+    ///
+    /// # Errors
+    /// [`Error::File`] for one that differs.
+    pub(super) fn check(&self) -> Result<()> {
+        self.unchecked.as_ref().map_or(Ok(()), Unchecked::check)
     }
 
     /// What fixes a search beside the trained vectors: `exact`, or the index and its ef, and the
@@ -128,7 +142,7 @@ impl Loaded {
     /// # Errors
     /// As [`Recommender::recommend`].
     pub(super) fn audit(&self) -> Result<()> {
-        if let Some(Err(error)) = self.unchecked.as_ref().map(Unchecked::check) {
+        if let Err(error) = self.check() {
             tracing::error!("{error}");
             let _ = self.damage.set(error.to_string());
             return Ok(());

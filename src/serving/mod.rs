@@ -13,7 +13,7 @@
 //! A connection passes, in this order: a limit on connections, before anything is read; a time for the
 //! head; `Host`, which must name this server; the token; a limit on the body; a limit on the requests
 //! that search at once. The search runs on rayon's threads, never on those of the runtime, so health and
-//! metrics answer under any load. What does not fit a limit is refused at once and told when to come
+//! metrics answer whatever is searched. What does not fit a limit is refused at once and told when to come
 //! back; nothing queues.
 //!
 //! With [`Shards`] a server keeps encoder, tower and ids, and asks others for the items.
@@ -40,8 +40,7 @@ mod titles;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode, header};
@@ -111,6 +110,8 @@ pub struct Limits {
     pub batch: usize,
     /// Items of a slate.
     pub slate: usize,
+    /// Items of all slates of a request, and the ids of its lists times its slates, which are logged with each.
+    pub items: usize,
     /// The time for a head, and between requests.
     pub head: Duration,
     /// The time for the rest of a request.
@@ -127,6 +128,7 @@ impl Default for Limits {
             body: 1 << 20,
             batch: 1024,
             slate: 1000,
+            items: 1 << 17,
             head: Duration::from_secs(10),
             request: Duration::from_secs(10),
             stop: Duration::from_secs(10),
@@ -144,6 +146,9 @@ struct Interface;
 
 /// How often a watched folder is looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// When a bundle that was refused is tried again: twice as late each time, up to the longest.
+const AGAIN: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_mins(10);
 
 /// Serves until the process is told to stop (SIGTERM, SIGINT); `started` hears the address.
 ///
@@ -169,6 +174,7 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
     }
     let device = device::choose(device.as_deref())?;
     let loaded = Loaded::open(&bundle, &device, map)?;
+    loaded.warm()?;
     loaded.require_exploration(explore_share)?;
     let journal = log.map(|folder| Writer::open(&folder, LogOptions::default())).transpose()?;
     // Long before the request is given up.
@@ -179,9 +185,9 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
     drop(runs);
     let (opened, asked) = ((loaded, device, map), (access, limits, key));
     let service = Arc::new(Service::new(bundle, opened, front, asked, (journal, explore_share)));
-    service.audit();
 
     runtime.block_on(async {
+        service.audit();
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             Error::Io(std::io::Error::new(error.kind(), format!("listening on {listen}: {error}")))
         })?;
@@ -196,14 +202,7 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
                 (loaded.digest.clone(), latent_dim)
             }))
         });
-        let stop = {
-            let service = Arc::clone(&service);
-            async move {
-                told_to_stop().await;
-                service.stopping.store(true, Ordering::Relaxed);
-            }
-        };
-        accept::accept(listener, router(&service), Arc::clone(&service), stop).await;
+        accept::accept(listener, router(&service), Arc::clone(&service), told_to_stop()).await;
         reloads.abort();
         for task in watch.into_iter().chain(looks) {
             task.abort();
@@ -255,15 +254,22 @@ fn router(service: &Arc<Service>) -> Router {
 }
 
 /// Reloads when another bundle is where the old one was. A bundle that was refused is tried again when
-/// it has changed.
+/// it has changed, and when what stood in its way may have passed.
 async fn watch(service: Arc<Service>) {
-    let mut tried = None;
+    let (mut refused, mut again, mut wait) = (None, Instant::now(), AGAIN);
     loop {
         tokio::time::sleep(LOOK).await;
         let found = service.version();
-        if found.is_some() && found != tried && found != service.loaded().version {
-            tried = found;
-            let _ = service.reload().await;
+        if found.is_none() || found == service.loaded().version {
+            continue;
+        }
+        if found != refused {
+            wait = AGAIN;
+        } else if Instant::now() < again {
+            continue;
+        }
+        if service.reload_in_turn().await.is_err() {
+            (refused, again, wait) = (found, Instant::now() + wait, LONGEST.min(2 * wait));
         }
     }
 }
@@ -292,7 +298,7 @@ async fn reload_on_signal(service: Arc<Service>) {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
     while hangup.recv().await.is_some() {
-        let _ = service.reload().await;
+        let _ = service.reload_in_turn().await;
     }
 }
 

@@ -1,7 +1,6 @@
 //! What operators ask for: is it alive, is it ready, how is it, take the new bundle.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::extract::State;
@@ -13,6 +12,9 @@ use utoipa::ToSchema;
 use super::metrics::OPEN_METRICS;
 use super::problem::{Problem, ProblemBody};
 use super::service::Service;
+
+/// The route that loads a bundle.
+pub(super) const RELOAD: &str = "/v1/reload";
 
 /// The bundle that answers from now on.
 #[derive(Debug, Serialize, ToSchema)]
@@ -36,10 +38,9 @@ pub(super) async fn livez() -> &'static str {
     )
 )]
 pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<&'static str, Problem> {
-    if service.stopping.load(Ordering::Relaxed) {
-        return Err(Problem::unavailable("stopping", "this server is about to stop"));
-    }
-    if service.journal.as_ref().is_some_and(|journal| !journal.is_healthy()) {
+    // Without the log slates are what they were, but for those that are drawn to learn from.
+    let log = service.journal.as_ref().filter(|_| service.explore_share > 0.0);
+    if log.is_some_and(|journal| !journal.is_healthy()) {
         return Err(Problem::unavailable("log", "the log cannot be written"));
     }
     if let Some(front) = service.front.as_ref().filter(|front| !front.is_ready()) {
@@ -71,7 +72,7 @@ pub(super) async fn metrics(
     )
 )]
 pub(super) async fn reload(State(service): State<Arc<Service>>) -> Result<Json<Reloaded>, Problem> {
-    // In a task of its own: a bundle may take longer than a request, and longer than a client waits.
+    // In a task of its own: a bundle may take longer than a client waits.
     let reloading = tokio::spawn(async move { service.reload().await });
     let digest = reloading.await.map_err(|error| Problem::internal(&error))??;
     Ok(Json(Reloaded { digest }))

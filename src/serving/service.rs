@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
 
 use super::front::Front;
 use super::journal::Journal;
@@ -39,8 +39,6 @@ pub(super) struct Service {
     pub(super) explore_share: f32,
     pub(super) journal: Option<Journal>,
     pub(super) metrics: Metrics,
-    /// True from the signal to stop on.
-    pub(super) stopping: std::sync::atomic::AtomicBool,
 }
 
 impl Service {
@@ -66,7 +64,6 @@ impl Service {
             explore_share,
             journal,
             metrics: Metrics::new(),
-            stopping: false.into(),
         }
     }
 
@@ -104,16 +101,29 @@ impl Service {
     /// Loads what the folder holds now and lets it answer; the old bundle goes on where that fails.
     /// Returns the digest of the bundle that answers.
     pub(super) async fn reload(self: &Arc<Self>) -> Result<String, Problem> {
-        let Ok(_one) = self.reloading.try_lock() else {
+        let Ok(alone) = self.reloading.try_lock() else {
             return Err(Problem::busy("another reload is going on"));
         };
+        self.reload_alone(alone).await
+    }
+
+    /// [`reload`](Self::reload), after one that is going on: that may have read what was there before.
+    pub(super) async fn reload_in_turn(self: &Arc<Self>) -> Result<String, Problem> {
+        let alone = self.reloading.lock().await;
+        self.reload_alone(alone).await
+    }
+
+    async fn reload_alone(self: &Arc<Self>, _: MutexGuard<'_, ()>) -> Result<String, Problem> {
         let (folder, device, map) = (self.folder.clone(), self.device.clone(), self.map);
         let share = self.explore_share;
         let open = move || {
             let loaded = Loaded::open(&folder, &device, map)?;
+            // Before it takes over: the old bundle may be good.
+            loaded.check()?;
+            loaded.warm()?;
             loaded.require_exploration(share).map(|()| loaded)
         };
-        let mut opened = on_search_threads(open).await?;
+        let mut opened = beside_searches(open).await?;
         if let (Some(front), Ok(loaded)) = (&self.front, &opened) {
             opened = front.agreed(loaded).await.map_or(opened, Err);
         }
@@ -125,7 +135,8 @@ impl Service {
                 let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
                 let before = std::mem::replace(&mut *current, Arc::new(loaded));
                 drop(current);
-                if is_shard {
+                // A shard that is loaded twice is not the one before.
+                if is_shard && before.digest != digest {
                     self.keep(before);
                 }
                 count("loaded");
@@ -163,8 +174,9 @@ impl Service {
     /// Checks what was mapped and measures what the index finds, beside the requests.
     pub(super) fn audit(&self) {
         let loaded = self.loaded();
-        rayon::spawn(move || {
-            if let Err(error) = loaded.audit() {
+        tokio::spawn(async move {
+            let audited = beside_searches(move || loaded.audit()).await;
+            if let Ok(Err(error)) = audited {
                 tracing::warn!("the audit of the index failed: {error}");
             }
         });
@@ -174,6 +186,16 @@ impl Service {
     pub(super) fn version(&self) -> Option<Version> {
         Version::of(&self.folder)
     }
+}
+
+/// Does `work` on threads of its own: it may wait for a disk, and the threads that search must not.
+async fn beside_searches<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let alone = move || rayon::ThreadPoolBuilder::new().build().map(|pool| pool.install(work));
+    let done = tokio::task::spawn_blocking(alone).await;
+    let done = done.map_err(|error| Problem::internal(&error))?;
+    done.map_err(|error| Problem::internal(&error))
 }
 
 /// Does `work` on the pool of threads that search: the runtime's threads stay free for requests that

@@ -64,10 +64,8 @@ pub(super) async fn slates(
         ..Options::default()
     };
     let lists = Lists { allow: request.allow.map(texts), deny: texts(request.deny) };
-    let most = service.limits.slate;
-    if options.slate_size.is_some_and(|k| k > most) {
-        return Err(Problem::refused("slate-size", format!("k may be up to {most}")));
-    }
+    let k = options.slate_size.unwrap_or(loaded.recommender.bundle().trained.slate_size);
+    fits(&service, askers.len(), k, &lists)?;
 
     let ask = |front| AskedOnce::new(front, &loaded.digest, exact, explore);
     let asked = service.front.as_ref().map(ask);
@@ -86,16 +84,26 @@ pub(super) async fn slates(
         Ok::<_, Error>((answers, askers, options, lists))
     };
     let answered = service.search(work).await?;
-    if let Some(asked) = asked.as_ref().filter(|asked| asked.failed()) {
-        let ShardsAnswered { answered, of } = asked.shards();
-        let problem = format!("{answered} of {of} shards answered");
-        return Err(Problem::unavailable("shards", problem));
+    let shards = asked.as_ref().map(|asked| asked.shards());
+    if let (Some(asked), Some(ShardsAnswered { answered: some, of })) = (asked, shards) {
+        // What a shard that is missing has may be what the request asks for.
+        let too_few = matches!(answered, Err(Error::SlateTooLarge { .. })) && some < of;
+        if asked.failed() || too_few {
+            let few = if too_few { ", which have too few items" } else { "" };
+            let problem = format!("{some} of {of} shards answered{few}");
+            return Err(Problem::unavailable("shards", problem));
+        }
     }
-    let (mut answers, askers, options, lists) = answered?;
-    let shards = asked.map(|asked| asked.shards());
-    for (answer, asker) in answers.iter_mut().zip(&askers) {
-        check(answer, asker, strict)?;
-        answer.ignored.extend_from_slice(&options.filter.ignored);
+    let (mut answers, askers, mut options, lists) = answered?;
+    for (at, (answer, asker)) in answers.iter().zip(&askers).enumerate() {
+        check(answer, asker, strict).map_err(|(code, problem)| {
+            let which = if alone { String::new() } else { format!("requests[{at}]: ") };
+            Problem::refused(code, which + &problem)
+        })?;
+    }
+    let mut ignored = std::mem::take(&mut options.filter.ignored);
+    if let ([answer], true) = (&mut answers[..], alone) {
+        answer.ignored.append(&mut ignored);
     }
 
     let ids: Vec<String> = answers.iter().map(|_| service.key.issue()).collect();
@@ -117,13 +125,31 @@ pub(super) async fn slates(
     let slates = ids.into_iter().zip(answers);
     let mut slates = slates.map(|(id, answer)| Slate::new(id, answer, explore));
     let (bundle, milliseconds) = (loaded.digest.clone(), started.elapsed().as_secs_f64() * 1e3);
-    let one = if alone { slates.next() } else { None };
-    Ok(Json(match one {
-        Some(slate) => Slates::One(OneSlate { bundle, milliseconds, shards, slate }),
-        None => {
-            Slates::Many(ManySlates { bundle, milliseconds, shards, answers: slates.collect() })
-        }
-    }))
+    if alone && let Some(slate) = slates.next() {
+        return Ok(Json(Slates::One(OneSlate { bundle, milliseconds, shards, slate })));
+    }
+    let answers = slates.collect();
+    Ok(Json(Slates::Many(ManySlates { bundle, milliseconds, shards, ignored, answers })))
+}
+
+/// Refuses `count` slates of `k` items that are too many, or too long, together.
+fn fits(service: &Service, count: usize, k: usize, lists: &Lists) -> Result<(), Problem> {
+    let most = service.limits.slate;
+    if k > most {
+        return Err(Problem::refused("slate-size", format!("k may be up to {most}")));
+    }
+    // Each row of the log has its own lists.
+    let listed = lists.allow.as_ref().map_or(0, Vec::len) + lists.deny.len();
+    let listed = if service.journal.is_some() { listed } else { 0 };
+    let most = service.limits.items;
+    if count.saturating_mul(k.max(listed)) > most {
+        let problem = format!(
+            "{count} slates of {k} items, each logged with {listed} ids of `allow` and `deny`: up to {most} items \
+             and ids in all; ask for fewer slates at once"
+        );
+        return Err(Problem::refused("batch-size", problem));
+    }
+    Ok(())
 }
 
 /// Whether to explore, and in what share of the requests like this one.
@@ -155,18 +181,22 @@ fn random() -> Result<u64, Problem> {
     getrandom::u64().map_err(|error| Problem::internal(&error))
 }
 
-/// Refuses what is worse than no slate.
-fn check(answer: &Answer, asker: &Request, strict: bool) -> Result<(), Problem> {
+/// The unknown items that a message names.
+const NAMED: usize = 5;
+
+/// Refuses what is worse than no slate, with the code and the words of the problem.
+fn check(answer: &Answer, asker: &Request, strict: bool) -> Result<(), (&'static str, String)> {
     if let Who::Items(items) = &asker.who
         && answer.cold
         && !items.is_empty()
     {
-        let problem = format!("the catalogue has none of {}", items.join(", "));
-        return Err(Problem::refused("unknown-items", problem));
+        let more = items.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let named = items[..items.len().min(NAMED)].join(", ");
+        return Err(("unknown-items", format!("the catalogue has none of {named}{more}")));
     }
     if strict && answer.short {
-        let problem = format!("only {} items may be shown", answer.slate.len());
-        return Err(Problem::refused("short", problem));
+        return Err(("short", format!("only {} items may be shown", answer.slate.len())));
     }
     Ok(())
 }

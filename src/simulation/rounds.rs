@@ -110,8 +110,9 @@ pub struct Rounds {
     pub reference: Truth,
     /// What the best slate of each user would earn.
     pub ceiling: f64,
-    /// The share of the way from the start to the reference that the exploring policy went.
-    pub gap_closed: f64,
+    /// The share of the way from the start to the reference that the exploring policy went; none where the
+    /// reference is no better than the start.
+    pub gap_closed: Option<f64>,
     /// In their order.
     pub rounds: Vec<Round>,
 }
@@ -173,7 +174,7 @@ pub fn rounds(settings: &LoopSettings, out: &Path, mut each: impl FnMut(&Round))
         end: now,
         reference,
         ceiling: theatre.ceiling(),
-        gap_closed: (now.exploring - start.exploring) / gap,
+        gap_closed: (gap > 0.0).then(|| (now.exploring - start.exploring) / gap),
         rounds,
     })
 }
@@ -188,6 +189,13 @@ impl LoopSettings {
         if self.requests < 1000 {
             let problem = format!("expected at least 1000 a round, found {}", self.requests);
             return Err(Error::setting("requests", problem));
+        }
+        if let Some(estimate @ (LoggedReward::Ips | LoggedReward::DoublyRobust)) = self.estimate {
+            let problem = format!(
+                "{estimate} needs the propensity of each item at its position, which a log of slates by noise on \
+                 the query does not have"
+            );
+            return Err(Error::setting("estimate", problem));
         }
         if !(self.exploration > 0.0 && self.exploration.is_finite()) {
             let problem = format!("expected a positive number, found {}", self.exploration);

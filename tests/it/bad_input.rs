@@ -168,6 +168,15 @@ fn filters_that_leave_nothing_are_named_with_their_option() {
 }
 
 #[test]
+fn users_that_are_left_out_are_counted() {
+    let input = Input::new();
+    let few = ["--min-user-interactions", "23"];
+    let output = input.prepare("log.csv").args(ITEMS).args(few).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_says(&said, &["27 of 60 users are left out: they have fewer than 23 items"]);
+}
+
+#[test]
 fn text_that_is_no_table_is_one_error() {
     let input = Input::new();
     fs_err::write(input.path("log.csv"), "who,what\nu1,i1\nu2,i2,3,4\n").unwrap();

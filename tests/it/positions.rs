@@ -212,7 +212,7 @@ fn a_column_that_is_missing_is_named_and_one_of_another_name_is_read() {
     assert_says(&text, &["there are no propensities: only the direct method"]);
     assert!(!text.contains("IPS"), "{text}");
     let text = stdout(slate().args(["log", "check"]).arg(&path));
-    assert_says(&text, &["propensities      none", "click models"]);
+    assert_says(&text, &["propensities      none", "by the direct method only"]);
     let mut of = slate();
     of.args(["log", "value", "--policy", "mean-propensity", "--of"]).arg(&path).arg(&path);
     assert_says(&refused(&mut of), &["log.csv: has no propensities; name their column"]);

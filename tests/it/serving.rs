@@ -129,7 +129,9 @@ fn a_server_answers_as_the_bundle_does() {
     let requests: Vec<Value> = (0..300)
         .map(|at| json!({"items": [item(at % 50), item(at % 7), "gone"], "exclude": [item(60)]}))
         .collect();
-    let many = server.slates(json!({"requests": requests, "deny": [item(0), item(1)], "k": 3}));
+    let deny = [item(0), item(1), "never".into()];
+    let many = server.slates(json!({"requests": requests, "deny": deny, "k": 3}));
+    assert_eq!(many["ignored"], json!(["never"]));
     let answers = many["answers"].as_array().unwrap();
     assert_eq!(answers.len(), 300);
     for (at, answer) in (0..).zip(answers) {
@@ -140,6 +142,8 @@ fn a_server_answers_as_the_bundle_does() {
         assert_eq!(shown(answer), shown(&server.slates(one)));
         assert_eq!(answer["ignored"], json!(["gone"]));
     }
+    let one = server.slates(json!({"items": ["gone", item(2)], "deny": deny}));
+    assert_eq!(one["ignored"], json!(["gone", "never"]));
 
     // Few items of a group.
     let mixed = server.slates(json!({"user": 7, "k": 9, "max_per_group": 1}));
@@ -197,7 +201,13 @@ fn bad_requests_are_refused_by_name_and_the_server_lives_on() {
     refused(json!({"items": ["1"], "requests": []}), 422, "who");
     refused(json!({"requests": [{"items": ["1"]}, {}]}), 422, "who");
     refused(json!({"requests": vec![json!({"items": []}); 1025]}), 422, "batch-size");
+    let strangers = vec![json!({"items": []}); 1024];
+    refused(json!({"requests": strangers, "k": 200}), 422, "batch-size");
     refused(json!({"items": ["no", "such"]}), 422, "unknown-items");
+    let second = json!({"requests": [{"items": ["1"]}, {"items": vec!["no"; 1000]}]});
+    let reply = server.post("/v1/slates", &second);
+    assert_eq!(reply.problem(), (422, "unknown-items".into()));
+    assert_says(&reply.body, &["requests[1]: the catalogue has none of no, no, ", "and 995 more"]);
     refused(json!({"user": "nobody"}), 422, "unknown-user");
     refused(json!({"user": u64::MAX}), 422, "unknown-user");
     refused(json!({"items": ["1"], "k": 0}), 422, "slate-size");
@@ -413,6 +423,17 @@ fn a_mapped_bundle_is_checked_beside_the_requests() {
     });
     assert_eq!(found, Some((503, "damaged".into())));
     assert_eq!(server.get("/livez").status, 200);
+    drop(server);
+
+    // Where another bundle answers, it goes on.
+    place.link(2);
+    let server = place.serve(&["--mmap"]);
+    place.link(1);
+    let reply = server.post("/v1/reload", &Value::Null);
+    assert_eq!(reply.problem(), (409, "bundle-refused".into()));
+    assert_says(&reply.body, &["vectors.safetensors"]);
+    assert_eq!(server.slates(json!({"user": 1}))["bundle"], place.digests[1]);
+    assert_eq!(server.get("/readyz").status, 200);
 }
 
 #[test]
@@ -479,10 +500,23 @@ fn bundles_change_under_load_without_an_error_or_a_mixed_answer() {
 
     let watching = place.serve(&["--watch"]);
     place.link(1);
+    let answers_now = |digest: &String| {
+        (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            watching.slates(json!({"user": 1}))["bundle"] == **digest
+        })
+    };
+    assert!(answers_now(&place.digests[0]));
+    // What stood in a bundle's way passes without a change of its folder's time.
+    fs_err::rename(&items, place.path("aside")).unwrap();
+    place.link(2);
+    let refused = || watching.get("/metrics").body.contains("outcome=\"refused\"} 1");
     assert!((0..500).any(|_| {
         std::thread::sleep(Duration::from_millis(20));
-        watching.slates(json!({"user": 1}))["bundle"] == place.digests[0]
+        refused()
     }));
+    fs_err::rename(place.path("aside"), &items).unwrap();
+    assert!(answers_now(&place.digests[1]));
 }
 
 #[test]
@@ -649,7 +683,7 @@ fn a_full_disk_stops_the_log_and_not_the_slates() {
     let refused = refused.expect("the log grew beyond the limit");
     assert_eq!(refused.problem(), (503, "log".into()));
     assert_says(&refused.head, &["retry-after"]);
-    assert_eq!(server.get("/readyz").problem(), (503, "log".into()));
+    assert_eq!(server.get("/readyz").status, 200);
     assert_says(&server.get("/metrics").body, &["slate_log_healthy 0"]);
     assert_eq!(server.get("/livez").status, 200);
     assert_eq!(server.post("/v1/slates", &json!({"user": 1, "explore": true})).problem().0, 503);

@@ -11,6 +11,7 @@ use clap::{Args, ValueHint};
 use crate::cli::flags::DeviceArgs;
 use crate::cli::progress::IndexBar;
 use crate::device::{self, Chosen};
+use crate::error::Error;
 use crate::logged::rewards::LoggedReward;
 use crate::logged::{Bounds, Cut, Outcome, Reading};
 use crate::method::MethodKind;
@@ -62,9 +63,9 @@ pub(super) struct LoggedArgs {
     #[arg(long, value_name = "LOG", value_delimiter = ',', value_hint = ValueHint::AnyPath)]
     pub(super) logged: Vec<PathBuf>,
     /// What a slate earned, out of its feedback: the sum of all values, or any, which is 1 if some value
-    /// is above 0.
-    #[arg(long, default_value = "sum", requires = "logged", value_parser = outcome)]
-    outcome: Outcome,
+    /// is above 0 [default: sum].
+    #[arg(long, requires = "logged", value_parser = outcome)]
+    outcome: Option<Outcome>,
     /// The least and the most that a slate can earn, such as 0,5 for five items that may be clicked once;
     /// the most may be left out [default: at least 0].
     #[arg(long, value_name = "LOW[,HIGH]", requires = "logged", value_parser = bounds,
@@ -83,9 +84,18 @@ pub(super) fn estimate(text: &str) -> Result<LoggedReward, String> {
 
 impl LoggedArgs {
     /// How the log is read where persons are divided by `cut`.
-    pub(super) fn reading(&self, cut: Cut) -> Reading {
-        let bounds = self.reward_bounds.unwrap_or_default();
-        Reading { outcome: self.outcome, bounds, cut, estimate: None }
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for what says nothing beside an `estimate`.
+    pub(super) fn reading(&self, cut: Cut, estimate: Option<LoggedReward>) -> Result<Reading> {
+        let given =
+            [("outcome", self.outcome.is_some()), ("reward-bounds", self.reward_bounds.is_some())];
+        if let (Some(_), Some((key, _))) = (estimate, given.iter().find(|(_, given)| *given)) {
+            let problem = "--estimate learns from what each item earned, not from the slate; leave it out";
+            return Err(Error::setting(*key, problem).into());
+        }
+        let (outcome, bounds) = (self.outcome.unwrap_or_default(), self.reward_bounds.unwrap_or_default());
+        Ok(Reading { outcome, bounds, cut, estimate })
     }
 }
 

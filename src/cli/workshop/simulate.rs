@@ -114,11 +114,11 @@ fn text(found: &Rounds, picture: &str) -> String {
     }
     text += &format!("{:<34}{:>9} {ceiling:>9.4}\n", "best slates", "");
     let shipped = rounds.iter().filter(|round| round.shipped).count();
-    text + &format!(
-        "{shipped} of {} rounds shipped; {:.0} % of the gap to LGP on the true reward closed\n{picture}",
-        rounds.len(),
-        100.0 * gap_closed
-    )
+    let closed = gap_closed.map_or_else(
+        || "LGP on the true reward is no better than the start".to_owned(),
+        |closed| format!("{:.0} % of the gap to LGP on the true reward closed", 100.0 * closed),
+    );
+    text + &format!("{shipped} of {} rounds shipped; {closed}\n{picture}", rounds.len())
 }
 
 /// The truth of what serves and the estimates of what was learned, by round.

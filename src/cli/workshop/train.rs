@@ -15,7 +15,7 @@ use crate::estimate::{Estimate, Interval};
 use crate::evaluation::CHOSEN_HERE;
 use crate::facade::{Lesson, Policy};
 use crate::logged::rewards::LoggedReward;
-use crate::logged::{Cut, Reading};
+use crate::logged::Cut;
 use crate::run::{Best, RunFolder, RunOrigin, Which};
 use crate::settings::Settings;
 use crate::task::Task;
@@ -95,7 +95,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<Report> {
         let policy = Policy::open(from, Which::Best, Some(device.name))?;
         let settings = args.settings.resolve(&policy.settings_to_learn(args.estimate)?)?;
         let cut = policy.cut().unwrap_or(Cut(settings.seed));
-        let reading = Reading { estimate: args.estimate, ..args.logged.reading(cut) };
+        let reading = args.logged.reading(cut, args.estimate)?;
         let lesson = policy.lesson(&args.logged.logged, reading)?;
         let corrections = policy.model.corrections.len();
         if corrections > 0 {

@@ -213,16 +213,24 @@ impl<'a> Pairs<'a> {
         })?;
         left.some(pairs.len() as u64, || ("reading".into(), "--rows"))?;
 
-        thin(&mut pairs, users.len(), user, filters.min_user_interactions);
+        let least = filters.min_user_interactions;
+        let thin_users = thin(&mut pairs, users.len(), user, least);
         left.some(pairs.len() as u64, || {
-            let least = filters.min_user_interactions;
             (format!("at least {least} items per user"), "--min-user-interactions")
         })?;
-        thin(&mut pairs, items.len(), item, filters.min_item_interactions);
+        if let Some([thin, of]) = thin_users {
+            let few = format!("have fewer than {least} items (--min-user-interactions)");
+            tracing::info!("{thin} of {of} users are left out: they {few}");
+        }
+        let least = filters.min_item_interactions;
+        let thin_items = thin(&mut pairs, items.len(), item, least);
         left.some(pairs.len() as u64, || {
-            let least = filters.min_item_interactions;
             (format!("at least {least} users per item"), "--min-item-interactions")
         })?;
+        if let Some([thin, of]) = thin_items {
+            let few = format!("have fewer than {least} users (--min-item-interactions)");
+            tracing::info!("{thin} of {of} items are left out: they {few}");
+        }
 
         let (mut used_users, mut used_items) = (vec![false; users.len()], vec![false; items.len()]);
         for &pair in &pairs {
@@ -283,13 +291,21 @@ fn item(pair: u64) -> usize {
     pair as u32 as usize
 }
 
-/// Keeps the pairs of those users, or items, that are in at least `least` pairs.
-fn thin(pairs: &mut Vec<u64>, len: usize, of: impl Fn(u64) -> usize, least: u32) {
+/// Keeps the pairs of those users, or items, that are in at least `least` pairs. Says how many of how many it
+/// dropped, if any.
+fn thin(
+    pairs: &mut Vec<u64>,
+    len: usize,
+    of: impl Fn(u64) -> usize,
+    least: u32,
+) -> Option<[usize; 2]> {
     let mut counts = vec![0; len];
     for pair in &*pairs {
         counts[of(*pair)] += 1;
     }
     pairs.retain(|pair| counts[of(*pair)] >= least);
+    let dropped = counts.iter().filter(|count| (1..least).contains(*count)).count();
+    (dropped > 0).then(|| [dropped, counts.iter().filter(|count| **count > 0).count()])
 }
 
 /// Seconds since 1970 of each cell, where it holds a time.

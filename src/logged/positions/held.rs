@@ -127,7 +127,6 @@ impl Held {
                  (`slate log value`)"
                     .to_owned(),
             ),
-            (!drawn, "click models, which need no propensities".to_owned()),
         ];
         let said = |rules: &[(bool, String)]| {
             rules.iter().filter(|(holds, _)| *holds).map(|(_, text)| text.clone()).collect()
@@ -162,7 +161,7 @@ mod tests {
         log.other_columns = vec!["age".into()];
         let held = Held::of(&log);
         assert!(says(&held.missing, "propensities:") && says(&held.missing, "1 other columns"));
-        assert!(says(&held.learnable, "click models"));
+        assert!(says(&held.learnable, "by the direct method only"));
 
         log.outcomes = vec![0.0; 3];
         let held = Held::of(&log);

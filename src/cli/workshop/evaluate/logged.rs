@@ -21,7 +21,7 @@ struct Logged {
 }
 
 pub(super) fn run(args: &EvaluateArgs, policy: &Policy) -> Result<Report> {
-    let reading = args.logged.reading(policy.cut().unwrap_or_default());
+    let reading = args.logged.reading(policy.cut().unwrap_or_default(), None)?;
     let verdict = policy.by_log(&args.logged.logged, reading, args.ship_if_above)?;
     let doubted = verdict.value.doubt.is_some();
     let ship = args.ship_if_above.then(|| verdict.gain_bound.is_some_and(|bound| bound > 0.0));
@@ -44,7 +44,9 @@ impl Logged {
             self.run.display()
         );
         let mut line = |name: &str, value: String| text += &format!("{name:<24}{value}\n");
-        line("what logged", plain(*logging));
+        if *rows > 0 {
+            line("what logged", plain(*logging));
+        }
         for (name, interval) in [
             ("plain", value.plain),
             ("  by bootstrap", value.bootstrap),
@@ -57,20 +59,23 @@ impl Logged {
             }
         }
         if let Some(lower) = value.smoothed_lower {
-            line("smoothed", format!("{:.4}, above {lower:.4} in 19 of 20 logs", value.smoothed));
+            let smoothed = value.smoothed;
+            let above = format!("{smoothed:.4}, above {lower:.4} in 19 of 20 logs of these requests");
+            line("smoothed", above);
         }
-        line("mean weight", value.mean_weight.to_string());
-        line(
-            "effective rows",
-            format!("{:.0}, {:.0} expected", value.effective_rows, value.expected_effective_rows),
-        );
+        if *rows > 0 {
+            line("mean weight", value.mean_weight.to_string());
+            let (found, expected) = (value.effective_rows, value.expected_effective_rows);
+            line("effective rows", format!("{found:.0}, {expected:.0} expected"));
+        }
         if let Some(doubt) = &value.doubt {
             text += &format!("no interval: {doubt}\n");
         }
         if let Some(bound) = gain_bound {
             let said = if *bound > 0.0 { "ship it" } else { "do not ship it" };
-            text +=
-                &format!("gain over what logged is above {bound:+.4} in 19 of 20 logs: {said}\n");
+            text += &format!(
+                "gain over what logged is above {bound:+.4} in 19 of 20 logs of these requests: {said}\n"
+            );
         }
         if *learned_from > 0 {
             text +=
