@@ -146,6 +146,10 @@ pub enum Error {
         problem: String,
     },
 
+    /// Long work that somebody asked to end.
+    #[error("interrupted")]
+    Interrupted,
+
     /// A resumed run whose settings differ from those it was started with.
     #[error(
         "{}: resuming with other settings would change the run's path: {}; \

@@ -37,7 +37,7 @@
 //!
 //! | module | from → to |
 //! |---|---|
-//! | [`error`], `decimal`, [`files`], [`seed`], [`matrix`] | errors; f32s in files; files that appear whole; addressed randomness; host matrices |
+//! | [`error`], [`interrupt`], `decimal`, [`files`], [`seed`], [`matrix`] | errors; the early end of long work; f32s in files; files that appear whole; addressed randomness; host matrices |
 //! | [`estimate`] | numbers → mean, standard error, interval |
 //! | [`device`] | `--device` names → Burn devices and their memory; the kernel of their searches |
 //! | [`dataset`] | files, or tables in memory → sessions X, Y |
@@ -135,6 +135,7 @@ pub mod experiment;
 #[cfg(feature = "train")]
 pub mod facade;
 pub mod files;
+pub mod interrupt;
 pub mod log;
 #[cfg(feature = "train")]
 pub mod logged;

@@ -145,6 +145,8 @@ def _slate(words: list[str]) -> dict[str, Any]:
             report = process.stdout.read()
         except KeyboardInterrupt:
             process.send_signal(signal.SIGINT)
+            # It may have a report to print, for which the pipe is too small.
+            process.stdout.read()
             process.wait()
             raise
         code = process.wait()

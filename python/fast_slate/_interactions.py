@@ -45,8 +45,7 @@ def read(
         table = _native.Interactions.of_stream(of, wanted)
         for argument, name in given.items():
             if name not in table.column_names:
-                there = getattr(of, "columns", None) or getattr(of, "column_names", [])
-                columns = ", ".join(map(str, list(there)))
+                columns = ", ".join(names_of(of))
                 raise KeyError(f"{argument}: no column `{name}`; the columns are {columns}")
         return table, names
     if hasattr(of, "tocsr"):
@@ -55,6 +54,15 @@ def read(
         "interactions: expected a table with __arrow_c_stream__ (Polars, pandas 2.2 or later with "
         f"pyarrow, pyarrow, DuckDB), a scipy sparse matrix or a path, found {type(of).__name__}"
     )
+
+
+def names_of(table: Any) -> list[str]:
+    """The names of a table's columns; of some libraries ``columns`` are the cells."""
+    for named in (table, getattr(table, "schema", None)):
+        for attribute in ("column_names", "names"):
+            if isinstance(names := getattr(named, attribute, None), list | tuple):
+                return [str(name) for name in names]
+    return [str(name) for name in table.columns]
 
 
 def _pairs(matrix: Any, names: dict[str, str | None]) -> tuple[Any, dict[str, str | None]]:
@@ -123,7 +131,7 @@ def item_embeddings(of: Any, folder: Path) -> tuple[str, str | None]:
         return str(of), None
     if hasattr(of, "__arrow_c_stream__"):
         path = folder / "item_embeddings.parquet"
-        _native.write_table(of, str(path), "item_embeddings")
+        _native.write_table(of, str(path), "item_embeddings", [])
         return str(path), None
     try:
         names, numbers = of
@@ -147,8 +155,8 @@ def item_embeddings(of: Any, folder: Path) -> tuple[str, str | None]:
     return str(folder / "item_embeddings.npy"), str(folder / "item_embeddings.txt")
 
 
-def user_features(of: Any, folder: Path) -> str:
-    """The file of a table of users in memory."""
+def user_features(of: Any, folder: Path, columns: list[str]) -> str:
+    """The file of a table of users in memory, with these columns, or all if there is none."""
     if isinstance(of, str | os.PathLike):
         return str(of)
     if not hasattr(of, "__arrow_c_stream__"):
@@ -157,5 +165,5 @@ def user_features(of: Any, folder: Path) -> str:
             f"{type(of).__name__}"
         )
     path = folder / "user_features.parquet"
-    _native.write_table(of, str(path), "user_features")
+    _native.write_table(of, str(path), "user_features", columns)
     return str(path)

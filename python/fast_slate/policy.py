@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -185,7 +186,11 @@ class SlatePolicy(Answering):
             this process. Their vectors must be those that the settings make of the data.
         """
         keys, more = self._keys()
-        _native.resolve(self.preset, list(keys.items()))
+        _native.resolve(self.preset, list(keys.items()), self.device)
+        if callback is not None and not callable(callback):
+            raise ValueError(f"callback: expected a function, found {callback!r}")
+        if shards is not None and not (callable(shards) and hasattr(shards, "vectors")):
+            raise ValueError(f"shards: expected a fast_slate.ray.ShardedRetriever, found {shards!r}")
         if resume and run_dir is None:
             raise ValueError("run_dir: resume=True goes on with a run, so name its folder")
         if interactions is None and not resume:
@@ -223,6 +228,8 @@ class SlatePolicy(Answering):
                     "is prepared data, or name another run_dir"
                 )
         own = rewards.adapted(self.reward) if callable(self.reward) else None
+        # Before the preparation, so that of two fits into one folder the first goes on.
+        lock = None if run_dir is None else _native.Lock(str(run_dir))
         folder = Path(run_dir or tempfile.mkdtemp(prefix="fast-slate-"))
         try:
             data = None
@@ -256,6 +263,7 @@ class SlatePolicy(Answering):
                     reward=own,
                     shards=None if shards is None else (shards, shards.vectors),
                     watcher=watcher,
+                    lock=lock,
                 )
             finally:
                 watcher.close()
@@ -263,13 +271,25 @@ class SlatePolicy(Answering):
         except BaseException as error:
             self._keep_or_remove(folder, run_dir is None, error)
             raise
-        if before_it := getattr(self, "_temporary", None):
-            before_it()  # removes the folder of the fit before
-        is_temporary = run_dir is None
-        self._temporary: Any = (
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True) if is_temporary else None
-        )
+        finally:
+            if lock is not None:
+                lock.release()
+        self._own(folder if run_dir is None else None, [folder, *([data] if data else [])])
         return self
+
+    def _own(self, temporary: Path | None, used: Sequence[str | Path]) -> None:
+        """Removes the folder of the fit before, unless what is used now is in it, and owns this one."""
+        before: list[Any] = getattr(self, "_temporary", [])
+        kept = []
+        for finalizer in before:
+            alive = finalizer.peek()
+            if alive and any(Path(one).resolve().is_relative_to(alive[2][0].resolve()) for one in used):
+                kept.append(finalizer)
+            else:
+                finalizer()
+        if temporary is not None:
+            kept.append(weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True))
+        self._temporary = kept
 
     @staticmethod
     def _keep_or_remove(folder: Path, is_temporary: bool, error: BaseException) -> None:
@@ -277,10 +297,10 @@ class SlatePolicy(Answering):
             error.add_note(
                 f"the run is in {folder}; go on with fit(run_dir={str(folder)!r}, resume=True)"
             )
-        elif is_temporary:
-            shutil.rmtree(folder, ignore_errors=True)
         elif (folder / "data" / "prepare.toml").exists():
             error.add_note(f"the prepared data is in {folder / 'data'}; fit it as it is")
+        elif is_temporary:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _adopt(self, run: _native.Run, folder: str) -> None:
         self._run, self.run_dir_ = run, folder
@@ -331,8 +351,6 @@ class SlatePolicy(Answering):
         index: bool = False,
     ) -> Table:
         """The reward on held-out users, beside other recommenders on the same users.
-
-        Ctrl-C waits until it is done, which takes as long as ``tune`` says for each of ``against``.
 
         Parameters
         ----------
@@ -502,9 +520,19 @@ def _prepare(
             found = _interactions.item_embeddings(item_embeddings, files)
             arguments["embeddings"], arguments["embedding_ids"] = found
         if user_features is not None:
-            arguments["user_features"] = _interactions.user_features(user_features, files)
             arguments["feature_id"] = feature_id or columns["user"]
+            asked = list(more.get("feature_columns") or [])
+            asked = [arguments["feature_id"], *asked] if asked and arguments["feature_id"] else []
+            arguments["user_features"] = _interactions.user_features(user_features, files, asked)
         described = _native.prepare(source, wanted({**columns, **arguments, "out": out}, more))
+    except (KeyError, ValueError) as error:
+        # The files are gone when the message is read.
+        said = str(error.args[0]) if error.args else ""
+        for name in ("item_embeddings", "user_features"):
+            said = re.sub(re.escape(str(files / name)) + r"\.\w+", name, said)
+        if error.args and said != error.args[0]:
+            error.args = (said,)
+        raise
     finally:
         if in_memory:
             shutil.rmtree(files, ignore_errors=True)

@@ -148,7 +148,7 @@ class Answering:
         if users is not None:
             users = [user for user in ids(users, "users") for _ in range(draws)]
         if items is not None:
-            items = [own for own in _people(items) for _ in range(draws)]
+            items = [own for own in _people(items, False) for _ in range(draws)]
         native, queries, _ = self._answer(
             users,
             items,
@@ -182,10 +182,11 @@ class Answering:
         *,
         exclude: Ids | None,
         candidates: Ids | None,
+        of_batch: bool = False,
         **options: Any,
     ) -> tuple[_native.Table, tuple[_native.Array, _native.Array, _native.Array] | None, list[str]]:
         given = [one for one in (users, items, contexts) if one is not None]
-        if len(given) != 1:
+        if len(given) != 1 and not of_batch:
             raise ValueError("users: give one of users=, items= and contexts=")
         native = self._asked()
         for name in ("k", "max_per_group"):
@@ -202,7 +203,7 @@ class Answering:
                 )
         answered = native.answer(
             None if users is None else ids(users, "users"),
-            None if items is None else _people(items),
+            None if items is None else _people(items, users is not None),
             contexts,
             exclude=[] if exclude is None else ids(exclude, "exclude"),
             candidates=None if candidates is None else ids(candidates, "candidates"),
@@ -243,7 +244,8 @@ class Recommender(Answering):
 
     It is pickled as its path, so that every worker of Ray, Spark or joblib opens the folder by
     itself. Called with a batch (a table, a record batch or a dictionary of columns) that has a
-    column ``user_id``, or ``items`` with lists of ids, it returns the slates of its rows.
+    column ``user_id``, or ``items`` with lists of ids, it returns the slates of its rows. With both, a row
+    without a list is the user, if the bundle knows them, and ``user`` is the id.
 
     Parameters
     ----------
@@ -278,11 +280,24 @@ class Recommender(Answering):
 
     def __call__(self, batch: Any) -> Table:
         columns = _columns(batch)
-        if "items" in columns:
-            return self.recommend(items=columns["items"], k=self.k)
-        if "user_id" not in columns:
+        users, items = columns.get("user_id"), columns.get("items")
+        if users is None and items is None:
             raise KeyError(f"batch: expected a column user_id or items, found {', '.join(columns)}")
-        return self.recommend(users=columns["user_id"], k=self.k)
+        answered = self._answer(
+            users,
+            items,
+            None,
+            of_batch=True,
+            k=self.k,
+            exclude_seen=True,
+            exclude=None,
+            candidates=None,
+            max_per_group=None,
+            exact=False,
+            seed=None,
+            queries=False,
+        )
+        return Table(answered[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self.bundle, self.device, self.k, self.shards)
@@ -333,13 +348,15 @@ def _reopened(
     return Recommender(bundle, device=device, k=k, shards=shards)
 
 
-def _people(items: Iterable[Any]) -> list[list[str]]:
-    if isinstance(items, str):
+def _people(items: Iterable[Any], of_users: bool) -> list[list[str] | None]:
+    """The items of each person; none, if they are `of_users` who may have none."""
+    if isinstance(items, str) or not hasattr(items, "__iter__"):
         raise ValueError(f"items: expected a list of items, found {items!r}")
-    people = list(items)
-    if people and all(isinstance(one, str | int | np.integer) for one in people):
+    people = items.to_pylist() if hasattr(items, "to_pylist") else list(items)
+    if not of_users and people and all(isinstance(one, str | int | np.integer) for one in people):
         people = [people]
-    return [ids([] if own is None else own, "items") for own in people]
+    nobody = None if of_users else []
+    return [nobody if own is None else ids(own, "items") for own in people]
 
 
 def _columns(batch: Any) -> dict[str, Any]:

@@ -57,8 +57,9 @@ class Batch:
     with ``evaluation.validation_halves`` validation users are asked about several halves.
     """
 
-    def __init__(self, visit: _native.Visit) -> None:
+    def __init__(self, visit: _native.Visit, item_ids: Callable[[], npt.NDArray[Any]] | None = None) -> None:
         self._visit = visit
+        self._item_ids = item_ids
 
     @cached_property
     def users(self) -> npt.NDArray[np.int32]:
@@ -69,6 +70,11 @@ class Batch:
     def slates(self) -> Slates:
         """The slates that are to be judged, ``[n, K]``."""
         return np.asarray(self._visit.slates())
+
+    @property
+    def item_ids(self) -> npt.NDArray[Any]:
+        """The id of each item, ``[P]``: ``batch.item_ids[slates]`` are those of the slates."""
+        return self._item_ids() if self._item_ids else np.asarray(self._visit.ids().cells("item_id"))
 
     @cached_property
     def row(self) -> npt.NDArray[np.intp]:
@@ -103,9 +109,15 @@ def name_of(reward: Reward) -> str:
 def adapted(reward: Reward) -> tuple[Callable[[_native.Visit], Any], str]:
     """The function as a run calls it, and its name."""
     name = name_of(reward)
+    ids: list[npt.NDArray[Any]] = []
+
+    def item_ids(visit: _native.Visit) -> npt.NDArray[Any]:
+        if not ids:  # a run has one catalogue, and steps are many
+            ids.append(np.asarray(visit.ids().cells("item_id")))
+        return ids[0]
 
     def call(visit: _native.Visit) -> npt.NDArray[np.float32]:
-        batch = Batch(visit)
+        batch = Batch(visit, lambda: item_ids(visit))
         slates = batch.slates
         returned = reward(batch, slates)
         try:

@@ -6,9 +6,10 @@
 use std::ffi::CStr;
 
 use polars::prelude::*;
-use polars_arrow::array::{PrimitiveArray, StructArray};
+use polars_arrow::array::{FixedSizeListArray, ListArray, PrimitiveArray, StructArray};
 use polars_arrow::datatypes::{ArrowDataType, Field as ArrowField};
 use polars_arrow::ffi::{ArrowArrayStream, ArrowArrayStreamReader, export_iterator};
+use polars_arrow::offset::Offsets;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -42,14 +43,37 @@ pub(crate) fn frames(
     // SAFETY: a capsule of this name holds an ArrowArrayStream (the Arrow PyCapsule interface). It is
     // moved out, and a released stream is left, which the capsule's destructor does not touch.
     let stream = unsafe { stream.cast::<ArrowArrayStream>().replace(ArrowArrayStream::empty()) };
+    let stream = Moved(Box::new(stream));
+    // A producer may ask threads that wait for the GIL, such as those of a file system in Python.
+    of.py().detach(|| read(stream.into_inner(), wanted, welcome, argument))
+}
+
+/// What goes to where the GIL is not held, on the same thread.
+struct Moved<T>(T);
+
+// SAFETY: `Python::detach` does its work on the thread that calls it.
+unsafe impl<T> Send for Moved<T> {}
+
+impl<T> Moved<T> {
+    fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+/// The tables of a stream, as [`frames`] wants them.
+fn read(
+    stream: Box<ArrowArrayStream>,
+    wanted: &[String],
+    welcome: &[&str],
+    argument: &str,
+) -> PyResult<Vec<DataFrame>> {
     let failed = |error: PolarsError| wrong(argument, error);
     // SAFETY: the producer promises a valid stream by the capsule's name.
-    let mut reader =
-        unsafe { ArrowArrayStreamReader::try_new(Box::new(stream)) }.map_err(failed)?;
+    let mut reader = unsafe { ArrowArrayStreamReader::try_new(stream) }.map_err(failed)?;
     let ArrowDataType::Struct(fields) = reader.field().dtype().clone() else {
         return Err(wrong(argument, "expected a table with columns"));
     };
-    let can_hold = |field: &ArrowField| Frames::can_hold(&timeless(field.dtype()));
+    let can_hold = |field: &ArrowField| Frames::can_hold(&held(field.dtype()));
     let is_chosen = |field: &ArrowField| {
         let name = field.name.as_str();
         wanted.is_empty()
@@ -60,14 +84,14 @@ pub(crate) fn frames(
     for field in chosen.iter().map(|at| &fields[*at]) {
         if !can_hold(field) {
             let problem = format!(
-                "column `{}`: expected numbers, text, booleans, dates or times, found {:?}; cast it",
+                "column `{}`: expected numbers, text, booleans, dates, times or lists, found {:?}; cast it",
                 field.name, field.dtype
             );
             return Err(wrong(argument, problem));
         }
     }
     let empty = chosen.iter().map(|at| {
-        let dtype = DataType::from_arrow_dtype(&timeless(fields[*at].dtype()));
+        let dtype = DataType::from_arrow_dtype(&held(fields[*at].dtype()));
         Column::new_empty(fields[*at].name.clone(), &dtype)
     });
     let mut tables = Vec::new();
@@ -90,20 +114,29 @@ pub(crate) fn frames(
     Ok(tables)
 }
 
-/// A type without its time zone: an instant is the same in all zones.
-fn timeless(dtype: &ArrowDataType) -> ArrowDataType {
+/// The type as a column holds it: an instant is the same in all zones, and a list of a fixed length is a
+/// list.
+fn held(dtype: &ArrowDataType) -> ArrowDataType {
     match dtype {
         ArrowDataType::Timestamp(unit, Some(_)) => ArrowDataType::Timestamp(*unit, None),
+        ArrowDataType::FixedSizeList(item, _) => ArrowDataType::LargeList(item.clone()),
         other => other.clone(),
     }
 }
 
 fn series(field: &ArrowField, column: ArrayRef) -> PolarsResult<Series> {
-    let dtype = timeless(field.dtype());
-    let instants = column.as_any().downcast_ref::<PrimitiveArray<i64>>();
-    let column = match instants {
-        Some(instants) if dtype != *field.dtype() => instants.clone().to(dtype.clone()).boxed(),
-        _ => column,
+    let dtype = held(field.dtype());
+    let any = column.as_any();
+    let column = if let Some(lists) = any.downcast_ref::<FixedSizeListArray>() {
+        let lengths = std::iter::repeat_n(lists.size(), lists.len());
+        let offsets = Offsets::try_from_lengths(lengths)?.into();
+        let (values, validity) = (lists.values().clone(), lists.validity().cloned());
+        ListArray::<i64>::try_new(dtype.clone(), offsets, values, validity)?.boxed()
+    } else {
+        match any.downcast_ref::<PrimitiveArray<i64>>() {
+            Some(instants) if dtype != *field.dtype() => instants.clone().to(dtype.clone()).boxed(),
+            _ => column,
+        }
     };
     Series::try_from((&ArrowField::new(field.name.clone(), dtype, true), vec![column]))
 }

@@ -56,6 +56,9 @@ pub(crate) fn exception(error: Error) -> PyErr {
     let message = in_arguments(error.to_string());
     match error {
         Error::Io(error) => error.into(),
+        Error::File { problem, .. } if problem.starts_with("another process") => {
+            PyRuntimeError::new_err(message)
+        }
         // Tables in memory have a name in the place of a path.
         Error::File { path, .. } if !path.exists() && path != Path::new(INTERACTIONS) => {
             PyFileNotFoundError::new_err(message)

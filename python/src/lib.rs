@@ -4,7 +4,7 @@
 //! | module | from → to |
 //! |---|---|
 //! | `error` | the library's errors → Python's exceptions |
-//! | `work` | a long task → its result, without the GIL, refused in a forked child |
+//! | `work` | a long task → its result, without the GIL, ended by a signal, refused in a forked child |
 //! | `array` | numbers of the library ↔ buffers, which numpy reads without a copy |
 //! | `arrow` | Arrow streams of any library ↔ polars' tables, without a copy |
 //! | `prepare` | interactions and settings → a prepared folder |
@@ -54,7 +54,7 @@ mod _native {
     #[pymodule_export]
     use super::command;
     #[pymodule_export]
-    use super::prepare::{Interactions, prepare, write_table};
+    use super::prepare::{Interactions, check_prepare, prepare, write_table};
     #[pymodule_export]
     use super::recommender::Recommender;
     #[pymodule_export]
@@ -62,7 +62,7 @@ mod _native {
     #[pymodule_export]
     use super::slices::{Slice, decompose};
     #[pymodule_export]
-    use super::training::{Run, resolve, train};
+    use super::training::{Lock, Run, resolve, train};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -71,16 +71,17 @@ impl Interactions {
     }
 }
 
-/// Writes a table of any library to a Parquet file.
+/// Writes the `columns` of a table of any library, or all if none is named, to a Parquet file.
 #[pyfunction]
 pub fn write_table(
     py: Python<'_>,
     object: &Bound<'_, PyAny>,
     path: PathBuf,
     argument: &str,
+    columns: Vec<String>,
 ) -> PyResult<()> {
     require_own_process()?;
-    let tables = arrow::frames(object, &[], &[], argument)?;
+    let tables = arrow::frames(object, &columns, &[], argument)?;
     let mut file = fs_err::File::create(&path)?;
     let written = py.detach(|| {
         let schema = tables[0].schema().clone();
@@ -326,6 +327,13 @@ fn key_of(key: &str) -> String {
 
 fn setting(key: &str, problem: impl std::fmt::Display) -> PyErr {
     wrong(&key_of(key), problem)
+}
+
+/// Checks what decides a preparation before any row is read.
+#[pyfunction]
+pub fn check_prepare(wanted: &str) -> PyResult<()> {
+    let wanted = Wanted::read(wanted)?;
+    wanted.filters().and(wanted.split()).and(wanted.embedding()).and(wanted.features()).map(drop)
 }
 
 /// Prepares interactions, a path or [`Interactions`], and returns a description as JSON.

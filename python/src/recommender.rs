@@ -28,17 +28,18 @@ impl Recommender {
 
     /// The names of those who ask: integers where the log's users are, else text; without names, the
     /// places of the requests.
-    fn names(&self, users: Option<&[String]>, requests: usize) -> PyResult<Column> {
+    fn names(&self, users: Option<&[String]>, requests: usize) -> Column {
         let Some(users) = users else {
             let places: Vec<i64> = (0..requests.try_into().unwrap_or(i64::MAX)).collect();
-            return Ok(Column::new("user".into(), places));
+            return Column::new("user".into(), places);
         };
         let column = Column::new("user".into(), users);
         let known = self.0.bundle().users.as_ref();
         if known.is_some_and(|known| known.ids.column().dtype() == &DataType::Int64) {
-            return column.cast(&DataType::Int64).map_err(|error| wrong("users", error));
+            // Somebody new may have an id that is no number.
+            return column.strict_cast(&DataType::Int64).unwrap_or(column);
         }
-        Ok(column)
+        column
     }
 }
 
@@ -111,14 +112,15 @@ impl Recommender {
         &self.0.bundle().trained.vectors
     }
 
-    /// Answers users by id, or people by the items that they have, or contexts `[n, D]`.
+    /// Answers users by id, or people by the items that they have, or contexts `[n, D]`. Beside users, people
+    /// without a list are these users, where they are known.
     #[pyo3(signature = (users, items, contexts, *, k, exclude_seen, exclude, candidates, exact, max_per_group, seed, queries))]
     #[allow(clippy::too_many_arguments, reason = "called once, by name")]
     fn answer(
         &self,
         py: Python<'_>,
         users: Option<Vec<String>>,
-        items: Option<Vec<Vec<String>>>,
+        items: Option<Vec<Option<Vec<String>>>>,
         contexts: Option<&Bound<'_, PyAny>>,
         k: Option<usize>,
         exclude_seen: bool,
@@ -129,10 +131,16 @@ impl Recommender {
         seed: Option<u64>,
         queries: bool,
     ) -> PyResult<Answered> {
-        let who: Vec<Who> = if let Some(users) = &users {
-            users.iter().map(|id| Who::User { id: id.clone(), newer: Vec::new() }).collect()
-        } else if let Some(items) = items {
-            items.into_iter().map(Who::Items).collect()
+        let user = |id: &String| Who::User { id: id.clone(), newer: Vec::new() };
+        let who: Vec<Who> = if let Some(items) = items {
+            let of_place = |at: usize| users.as_ref().and_then(|users| users.get(at));
+            let own = |(at, items): (usize, Option<Vec<String>>)| match (items, of_place(at)) {
+                (None, Some(id)) if self.0.knows(id) => user(id),
+                (items, _) => Who::Items(items.unwrap_or_default()),
+            };
+            items.into_iter().enumerate().map(own).collect()
+        } else if let Some(users) = &users {
+            users.iter().map(user).collect()
         } else if let Some(contexts) = contexts {
             let (numbers, shape) = numbers::<f32>(contexts)?;
             let dim = shape.last().copied().unwrap_or(0).max(1);
@@ -140,7 +148,7 @@ impl Recommender {
         } else {
             return Err(wrong("users", "give users=, items= or contexts="));
         };
-        let names = self.names(users.as_deref(), who.len())?;
+        let names = self.names(users.as_deref(), who.len());
         let requests: Vec<Request> = who.into_iter().map(Request::from).collect();
         let answered = work(py, || {
             let filter = Filter::new(self.0.bundle(), candidates.as_deref(), &exclude)?;

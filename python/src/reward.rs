@@ -1,16 +1,20 @@
 //! A Python function → a reward, called once a step with all of its slates.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fast_slate::dataset::{ActionSets, Sessions};
+use fast_slate::dataset::{ActionSets, Catalogue, Sessions};
 use fast_slate::retrieval::Slates;
 use fast_slate::reward::SlateReward;
 use fast_slate::{Error, Result};
+use polars::prelude::{Column, DataFrame};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 
 use crate::array::{Array, numbers};
+use crate::arrow::Table;
+use crate::error::wrong;
 
 /// The exception that ends a run, and the flag that stops one: what Python has to say to it.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +52,8 @@ pub(crate) struct PythonReward {
     /// Takes a [`Visit`] and returns a buffer of f32.
     call: Py<PyAny>,
     sessions: Arc<Sessions>,
+    /// The ids of the items, by number.
+    ids: Arc<Column>,
     word: Word,
 }
 
@@ -55,9 +61,15 @@ impl PythonReward {
     pub(crate) fn new(
         (call, name): (Py<PyAny>, String),
         sessions: &Arc<Sessions>,
+        ids: Arc<Column>,
         word: &Word,
     ) -> Self {
-        Self { name, call, sessions: Arc::clone(sessions), word: word.clone() }
+        Self { name, call, sessions: Arc::clone(sessions), ids, word: word.clone() }
+    }
+
+    /// The ids of the items of a prepared folder, by number.
+    pub(crate) fn ids(data: &Path) -> Result<Arc<Column>> {
+        Ok(Arc::new(Catalogue::read(data)?.items.ids.column().clone()))
     }
 
     fn call(&self, py: Python<'_>, contexts: &[u32], slates: &Slates) -> PyResult<Vec<f32>> {
@@ -65,6 +77,7 @@ impl PythonReward {
             sessions: Arc::clone(&self.sessions),
             contexts: contexts.to_vec(),
             slates: slates.clone(),
+            ids: Arc::clone(&self.ids),
         };
         let (rewards, _) = numbers::<f32>(&self.call.bind(py).call1((visit,))?)?;
         if rewards.len() != slates.len() {
@@ -108,6 +121,7 @@ impl SlateReward for PythonReward {
             name: self.name.clone(),
             call: Python::attach(|py| self.call.clone_ref(py)),
             sessions: Arc::clone(sessions),
+            ids: Arc::clone(&self.ids),
             word: self.word.clone(),
         }))
     }
@@ -119,6 +133,7 @@ pub struct Visit {
     sessions: Arc<Sessions>,
     contexts: Vec<u32>,
     slates: Slates,
+    ids: Arc<Column>,
 }
 
 impl Visit {
@@ -166,5 +181,11 @@ impl Visit {
 
     fn num_items(&self) -> usize {
         self.sessions.num_actions
+    }
+
+    /// The ids of the items, by number: a column `item_id`.
+    fn ids(&self) -> PyResult<Table> {
+        let table = DataFrame::new_infer_height(vec![Column::clone(&self.ids)]);
+        table.map(Table::new).map_err(|error| wrong("reward", error))
     }
 }

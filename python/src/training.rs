@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::str::FromStr as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fast_slate::chart::{Axis, Chart, Line, Point};
@@ -9,7 +10,7 @@ use fast_slate::dataset::Split;
 use fast_slate::device;
 use fast_slate::evaluation::MetricAt;
 use fast_slate::facade::{Judging, Policy, Prepared, Preset, Settings, Which};
-use fast_slate::run::{RunFolder, RunOrigin};
+use fast_slate::run::{RunFolder, RunLock, RunOrigin};
 use fast_slate::settings::SettingsBuilder;
 use fast_slate::task::Task;
 use fast_slate::training::{MetricsRow, Observer, Progress, Trainer, read_metrics};
@@ -21,7 +22,7 @@ use crate::error::{exception, wrong};
 use crate::recommender::Recommender;
 use crate::reward::{PythonReward, Word};
 use crate::shards::PythonShards;
-use crate::work::work;
+use crate::work::{LOOK, told, work};
 
 /// Dotted keys and their values, in their order.
 type Keys<'py> = Vec<(String, Bound<'py, PyAny>)>;
@@ -74,9 +75,13 @@ fn overlaid(base: &Settings, keys: Vec<(String, Value)>) -> fast_slate::Result<S
     builder.build()
 }
 
-/// Checks settings before any data is read; returns the whole as TOML.
+/// Checks settings, and that there is such a device, before any data is read; returns the whole as TOML.
 #[pyfunction]
-pub fn resolve(name: &str, keys: Keys<'_>) -> PyResult<String> {
+#[pyo3(signature = (name, keys, device = None))]
+pub fn resolve(name: &str, keys: Keys<'_>, device: Option<&str>) -> PyResult<String> {
+    if device.is_some() {
+        device::choose(device).map_err(exception)?;
+    }
     let settings = overlaid(&preset(name)?.settings(), values(&keys)?).map_err(exception)?;
     toml::to_string(&settings).map_err(|error| wrong("settings", error))
 }
@@ -88,9 +93,6 @@ struct Watcher {
     word: Word,
     heard: Instant,
 }
-
-/// The interval between two looks at signals.
-const LOOK: Duration = Duration::from_millis(50);
 
 impl Watcher {
     fn tell(&mut self, tell: impl FnOnce(Python<'_>, &Py<PyAny>) -> PyResult<()>) {
@@ -125,11 +127,36 @@ impl Observer for Watcher {
     }
 }
 
-/// Trains, or goes on with, the run in the folder `run`. The reward is one of the settings, or a
+/// Keeps other fits, of this process and of others, from training in a folder.
+#[pyclass(frozen, module = "fast_slate._native")]
+pub struct Lock(Mutex<Option<RunLock>>);
+
+#[pymethods]
+impl Lock {
+    /// Takes the folder `run`.
+    #[new]
+    fn new(run: PathBuf) -> PyResult<Self> {
+        let lock = RunFolder::new(run).lock().map_err(exception)?;
+        Ok(Self(Mutex::new(Some(lock))))
+    }
+
+    /// Gives it back.
+    fn release(&self) {
+        drop(self.take());
+    }
+}
+
+impl Lock {
+    fn take(&self) -> Option<RunLock> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Trains, or goes on with, the run in the folder `run`, which `lock` has taken if it is given. The reward is one of the settings, or a
 /// function and its name. Of shards there is the function that asks them ([`PythonShards`]) and the digest of
 /// their vectors.
 #[pyfunction]
-#[pyo3(signature = (data, run, name, keys, *, device = None, resume = false, reward = None, shards = None, watcher = None))]
+#[pyo3(signature = (data, run, name, keys, *, device = None, resume = false, reward = None, shards = None, watcher = None, lock = None))]
 #[allow(clippy::too_many_arguments, reason = "called once, by name")]
 pub fn train(
     py: Python<'_>,
@@ -142,13 +169,16 @@ pub fn train(
     reward: Option<Named>,
     shards: Option<(Py<PyAny>, String)>,
     watcher: Option<Py<PyAny>>,
+    lock: Option<&Lock>,
 ) -> PyResult<Run> {
+    let taken = lock.and_then(Lock::take);
     let asked = shards.as_ref().map(|(call, vectors)| (call.clone_ref(py), vectors.clone()));
     let (preset, keys, word) = (preset(name)?, values(&keys)?, Word::default());
     let own = reward.as_ref().map(|(call, name)| (call.clone_ref(py), name.clone()));
     let mut watcher = Watcher { call: watcher, word: word.clone(), heard: Instant::now() };
     let folder = RunFolder::new(&run);
-    let trained = work(py, || {
+    let trained = told(py, &word, || {
+        let _lock = taken.map_or_else(|| folder.lock(), Ok)?;
         let recorded = if resume { Some(folder.read_settings()?) } else { None };
         let (data, device) = match &recorded {
             Some((_, origin)) => (
@@ -165,7 +195,8 @@ pub fn train(
         let mut origin = RunOrigin::new(&prepared, chosen.name);
         if let Some(own) = own {
             origin.reward = Some(own.1.clone());
-            let own = PythonReward::new(own, &task.sessions, &word);
+            let ids = PythonReward::ids(prepared.folder())?;
+            let own = PythonReward::new(own, &task.sessions, ids, &word);
             task = task.with_reward(std::sync::Arc::new(own));
         }
         if let Some((call, vectors)) = asked {
@@ -180,7 +211,6 @@ pub fn train(
         }
         task = task.on(&chosen)?;
         task.check(&settings, &chosen.device)?;
-        let _lock = folder.lock()?;
         if resume {
             folder.resume(&settings, origin)?;
         } else {
@@ -240,7 +270,8 @@ impl Run {
         }
         let can_judge = given == recorded;
         if let Some(reward) = reward {
-            let reward = PythonReward::new(reward, &policy.task.sessions, &word);
+            let ids = PythonReward::ids(&policy.origin.data).map_err(exception)?;
+            let reward = PythonReward::new(reward, &policy.task.sessions, ids, &word);
             policy.task = policy.task.with_reward(std::sync::Arc::new(reward));
         }
         let folder = RunFolder::new(folder);

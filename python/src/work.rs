@@ -1,10 +1,13 @@
 //! A long task → its result. The GIL is released meanwhile, the library's messages go to Python's
-//! `logging`, and nothing of that outlives the task.
+//! `logging`, a signal such as Ctrl-C ends the task, and nothing of that outlives it.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyRuntimeError;
+use fast_slate::interrupt::interruptible;
+use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -12,6 +15,10 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::error::{exception, in_arguments};
+use crate::reward::Word;
+
+/// The interval between two looks at signals.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// The process that imported the module.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -32,17 +39,41 @@ pub(crate) fn require_own_process() -> PyResult<()> {
     ))
 }
 
-/// Does `task` without the GIL.
+/// Does `task` without the GIL. A signal ends it between two of its pieces.
 pub(crate) fn work<T: Send>(
     py: Python<'_>,
     task: impl FnOnce() -> fast_slate::Result<T> + Send,
 ) -> PyResult<T> {
+    let word = Word::default();
+    let asked = {
+        let (word, heard) = (word.clone(), Cell::new(Instant::now()));
+        move || {
+            if heard.get().elapsed() >= LOOK {
+                heard.set(Instant::now());
+                let look = |py: Python<'_>| py.check_signals();
+                Python::attach(look).unwrap_or_else(|exception| word.say(exception));
+            }
+            word.stop.load(Ordering::Relaxed)
+        }
+    };
+    let done = told(py, &word, || interruptible(asked, task));
+    word.heard(done)
+}
+
+/// Does `task`, which looks at signals itself, without the GIL. What a signal raises while a message is handed
+/// on is said to `word`.
+pub(crate) fn told<T: Send>(
+    py: Python<'_>,
+    word: &Word,
+    task: impl FnOnce() -> fast_slate::Result<T> + Send,
+) -> PyResult<T> {
     require_own_process()?;
-    py.detach(|| tracing::subscriber::with_default(Logger, task)).map_err(exception)
+    let logger = Logger(word.clone());
+    py.detach(|| tracing::subscriber::with_default(logger, task)).map_err(exception)
 }
 
 /// Hands the library's messages to the logger `fast_slate` of Python's `logging`.
-struct Logger;
+struct Logger(Word);
 
 impl Subscriber for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -64,10 +95,17 @@ impl Subscriber for Logger {
             Level::WARN => "warning",
             _ => "info",
         };
-        // Nobody can be told that logging failed.
-        let _ = Python::attach(|py| {
-            let logger = py.import("logging")?.call_method1("getLogger", ("fast_slate",))?;
-            logger.call_method1(level, ("%s", message)).map(drop)
+        Python::attach(|py| {
+            let logged = py
+                .import("logging")
+                .and_then(|logging| logging.call_method1("getLogger", ("fast_slate",)))
+                .and_then(|logger| logger.call_method1(level, ("%s", message)));
+            // Nobody can be told that logging failed; but Ctrl-C is no failure of it.
+            if let Err(exception) = logged
+                && !exception.is_instance_of::<PyException>(py)
+            {
+                self.0.say(exception);
+            }
         });
     }
 

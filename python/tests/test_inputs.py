@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from common import NAMES, model, policy, slate
+from common import NAMES, model, policy, python, slate
 
 from fast_slate import SlatePolicy, prepare
 
@@ -334,6 +334,55 @@ def test_bad_input_names_the_argument(frame: pl.DataFrame, tmp_path: Path) -> No
             own.fit(**arguments)
         assert said in str(raised.value), (said, raised.value)
         assert "--" not in str(raised.value)
+
+
+def test_a_column_that_is_not_there_is_named_beside_those_that_are(frame: pl.DataFrame) -> None:
+    table = frame.to_arrow()
+    for of in (frame, frame.to_pandas(), table, table.to_reader(), table.to_batches()[0]):
+        with pytest.raises(KeyError) as raised:
+            policy().fit(of, user="uesr", item="item_id")
+        expected = "user: no column `uesr`; the columns are user_id, item_id"
+        assert raised.value.args == (expected,), type(of)
+
+
+def test_tables_of_vectors_and_users_are_read_or_refused_by_their_argument(frame: pl.DataFrame) -> None:
+    items = frame["item_id"].unique().to_list()
+    vectors = np.random.default_rng(0).normal(size=(len(items), 8)).astype(np.float32)
+    encoders = {"context.encoders": ["weighted-mean", "features"], "context.folds": 0}
+
+    def fit(users: pl.DataFrame, vectors: np.ndarray, **settings: object) -> SlatePolicy:
+        own = policy(embeddings="auto", settings={**encoders, **settings})
+        del own.settings["prepare.latent_dim"]
+        table = pl.DataFrame({"item_id": items, "vector": vectors})  # an array of a fixed length
+        assert isinstance(table["vector"].dtype, pl.Array)
+        return own.fit(frame, item_embeddings=table, user_features=users, **NAMES)
+
+    users = frame.select("user_id").unique().with_columns(age=pl.col("user_id") % 60)
+    users = users.with_columns(city=pl.lit("x").cast(pl.Categorical))
+    assert fit(users, vectors, **{"prepare.feature_columns": ["age"]}).embeddings_.shape[1] == 8
+    with pytest.raises(ValueError, match="user_features: column `city`: expected numbers, text"):
+        fit(users, vectors)
+    with pytest.raises(ValueError, match="^user_features: row .* is in row .* already"):
+        fit(pl.concat([users, users]).drop("city"), vectors)
+    vectors[3, 2] = np.nan
+    with pytest.raises(ValueError, match="^item_embeddings: "):
+        fit(users.drop("city"), vectors)
+
+
+def test_a_stream_may_need_python_while_it_is_read(frame: pl.DataFrame, tmp_path: Path) -> None:
+    for at, part in enumerate(frame.iter_slices(200)):
+        part.write_parquet(tmp_path / f"{at}.parquet")
+    code = f"""
+import fsspec, pyarrow.dataset, pyarrow.fs
+from fast_slate import prepare
+files = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(fsspec.filesystem("file")))
+reader = pyarrow.dataset.dataset({str(tmp_path)!r}, filesystem=files).scanner().to_reader()
+settings = {{"prepare.min_user_interactions": 5, "prepare.latent_dim": 8}}
+out = {str(tmp_path / "data")!r}
+print(prepare(reader, out, user="user_id", item="item_id", embeddings="svd", settings=settings)["files"])
+"""
+    done = python(code, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_bad_settings_are_refused_before_anything_is_read() -> None:

@@ -165,6 +165,12 @@ def test_bundles_and_runs_are_the_commands(
     assert len(worker(batch)) == 6
     assert len(worker(pl.DataFrame({"user_id": fitted.user_ids_[:3]}))) == 6
     assert worker({"items": [[1], [2, 3]]})["rank"] == [1, 2, 1, 2]
+    # Users who are known, and somebody new with an id of their own.
+    mixed = worker({"user_id": [user, "new", "other"], "items": [None, [1], None]})
+    assert mixed["user"] == [str(user)] * 2 + ["new"] * 2 + ["other"] * 2
+    assert mixed["item_id"][:2] == expected["item_id"][:2]
+    assert mixed["item_id"][2:4] == worker({"items": [[1]]})["item_id"]
+    assert mixed["item_id"][4:] == worker({"items": [[]]})["item_id"]
 
     run = tmp_path / "run"
     kept = policy().fit(frame, run_dir=run, **NAMES)

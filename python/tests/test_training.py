@@ -4,6 +4,7 @@ import _thread
 import logging
 import signal
 import threading
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import polars as pl
 import pytest
 from common import NAMES, model, policy, trainer
 
-from fast_slate import Batch, SlatePolicy, prepare, train
+from fast_slate import Batch, SlatePolicy, _native, prepare, train
 
 
 def discounted(batch: Batch, slates: np.ndarray) -> np.ndarray:
@@ -184,6 +185,88 @@ def test_an_interrupt_within_a_reward_ends_after_the_step(frame: pl.DataFrame, t
     steps = [int(path.name.split("-")[1]) for path in (run / "checkpoints").iterdir()]
     assert 0 < max(steps) < 200
     policy(reward=interrupting, steps=2000).fit(run_dir=run, resume=True)
+
+
+@pytest.mark.parametrize("task", ["prepare", "evaluate"])
+def test_an_interrupt_ends_long_work_between_its_pieces(
+    fitted: SlatePolicy, frame: pl.DataFrame, tmp_path: Path, task: str
+) -> None:
+    def long() -> None:
+        if task == "evaluate":
+            fitted.evaluate(against=["als"], tune=60)
+        else:
+            settings = {"prepare.min_user_interactions": 5, "prepare.within": 60}
+            prepare(frame, tmp_path / "data", settings=settings, **NAMES)
+
+    def interrupt() -> None:
+        _thread.interrupt_main()
+
+    timer, began = threading.Timer(1.0, interrupt), time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        long()
+    assert 1.0 <= time.monotonic() - began < 20
+    assert not (tmp_path / "data").exists()
+    fitted.evaluate()
+
+
+def test_what_cannot_be_is_refused_before_anything_is_read() -> None:
+    with pytest.raises(RuntimeError, match="device `tpu`"):
+        policy(device="tpu").fit("nowhere.csv")
+    with pytest.raises(ValueError, match="callback: expected a function, found 3"):
+        policy().fit("nowhere.csv", callback=3)
+    with pytest.raises(ValueError, match="shards: expected a fast_slate.ray.ShardedRetriever"):
+        policy().fit("nowhere.csv", shards=3)
+
+
+def test_of_two_fits_into_one_folder_the_first_goes_on(frame: pl.DataFrame, tmp_path: Path) -> None:
+    run, refused = tmp_path / "run", 0
+
+    def second(message: dict[str, Any]) -> None:
+        nonlocal refused
+        with pytest.raises(RuntimeError, match="another process is training here") as raised:
+            policy().fit(run_dir=run, resume=True)
+        assert not hasattr(raised.value, "__notes__")
+        refused += 1
+
+    # Also while the first one prepares, when there is no run yet.
+    lock = _native.Lock(str(run))
+    with pytest.raises(RuntimeError, match="another process is training here"):
+        policy().fit(frame, run_dir=run, **NAMES)
+    lock.release()
+    assert not run.exists()
+    policy().fit(frame, run_dir=run, callback=second, **NAMES)
+    assert refused > 1 and SlatePolicy.load(run).history_["step"][-1] == 20
+
+
+def test_a_fit_on_what_a_policy_has_made_keeps_it(frame: pl.DataFrame) -> None:
+    own = policy().fit(frame, **NAMES)
+    first = Path(own.run_dir_)
+    own.fit(run_dir=first, resume=True)
+    assert own.plot() is not None and first.exists()
+    again = trainer()
+    again.fit(frame_of := first / "data")
+    own.settings = again.settings
+    own.embeddings = "auto"
+    own.fit(frame_of)
+    second = Path(own.run_dir_)
+    assert SlatePolicy.load(second).evaluate().to_dict() == again.evaluate().to_dict()
+    del own
+    assert not first.exists() and not second.exists()
+
+
+def test_a_reward_knows_the_items_by_their_ids(frame: pl.DataFrame) -> None:
+    def of_item(batch: Batch, slates: np.ndarray) -> np.ndarray:
+        seen.append(batch.item_ids)
+        return (batch.item_ids[slates] % 7).mean(axis=1)
+
+    seen: list[np.ndarray] = []
+    own = policy(reward=of_item)
+    for table in (frame, frame.filter(pl.col("item_id") > 20)):
+        seen.clear()
+        own.fit(table, **NAMES)
+        np.testing.assert_array_equal(seen[0], own.item_ids_)
+        assert all(ids is seen[0] for ids in seen)
 
 
 def test_a_callback_that_raises_ends_the_run(frame: pl.DataFrame) -> None:

@@ -29,7 +29,7 @@ const ITEMS: &str = "items";
 const CONTEXT: &str = "context";
 
 /// Slates for the users in a file, a row each: `user_id` (integers or text) and, for users who are not
-/// in the bundle, `items` (a list of item ids) or `context` (a list of D numbers).
+/// in the bundle, `items` (a list of item ids; none for a user of the bundle) or `context` (a list of D numbers).
 ///
 /// The slates have a row for each item, in the order of the users: `user_id`, `rank` (`u32`, from 1),
 /// `item_id`, `score` (`f32`).
@@ -208,29 +208,34 @@ impl Batch<'_> {
             })?;
             lists.list().cloned().map_err(|error| Error::library(name, error))
         };
+        let user = |id: &str| {
+            let who = || Who::User { id: id.to_owned(), newer: Vec::new() };
+            recommender.knows(id).then(who)
+        };
         let who: Vec<Who> = match beside {
             Beside::Nothing => {
-                let users = recommender.bundle().users.as_ref();
-                let known = |id: &str| users.is_some_and(|users| users.ids.find(id).is_some());
                 let ids = as_text(block, USER_ID, self.users)?;
                 let ids = ids.iter().map(Option::unwrap_or_default).enumerate();
                 let who = ids.map(|(at, id)| {
-                    let user = || Who::User { id: id.to_owned(), newer: Vec::new() };
                     let stranger = || cell(at, USER_ID, "a user of the bundle", id);
-                    known(id).then(user).ok_or_else(stranger)
+                    user(id).ok_or_else(stranger)
                 });
                 who.collect::<Result<_>>()?
             }
             Beside::Items => {
                 let lists = lists(ITEMS, DataType::String, "lists of item ids")?;
+                let user_ids = as_text(block, USER_ID, self.users)?;
                 let who = (0..block.height()).map(|at| {
-                    let Some(list) = lists.get_as_series(at) else { return Ok(Vec::new()) };
+                    let Some(list) = lists.get_as_series(at) else {
+                        let known = user_ids.get(at).and_then(user);
+                        return Ok(known.unwrap_or_else(|| Who::Items(Vec::new())));
+                    };
                     let ids = list.str().map_err(|error| Error::library(ITEMS, error))?;
                     let found = ids.iter().map(|id| id.map(str::to_owned));
                     let missing = || cell(at, ITEMS, "an item id", "null");
-                    found.collect::<Option<Vec<String>>>().ok_or_else(missing)
+                    found.collect::<Option<_>>().map(Who::Items).ok_or_else(missing)
                 });
-                who.map(|ids| ids.map(Who::Items)).collect::<Result<_>>()?
+                who.collect::<Result<_>>()?
             }
             Beside::Context => {
                 let lists = lists(CONTEXT, DataType::Float32, "lists of numbers")?;

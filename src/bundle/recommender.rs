@@ -258,6 +258,12 @@ impl Recommender {
         Ok(Asking { excluded, ignored, ..asking })
     }
 
+    /// True if the bundle holds the history of a user with this id.
+    #[must_use]
+    pub fn knows(&self, user_id: &str) -> bool {
+        self.bundle.users.as_ref().is_some_and(|users| users.ids.find(user_id).is_some())
+    }
+
     fn history(&self, user_id: &str) -> Result<Known<'_>> {
         let users = self.bundle.users.as_ref().ok_or_else(|| {
             let problem = "this bundle holds no histories; export it with --histories, or give the \

@@ -23,6 +23,7 @@ use crate::embedding::StoredEmbeddings;
 use crate::embedding::descent::{LANES, improve};
 use crate::embedding::fold_in::FoldInOptions;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::matrix::Matrix;
 use crate::seed::{Purpose, Seed};
 
@@ -90,6 +91,7 @@ pub fn implicit_als(
 pub(super) fn swept(matrix: &ActionSets, items: Matrix, options: AlsOptions) -> Result<Matrix> {
     let mut factors = Factors::new(matrix, items, options);
     for _ in 0..options.iterations {
+        interrupt::check()?;
         factors.sweep();
     }
     narrow(factors.items, options.latent_dim)

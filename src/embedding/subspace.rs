@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use crate::dataset::ActionSets;
 use crate::embedding::orthonormal::orthonormalise;
 use crate::error::Result;
+use crate::interrupt;
 use crate::matrix::Matrix;
 
 /// The highest degree of a polynomial.
@@ -118,6 +119,7 @@ pub(super) fn leading(gram: &mut dyn Gram, start: Matrix, passes: usize) -> Resu
     mem::swap(current, next);
     orthonormalise(&mut blocks[0])?;
     for _ in 0..passes {
+        interrupt::check()?;
         filter(gram, &mut blocks)?;
         orthonormalise(&mut blocks[0])?;
     }

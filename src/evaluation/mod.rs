@@ -6,6 +6,7 @@ mod panel;
 
 use crate::error::Result;
 use crate::estimate::Estimate;
+use crate::interrupt;
 use crate::model::Model;
 use crate::retrieval::{Search, Slates};
 use crate::task::Task;
@@ -76,6 +77,7 @@ impl Evaluation {
         let tally = || Tally::new(task.sessions.num_actions);
         let (mut tallies, mut at_k) = (vec![tally(); metrics.len()], tally());
         for block in contexts.chunks(BLOCK) {
+            interrupt::check()?;
             let slates = decide(block)?; // [block, longest]
             let judged = slates.first(task.slate_size());
             rewards.extend(task.reward.finite_rewards(block, &judged)?);

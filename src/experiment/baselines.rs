@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::search::{Deadline, Judged, nearest, search};
 use crate::baseline::{Asked, Baseline, Fitted, Fitter};
 use crate::embedding::AlsOptions;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluation::{Evaluation, Panel};
 use crate::seed::Seed;
 use crate::task::Task;
@@ -66,6 +66,7 @@ impl TunedBaseline {
         let found = search(deadline, next, |&settings| {
             let fitted = match algorithms.fit(settings) {
                 Ok(fitted) => fitted,
+                Err(error @ Error::Interrupted) => return Err(error),
                 Err(error) if best.is_none() => return Err(error),
                 // Rounding may make a matrix singular that a larger λ does not.
                 Err(_) => return Ok(Judged::Impossible),

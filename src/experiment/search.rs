@@ -11,6 +11,7 @@
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
+use crate::interrupt;
 
 /// A limit in wall-clock time, in which everything counts: loading, fitting, training, judging.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +104,7 @@ pub fn search<C>(
     let mut found = Found { tried: Vec::new(), best: None, stopped: false };
     let mut highest = f64::NEG_INFINITY;
     loop {
+        interrupt::check()?;
         let count = u32::try_from(found.tried.len()).unwrap_or(u32::MAX);
         let late = |left: Duration| left.is_zero() || left < began.elapsed() / count.max(1);
         if count > 0 && deadline.left().is_some_and(late) {

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::{CHOSEN_HERE, Evaluation, MetricAt, Metrics, Panel};
 use crate::experiment::{BaselineTrial, TunedBaseline};
+use crate::interrupt;
 use crate::model::Model;
 use crate::retrieval::Search;
 use crate::run::Which;
@@ -276,6 +277,7 @@ impl Judge<'_> {
     }
 
     fn row(&self, name: &Path) -> Result<Row> {
+        interrupt::check()?;
         match name.to_str().map(Baseline::named).transpose()?.flatten() {
             Some(baseline) => self.baseline(baseline),
             None => self.run(name),
@@ -295,6 +297,7 @@ impl Judge<'_> {
         let panel = self.policy.panel(Split::Validation);
         let tuned = match TunedBaseline::new(&panel, baseline, self.asked.tune, Seed::default()) {
             Ok(tuned) => tuned,
+            Err(error @ Error::Interrupted) => return Err(error),
             Err(error) => {
                 let outcome = Outcome::Refused { refused: error.to_string() };
                 let how = How::Baseline { settings: baseline, tried: Vec::new(), seconds: 0.0 };

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 33] = [
+const ORDER: [&str; 34] = [
     "error",
+    "interrupt",
     "decimal",
     "files",
     "seed",

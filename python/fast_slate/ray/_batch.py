@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs
 import ray
 
 from ..recommender import Recommender
@@ -23,8 +25,9 @@ class SlatesOf(Recommender):
     def __call__(self, batch: pa.Table) -> pa.Table:
         """The slates of a batch."""
         slates = pa.table(super().__call__(batch))
-        if {"user_id", "items"} <= set(batch.column_names):
-            users = batch.column("user_id").take(slates.column("user"))
+        if "user_id" in batch.column_names:
+            # A bundle without histories knows no type of ids.
+            users = slates.column("user").cast(batch.schema.field("user_id").type)
             slates = slates.set_column(0, "user", users)
         return slates
 
@@ -38,6 +41,7 @@ def recommend(
     workers: int | None = None,
     batch_size: int = 4096,
     shards: ShardedRetriever | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Slates for the users in a Parquet file or folder, into the folder ``out``.
 
@@ -56,7 +60,13 @@ def recommend(
         Users in a batch.
     shards
         Where items are searched for, for a catalogue that no worker holds.
+    overwrite
+        Replace what is in ``out``; without it a folder that holds anything is refused.
     """
+    files, at = pyarrow.fs.FileSystem.from_uri(out if "://" in out else Path(out).absolute().as_uri())
+    there = files.get_file_info(pyarrow.fs.FileSelector(at, allow_not_found=True))
+    if there and not overwrite:
+        raise ValueError(f"out: {out} holds files already; give overwrite=True, or another folder")
     resources: Any = ray.cluster_resources()  # type: ignore[no-untyped-call]
     cpus = int(resources.get("CPU", 1))
     count = workers or (2 if shards is not None else max(1, cpus))
@@ -78,4 +88,4 @@ def recommend(
         num_cpus=0.5 if shards is None else 0,
         runtime_env={"env_vars": {"RAYON_NUM_THREADS": "1"}},
     )
-    slates.write_parquet(out)
+    slates.write_parquet(out, mode=ray.data.SaveMode.OVERWRITE if overwrite else ray.data.SaveMode.APPEND)

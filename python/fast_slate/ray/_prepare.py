@@ -76,6 +76,9 @@ def prepare(
             f"settings['{PREPARE}skip_bad_rows']: expected rows that can all be read, because each "
             "process would skip as many of its own; mend the rows, or use `slate prepare`"
         )
+    told = {key: value for key, value in arguments.items() if key not in ("item_embeddings", "user_features")}
+    first = {"user": user, "item": item, "time": time, "weight": weight}
+    _native.check_prepare(wanted({**first, **told, "out": str(out)}, more))
     names = [user, item, *filter(None, (time, weight, chosen_by(more.get("rows"))))]
     schema = read(log, names).schema
     types: dict[str, pa.DataType] = {"user": schema.field(user).type, "item": schema.field(item).type}
@@ -90,7 +93,6 @@ def prepare(
     split = {key: more[key] for key in ("split", "test_after") if key in more}
     of_rows = {key: more[key] for key in _FOR_ROWS if key in more}
     of_users = {key: more[key] for key in ("min_user_interactions",) if key in more}
-    first = {"user": user, "item": item, "time": time, "weight": weight}
     then: dict[str, Any] = {"user": "user", "item": "item", "time": time and "time", "weight": None}
     if (Path(out) / "prepare.toml").exists() and not arguments.get("overwrite"):
         raise ValueError(f"out: {out} is prepared already; give overwrite=True, or another folder")

@@ -166,6 +166,8 @@ def test_a_batch_has_a_slate_for_everybody(
         recommend(bundles[2], str(tmp_path / "users"), str(out), k=3, batch_size=64, shards=shards)
         found = pl.from_arrow(pq.read_table(out)).sort("user", "rank")
         assert found.equals(wanted)
+        with pytest.raises(ValueError, match="out: .* holds files already; give overwrite=True"):
+            recommend(bundles[2], str(tmp_path / "users"), str(out), k=3)
 
 
 def test_a_batch_outlives_its_shards(

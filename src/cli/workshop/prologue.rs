@@ -91,10 +91,12 @@ impl LoggedArgs {
         let given =
             [("outcome", self.outcome.is_some()), ("reward-bounds", self.reward_bounds.is_some())];
         if let (Some(_), Some((key, _))) = (estimate, given.iter().find(|(_, given)| *given)) {
-            let problem = "--estimate learns from what each item earned, not from the slate; leave it out";
+            let problem =
+                "--estimate learns from what each item earned, not from the slate; leave it out";
             return Err(Error::setting(*key, problem).into());
         }
-        let (outcome, bounds) = (self.outcome.unwrap_or_default(), self.reward_bounds.unwrap_or_default());
+        let (outcome, bounds) =
+            (self.outcome.unwrap_or_default(), self.reward_bounds.unwrap_or_default());
         Ok(Reading { outcome, bounds, cut, estimate })
     }
 }

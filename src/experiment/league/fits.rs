@@ -9,6 +9,7 @@ use crate::embedding::{
     Form, SessionPart, Spectrum, StoredEmbeddings, Vectors, blend, interactions_of,
 };
 use crate::error::Result;
+use crate::interrupt;
 use crate::retrieval::Exact;
 use crate::seed::Seed;
 
@@ -190,6 +191,7 @@ impl<'a> Fits<'a> {
 
     /// The source of a candidate without what the judges of a fold hide.
     fn fit_without(&self, fold: u16, candidate: Candidate) -> Result<StoredEmbeddings> {
+        interrupt::check()?;
         let (sessions, users, part) = match &self.without {
             Without::Folds => (self.sessions, self.folds.without(fold), SessionPart::All),
             Without::Hidden(asked) => {

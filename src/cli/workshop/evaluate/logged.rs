@@ -60,7 +60,8 @@ impl Logged {
         }
         if let Some(lower) = value.smoothed_lower {
             let smoothed = value.smoothed;
-            let above = format!("{smoothed:.4}, above {lower:.4} in 19 of 20 logs of these requests");
+            let above =
+                format!("{smoothed:.4}, above {lower:.4} in 19 of 20 logs of these requests");
             line("smoothed", above);
         }
         if *rows > 0 {
