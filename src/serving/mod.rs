@@ -260,7 +260,7 @@ async fn watch(service: Arc<Service>) {
     loop {
         tokio::time::sleep(LOOK).await;
         let found = service.version();
-        if found.is_none() || found == service.loaded().version {
+        if found.is_none() || found == service.loaded().version || service.is_reloading() {
             continue;
         }
         if found != refused {
@@ -268,7 +268,7 @@ async fn watch(service: Arc<Service>) {
         } else if Instant::now() < again {
             continue;
         }
-        if service.reload_in_turn().await.is_err() {
+        if service.reload().await.is_err() {
             (refused, again, wait) = (found, Instant::now() + wait, LONGEST.min(2 * wait));
         }
     }

@@ -113,6 +113,10 @@ impl Service {
         self.reload_alone(alone).await
     }
 
+    pub(super) fn is_reloading(&self) -> bool {
+        self.reloading.try_lock().is_err()
+    }
+
     async fn reload_alone(self: &Arc<Self>, _: MutexGuard<'_, ()>) -> Result<String, Problem> {
         let (folder, device, map) = (self.folder.clone(), self.device.clone(), self.map);
         let share = self.explore_share;
