@@ -357,7 +357,7 @@ mod tests {
         assert!((mean.standard_error - 0.25).abs() < 1e-12);
         let value = rows.value(Prior::default(), Seed(0)).unwrap();
         assert!((value.effective_rows - 16.0 / 4.5).abs() < 1e-9);
-        assert!(value.doubt.unwrap().contains("4 rows' worth"));
+        assert!(value.doubt.unwrap().contains("2 persons, fewer than 30"));
         assert!(value.plain.is_none());
         let Prior { mean_square, variance } = rows.prior();
         // w r is ½, 1½, 0, 1; r is 1, 1, 0, 1.
@@ -376,6 +376,38 @@ mod tests {
         let doubt = |weight| rows(weight).value(Prior::default(), Seed(0)).unwrap().doubt;
         assert!(doubt(1.2).unwrap().contains("4 standard errors from 1"));
         assert_eq!(doubt(1.0), None);
+    }
+
+    #[test]
+    fn few_rows_worth_of_information_are_doubted() {
+        let rows = Weighed {
+            log_weights: (0..1000).map(|at| if at < 60 { 2.8 } else { -9.0 }).collect(),
+            distances: vec![2.8; 1000],
+            rewards: vec![0.5; 1000],
+            people: (0..1000).collect(),
+            bounds: Bounds::default(),
+        };
+        let value = rows.value(Prior::default(), Seed(0)).unwrap();
+        assert!(value.doubt.unwrap().contains("60 rows' worth"));
+    }
+
+    #[test]
+    fn a_clipped_mean_is_no_higher_for_rewards_below_zero() {
+        // Some weights are twice √n, which is 200.
+        let heavy = |at: u32| at % 444 == 0;
+        let each = |of_heavy: f64, of_others: f64| -> Vec<f64> {
+            (0..40_000).map(|at| if heavy(at) { of_heavy } else { of_others }).collect()
+        };
+        let rows = Weighed {
+            log_weights: each(395_f64.ln(), 0.1016_f64.ln()),
+            distances: vec![0.0; 40_000],
+            rewards: each(-0.2, -0.5),
+            people: (0..40_000).collect(),
+            bounds: Bounds { low: -1.0, high: Some(0.0) },
+        };
+        let value = rows.value(Prior::default(), Seed(0)).unwrap();
+        let (plain, clipped) = (value.plain.unwrap().mean, value.clipped.unwrap().mean);
+        assert!(clipped < plain - 0.1, "{clipped} {plain}");
     }
 
     #[test]

@@ -36,7 +36,10 @@ fn at(name: &str) -> PathBuf {
 
 fn learn(out: &Path, flags: &[&str]) -> Command {
     let mut train = slate();
-    train.args(["train", "--seed", "1", "--reward-bounds", "0,5"]).args(flags);
+    train.args(["train", "--seed", "1"]).args(flags);
+    if !flags.contains(&"--estimate") {
+        train.args(["--reward-bounds", "0,5"]);
+    }
     train.arg("--logged").arg(at("round-01/log")).arg("--from").arg(at("start"));
     train.arg("--out").arg(out);
     train
@@ -215,6 +218,7 @@ fn rows_that_say_nothing_are_counted_by_their_reason() {
         log.exposures[3].filters = vec!["by hand".into()];
         log.exposures[4].who = Who::User { id: "nobody".into(), newer: Vec::new() };
         log.exposures[5].h = vec![0.0; 8];
+        log.exposures[7].sigma *= 2.0;
         (log.exposures[6].sigma, log.exposures[6].exploring) = (0.0, false);
         log.exposures[6].z = log.exposures[6].h.clone();
         log.feedback.truncate(3);
@@ -230,6 +234,7 @@ fn rows_that_say_nothing_are_counted_by_their_reason() {
         "a user or a context that is not known",
         "too short a query: its noise is not relative to it",
         "shown without noise",
+        "drawn with another noise than this policy's",
         "feedback before its slate",
         "feedback beyond the slate",
         "feedback on a request that is not in the log",
@@ -240,6 +245,24 @@ fn rows_that_say_nothing_are_counted_by_their_reason() {
         log.exposures.iter_mut().for_each(|row| row.vectors = "others".into());
     }));
     assert_says(&error, &["no row to learn from", "600 other action vectors"]);
+    // Whether one person is like others cannot be told, nor can one teach and say when to stop.
+    let of_one = |log: &mut Log| {
+        let who = log.exposures[0].who.clone();
+        log.exposures.iter_mut().for_each(|row| row.who = who.clone());
+    };
+    let output = changed("one", &of_one).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_says(&text, &["no interval: these are rows of 1 persons, fewer than 30"]);
+    for estimate in [&[][..], &["--estimate", "direct"]] {
+        let mut train = slate();
+        train.args(["train", "--out"]).arg(folder.path().join("run")).args(estimate);
+        train.arg("--logged").arg(folder.path().join("one")).arg("--from").arg(at("start"));
+        assert_says(
+            &refused(&mut train),
+            &["one: has no person to ", "give a log of more persons"],
+        );
+    }
 }
 
 #[test]
@@ -267,9 +290,8 @@ fn only_a_log_teaches_more_to_what_a_log_has_taught() {
     let again = folder.path().join("again");
     let mut train = slate();
     train.args(["train", "--steps", "5", "--out"]).arg(&again).arg("--data").arg(at("data"));
-    train.args(["--set", "embedding.power=zero", "--init"]).arg(at("round-01/run"));
-    let output = train.output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
+    train.arg("--config").arg(at("start/run.toml")).arg("--init").arg(at("round-01/run"));
+    assert_says(&refused(&mut train), &["init", "that run learned from a log"]);
     assert!(!again.join("run.toml").exists());
     let mut train = slate();
     train.args(["train", "--method", "logged", "--steps", "5", "--out"]).arg(&again);
@@ -322,10 +344,17 @@ fn slates_of_another_system_are_learned_from_by_estimated_rewards() {
         assert!(trained["step"].as_u64() > Some(0), "{estimate}: {trained}");
         // It reads the table again.
         stdout(slate().args(["train", "--resume", "--out"]).arg(&out));
+        // Who taught it would judge a run that forgets so.
+        let mut train = slate();
+        train.args(["train", "--data"]).arg(at("data")).arg("--config").arg(at("start/run.toml"));
+        train.arg("--init").arg(&out).arg("--out").arg(folder.path().join("forgets"));
+        assert_says(&refused(&mut train), &["init", "that run learned from a log"]);
         fs_err::remove_dir_all(&out).unwrap();
     }
     let error = refused(&mut train(&[], &out));
     assert_says(&error, &["slates.parquet: is no table of a log", "--estimate"]);
+    let error = refused(&mut train(&["--estimate", "direct", "--outcome", "any"], &out));
+    assert_says(&error, &["outcome", "--estimate learns from what each item earned"]);
     table_of_slates(&table, 1.5);
     let error = refused(&mut train(&["--estimate", "ips"], &out));
     assert_says(&error, &["row 1: the propensity at position 0 is 1.5"]);
