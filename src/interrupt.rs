@@ -1,5 +1,6 @@
 //! Long work in, its early end out, where somebody asks for it: between its pieces, work asks a hook of its
-//! thread. A command ends with its process and needs none; a cell of a notebook does not.
+//! thread. A command ends with its process and needs none; a cell of a notebook, and a request whose client
+//! has gone, do not.
 
 use std::cell::RefCell;
 
@@ -14,13 +15,7 @@ thread_local! {
 
 /// Does `work`, which fails with [`Error::Interrupted`] between two of its pieces once `asked` returns true.
 /// It is asked often, on this thread.
-///
-/// # Errors
-/// The errors of `work`, and [`Error::Interrupted`].
-pub fn interruptible<T>(
-    asked: impl Fn() -> bool + 'static,
-    work: impl FnOnce() -> Result<T>,
-) -> Result<T> {
+pub fn interruptible<T>(asked: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
     /// Puts the hook before back, also when the work panics.
     struct Before(Option<Hook>);
     impl Drop for Before {

@@ -167,4 +167,5 @@ def train(
     reward: tuple[Callable[[Visit], Any], str] | None = None,
     shards: tuple[AskShards, str] | None = None,
     watcher: Callable[[str, Any], None] | None = None,
+    lock: Lock | None = None,
 ) -> Run: ...

@@ -355,7 +355,7 @@ def _people(items: Iterable[Any], of_users: bool) -> list[list[str] | None]:
     people = items.to_pylist() if hasattr(items, "to_pylist") else list(items)
     if not of_users and people and all(isinstance(one, str | int | np.integer) for one in people):
         people = [people]
-    nobody = None if of_users else []
+    nobody: list[str] | None = None if of_users else []
     return [nobody if own is None else ids(own, "items") for own in people]
 
 

@@ -16,6 +16,7 @@ use super::{Answer, Bundle, Options, Query, Recommendation, Request, Unchecked, 
 use crate::device::Chosen;
 use crate::encoder::{ContextEncoder, Known};
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::matrix::Matrix;
 use crate::policy::{Radial, Scale, Sigma};
 use crate::retrieval::{
@@ -169,7 +170,8 @@ impl Recommender {
     /// [`Error::SlateTooLarge`] for K = 0 or K above P; [`Error::UnknownId`] for a user whom the bundle
     /// does not know; [`Error::Setting`] for users of a bundle without histories, a search through an
     /// index that it does not have, a limit of 0 items of a group or one for items without groups, or
-    /// exploration by a policy that draws otherwise; [`Error::Shape`] and [`Error::NotFinite`] for a context.
+    /// exploration by a policy that draws otherwise; [`Error::Shape`] and [`Error::NotFinite`] for a context;
+    /// [`Error::Interrupted`].
     pub fn recommend(&self, requests: &[Request], options: &Options) -> Result<Vec<Answer>> {
         let items = &self.bundle.items;
         let answer = |placed: Placed| {
@@ -194,6 +196,7 @@ impl Recommender {
         let block = (EXCLUDED / (options.filter.denied.len() + 1)).max(1);
         let mut placed = Vec::with_capacity(requests.len());
         for (at, requests) in requests.chunks(block).enumerate() {
+            interrupt::check()?;
             let asking: Vec<Asking<'_>> = requests
                 .par_iter()
                 .enumerate()
@@ -343,6 +346,7 @@ impl Recommender {
                 rows.chunks((FOUND / length).max(1)).map(move |rows| (length, rows))
             });
             for (length, rows) in searches {
+                interrupt::check()?;
                 let lists: Vec<&[u32]> = rows.iter().map(|&row| &*excluded[row as usize]).collect();
                 let latent = latent.select(rows);
                 let queries =

@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn a_clipped_mean_is_no_higher_for_rewards_below_zero() {
         // Some weights are twice √n, which is 200.
-        let heavy = |at: u32| at % 444 == 0;
+        let heavy = |at: u32| at.is_multiple_of(444);
         let each = |of_heavy: f64, of_others: f64| -> Vec<f64> {
             (0..40_000).map(|at| if heavy(at) { of_heavy } else { of_others }).collect()
         };

@@ -1,6 +1,7 @@
 //! What all requests share: the bundle that answers, the log, limits and keys.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::metrics::{Metrics, Outcome};
 use super::problem::Problem;
 use super::{Access, Limits};
 use crate::device::Chosen;
+use crate::interrupt::interruptible;
 use crate::log::Key;
 
 /// How long a shard that was replaced goes on answering.
@@ -86,8 +88,11 @@ impl Service {
     ) -> Result<T, Problem> {
         let permit = Arc::clone(&self.searching).try_acquire_owned();
         let permit = permit.map_err(|_| Problem::busy("too many requests at once; try again"))?;
+        // Dropped with the request, whether it is answered or given up.
+        let gone = Gone::default();
+        let has_gone = Arc::clone(&gone.0);
         let work = move || {
-            let done = work();
+            let done = interruptible(move || has_gone.load(Ordering::Relaxed), work);
             drop(permit);
             done
         };
@@ -189,6 +194,16 @@ impl Service {
     /// Which bundle the folder leads to.
     pub(super) fn version(&self) -> Option<Version> {
         Version::of(&self.folder)
+    }
+}
+
+/// Says, once it is dropped, that nobody waits any more.
+#[derive(Default)]
+struct Gone(Arc<AtomicBool>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

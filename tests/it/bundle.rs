@@ -12,6 +12,7 @@ use fast_slate::dataset::{ItemSource, ItemTable, SyntheticSettings};
 use fast_slate::device;
 use fast_slate::embedding::Import;
 use fast_slate::facade::{Policy, Which};
+use fast_slate::interrupt::interruptible;
 use fast_slate::matrix::Matrix;
 use fast_slate::prepared::{EmbeddingSource, Input, PrepareSettings, Prepared};
 use fast_slate::retrieval::Search;
@@ -516,6 +517,15 @@ fn a_slate_with_few_items_of_a_group_is_the_greedy_walk_down_the_ranking() {
             assert_eq!(free, loose);
         }
     }
+}
+
+#[test]
+fn a_search_for_which_nobody_waits_ends_early() {
+    let place = Place::new();
+    let recommender = place.bundle();
+    let ask = || recommender.recommend(&[items(&[])], &Options::default());
+    assert!(matches!(interruptible(|| true, ask), Err(Error::Interrupted)));
+    assert_eq!(interruptible(|| false, ask).unwrap(), ask().unwrap());
 }
 
 #[test]
