@@ -312,7 +312,7 @@ fn other_settings_are_refused_by_name() {
         (&["--epochs", "12"], "budget.unit: \"steps\" → \"epochs\""),
     ] {
         let error = refused(resume(&run).args(args));
-        assert_says(&error, &["run: resuming", difference, "resume without them"]);
+        assert_says(&error, &["run: resuming", difference, "resume with what it was started with"]);
     }
     // How much is kept is nobody's path.
     stdout(resume(&run).args(["--set", "checkpoint.keep=1"]));
