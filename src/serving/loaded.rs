@@ -57,6 +57,9 @@ impl Loaded {
     /// [`Error::File`] for a bundle that is damaged, or larger than the memory that is left.
     pub(super) fn open(folder: &Path, chosen: &Chosen, map: bool) -> Result<Self> {
         let version = Version::of(folder);
+        // A link may lead elsewhere before all of it is read, or checked.
+        let place = fs_err::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+        let folder = place.as_path();
         let (manifest, _) = Manifest::read(folder)?;
         let bytes: f64 = manifest.files.values().map(|file| file.bytes as f64).sum();
         if let Some(available) = available_memory().filter(|_| !map)
