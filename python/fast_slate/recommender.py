@@ -40,6 +40,17 @@ class Shards(Protocol):
         """
 
 
+USUAL: dict[str, Any] = {
+    "k": None,
+    "exclude_seen": True,
+    "max_per_group": None,
+    "exact": False,
+    "seed": None,
+    "queries": False,
+}
+"""How slates are asked for, unless a call says otherwise."""
+
+
 class Answering:
     """What a trained policy can be asked for."""
 
@@ -97,8 +108,6 @@ class Answering:
             candidates=candidates,
             max_per_group=max_per_group,
             exact=exact,
-            seed=None,
-            queries=False,
         )
         return Table(answered[0])
 
@@ -110,19 +119,7 @@ class Answering:
         contexts: npt.ArrayLike | None = None,
     ) -> npt.NDArray[np.float32]:
         """The queries h, ``[n, L]``, for an index of your own over ``embeddings_``."""
-        _, queries, _ = self._answer(
-            users,
-            items,
-            contexts,
-            k=1,
-            exclude_seen=False,
-            exclude=None,
-            candidates=None,
-            max_per_group=None,
-            exact=False,
-            seed=None,
-            queries=True,
-        )
+        _, queries, _ = self._answer(users, items, contexts, k=1, exclude_seen=False, queries=True)
         if queries is None:
             return np.empty((0, np.asarray(self._asked().embeddings()).shape[1]), np.float32)
         return np.asarray(queries[0])
@@ -157,8 +154,6 @@ class Answering:
             exclude_seen=exclude_seen,
             exclude=exclude,
             candidates=candidates,
-            max_per_group=None,
-            exact=False,
             seed=seed,
             queries=True,
         )
@@ -180,15 +175,16 @@ class Answering:
         items: Iterable[Any] | None,
         contexts: npt.ArrayLike | None,
         *,
-        exclude: Ids | None,
-        candidates: Ids | None,
+        exclude: Ids | None = None,
+        candidates: Ids | None = None,
         of_batch: bool = False,
-        **options: Any,
+        **asked: Any,
     ) -> tuple[_native.Table, tuple[_native.Array, _native.Array, _native.Array] | None, list[str]]:
         given = [one for one in (users, items, contexts) if one is not None]
         if len(given) != 1 and not of_batch:
             raise ValueError("users: give one of users=, items= and contexts=")
         native = self._asked()
+        options = {**USUAL, **asked}
         for name in ("k", "max_per_group"):
             if options[name] is not None:
                 count(options[name], name, 1)
@@ -283,20 +279,7 @@ class Recommender(Answering):
         users, items = columns.get("user_id"), columns.get("items")
         if users is None and items is None:
             raise KeyError(f"batch: expected a column user_id or items, found {', '.join(columns)}")
-        answered = self._answer(
-            users,
-            items,
-            None,
-            of_batch=True,
-            k=self.k,
-            exclude_seen=True,
-            exclude=None,
-            candidates=None,
-            max_per_group=None,
-            exact=False,
-            seed=None,
-            queries=False,
-        )
+        answered = self._answer(users, items, None, of_batch=True, k=self.k)
         return Table(answered[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
