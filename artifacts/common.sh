@@ -40,7 +40,8 @@ pick() { if [ "$quick" = 1 ]; then echo "$2"; else echo "$1"; fi; }
 # Runs a command, and appends its seconds and its peak memory to a file: watch FILE COMMAND...
 watch() { python3 "$root/artifacts/watch.py" "$@"; }
 
-# Prepares Gowalla's check-ins, or with QUICK a small made-up log, unless it is there: FOLDER FLAG...
+# Prepares Gowalla's check-ins of users with 20 places or more, as the paper has them, or with QUICK a small
+# made-up log, unless it is there: FOLDER FLAG...
 prepare_gowalla() {
     local folder=$1 log=("$files/gowalla/checkins.parquet" --user-column user_id --item-column location_id)
     shift
@@ -49,7 +50,7 @@ prepare_gowalla() {
         slate synth --users 1000 --actions 2000 --density 0.02 --out "$work/log.csv" --force >/dev/null
         log=("$work/log.csv" --user-column user_id --item-column item_id)
     fi
-    slate prepare "${log[@]}" --out "$folder" "$@"
+    slate prepare "${log[@]}" --min-user-interactions 20 --out "$folder" "$@"
 }
 
 # Runs the stages that are named, or those of the first argument: run_stages "STAGE..." NAMED...

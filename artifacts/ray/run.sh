@@ -12,7 +12,7 @@ bundles() {
     local folder=$1 log=$2 item=$3 length=$4
     [ ! -e "$folder/whole/bundle.toml" ] || return 0
     [ -e "$folder/data/prepare.toml" ] \
-        || slate prepare "$log" "${columns[@]}" "$item" --embeddings svd --latent-dim "$length" --no-index --out "$folder/data"
+        || slate prepare "$log" "${columns[@]}" "$item" --min-user-interactions 20 --embeddings svd --latent-dim "$length" --no-index --out "$folder/data"
     rm -rf "$folder/run"
     slate train --data "$folder/data" --out "$folder/run" --steps 1 --method lgp --set context.folds=0
     for count in 1 2 4; do

@@ -25,7 +25,7 @@ abuse() { "$python" "$here/abuse.py" "$SLATE" "$work/abuse" "$(pick 1 0.01)" | t
 soak() {
     slate synth --users 600 --actions 800 --density 0.03 --out "$work/soak.csv" --force >/dev/null
     rm -rf "$work/soak-data" "$work/soak-run" "$work/soak-bundle"
-    slate prepare "$work/soak.csv" --user-column user_id --item-column item_id --min-user-interactions 5 --embeddings svd \
+    slate prepare "$work/soak.csv" --user-column user_id --item-column item_id --embeddings svd \
         --latent-dim 16 --out "$work/soak-data" >/dev/null
     slate train --data "$work/soak-data" --out "$work/soak-run" --steps 20 >/dev/null
     slate export "$work/soak-run" --out "$work/soak-bundle" --histories --index >/dev/null

@@ -182,7 +182,10 @@ impl Wanted {
 
     fn filters(&self) -> PyResult<Filters> {
         let More { rows, min_rating, skip_bad_rows, .. } = &self.more;
-        let default = Filters::default();
+        let default = match self.preset {
+            Preset::Paper => Filters::fopo(),
+            Preset::Default => Filters::default(),
+        };
         let rows = rows.as_deref().map(str::parse).transpose();
         Ok(Filters {
             rows: rows.map_err(|problem| setting("rows", problem))?.unwrap_or_default(),

@@ -4,7 +4,8 @@
 //!
 //! If there are fewer training contexts than actions, P follows from the smaller inverse
 //! `N = (AAᵀ + λI)⁻¹` by Woodbury's identity, `λP = I − AᵀNA`: with `q = x AᵀNA` and d the diagonal
-//! of AᵀNA, the score is `(q_a − [a ∈ X] d_a) / (1 − d_a)`.
+//! of AᵀNA, the score is `(q_a − [a ∈ X] d_a) / (1 − d_a)`. A slate by N takes U² products, one by P
+//! hardly any, so λP is made of N where there are many users to make slates for and memory for it.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::retrieval::Slates;
 /// EASE, through one of its two inverses.
 #[derive(Debug)]
 pub(super) enum Ease {
-    /// The inverse over actions, `[P, P]`.
+    /// The inverse over actions, `[P, P]`, times any number.
     OfActions(Matrix),
     /// The inverse over training contexts.
     OfContexts {
@@ -72,6 +73,9 @@ impl Ease {
         if of_actions {
             return Ok(Self::OfActions(inverse));
         }
+        if pays(training) {
+            return Ok(Self::OfActions(by_woodbury(&inverse, contexts_of)));
+        }
         let contexts_of = Arc::clone(contexts_of);
         let diagonal = contexts_of.contexts().into_par_iter();
         let diagonal = diagonal.map(|action| sum_within(&inverse, contexts_of.of(action)));
@@ -88,6 +92,37 @@ fn gram(near: &ActionSets, far: &ActionSets) -> Matrix {
         count_shared(near.of(set), far, |other| row[other as usize] += 1.0);
     });
     gram
+}
+
+/// True if slates by N for a tenth of the training contexts take longer than λP, and λP fits into memory.
+fn pays(training: &Training) -> bool {
+    let (contexts, actions) = (training.actions_of.len() as f64, training.num_actions() as f64);
+    let by_contexts = contexts.powi(2) * (contexts / 10.0);
+    let of_actions = actions * training.actions_of.num_pairs() as f64;
+    by_contexts > of_actions
+        && available_memory().is_none_or(|available| 4.0 * actions.powi(2) < available)
+}
+
+/// λP, `I − AᵀNA`, `[P, P]`.
+fn by_woodbury(inverse: &Matrix, contexts_of: &ActionSets) -> Matrix {
+    let mut product = Matrix::zeros(contexts_of.len(), contexts_of.len());
+    product.par_rows_mut().zip(contexts_of.contexts()).for_each_init(
+        || vec![0.0; inverse.rows()],
+        |sum, (row, action)| {
+            sum.fill(0.0); // a row of AᵀN
+            for &context in contexts_of.of(action) {
+                let row = inverse.row(context as usize);
+                sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+            }
+            for (value, other) in row.iter_mut().zip(contexts_of.contexts()) {
+                let contexts = contexts_of.of(other).iter();
+                *value = -contexts.map(|&context| sum[context as usize]).sum::<f32>();
+            }
+            let own = &mut row[action as usize];
+            *own = free(-*own);
+        },
+    );
+    product
 }
 
 /// The sum of a symmetric matrix over all pairs of members of `set`.
@@ -163,4 +198,37 @@ fn weights<'a>(
     let (shared, inverse) = (shared.view(0, count), inverse.view(0, users));
     matmul(out, Accum::Replace, shared, inverse, 1.0, Par::Seq);
     weights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::{SplitSettings, SyntheticSettings, assemble, synthetic};
+    use crate::seed::Seed;
+
+    #[test]
+    fn both_inverses_make_the_same_scores() {
+        let settings = SyntheticSettings { users: 80, actions: 300, ..Default::default() };
+        let dataset = assemble(synthetic(&settings).unwrap(), &SplitSettings::default()).unwrap();
+        let training = Training::new(&dataset.sessions, Seed(0));
+        let ridge = 20.0;
+        let Ease::OfContexts { inverse, contexts_of, .. } =
+            Ease::new(&training, &mut None, ridge).unwrap()
+        else {
+            panic!("64 training users do not pay for a matrix of 300 actions");
+        };
+        let made = by_woodbury(&inverse, &contexts_of);
+        let mut regularized = gram(&contexts_of, &training.actions_of);
+        (0..300).for_each(|action| regularized.row_mut(action)[action] += ridge);
+        let direct = super::inverse(regularized).unwrap();
+        let (mut scores, mut expected) = (vec![0.0; 300], vec![0.0; 300]);
+        for context in 0..5 {
+            let observed = training.actions_of.of(context);
+            of_actions(&made, observed, &mut scores);
+            of_actions(&direct, observed, &mut expected);
+            for (score, expected) in scores.iter().zip(&expected) {
+                assert!((score - expected).abs() < 1e-4, "{score}, expected {expected}");
+            }
+        }
+    }
 }

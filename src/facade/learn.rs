@@ -213,11 +213,12 @@ impl Policy {
     }
 
     /// The value of this policy by a log, on persons that it has not learned from; with `bound`, also the
-    /// bound below its gain.
+    /// bound below its gain. A policy that has learned divides the persons as then, whatever `reading` says.
     ///
     /// # Errors
     /// As [`lesson`](Self::lesson); [`Error::Setting`] for a bound without the most that a reward can be.
     pub fn by_log(&self, paths: &[PathBuf], reading: Reading, bound: bool) -> Result<Verdict> {
+        let reading = Reading { cut: self.cut().unwrap_or(reading.cut), ..reading };
         let (logged, unused) = self.logged(paths, &Log::read(paths)?, reading)?;
         self.verdict(&logged, unused, bound)
     }

@@ -32,10 +32,18 @@ impl Default for Filters {
         Self {
             rows: RowFilter::default(),
             min_rating: None,
-            min_user_interactions: 20,
+            min_user_interactions: 5,
             min_item_interactions: 1,
             skip_bad_rows: 0,
         }
+    }
+}
+
+impl Filters {
+    /// FOPO's procedure, which the paper follows: users with at least 20 items.
+    #[must_use]
+    pub fn fopo() -> Self {
+        Self { min_user_interactions: 20, ..Self::default() }
     }
 }
 

@@ -9,7 +9,7 @@ use super::EvaluateArgs;
 use crate::cli::report::{DOUBTED, NOT_SHIPPED, Report};
 use crate::estimate::Interval;
 use crate::facade::{Policy, Verdict};
-use crate::logged::Value;
+use crate::logged::{Cut, Value};
 
 #[derive(Debug, Serialize)]
 struct Logged {
@@ -21,7 +21,7 @@ struct Logged {
 }
 
 pub(super) fn run(args: &EvaluateArgs, policy: &Policy) -> Result<Report> {
-    let reading = args.logged.reading(policy.cut().unwrap_or_default(), None)?;
+    let reading = args.logged.reading(Cut::default(), None)?;
     let verdict = policy.by_log(&args.logged.logged, reading, args.ship_if_above)?;
     let doubted = verdict.value.doubt.is_some();
     let ship = args.ship_if_above.then(|| verdict.gain_bound.is_some_and(|bound| bound > 0.0));

@@ -115,7 +115,7 @@ impl From<&str> for Embeddings {
 impl PrepareArgs {
     /// The interactions to prepare.
     pub(super) fn input(&self) -> Result<Input> {
-        self.data.input()
+        self.data.input(self.preset)
     }
 
     pub(super) fn settings(&self) -> Result<PrepareSettings> {

@@ -84,7 +84,7 @@ pub(super) struct DataArgs {
     #[arg(long)]
     min_rating: Option<f64>,
     /// Keep only users with at least this many interactions, in --train where that is given
-    /// [default: 20; 1 with --train].
+    /// [default: 5; 20 with --preset paper; 1 with --train].
     #[arg(long)]
     min_user_interactions: Option<u32>,
     /// Keep only items with at least this many interactions, in --train where that is given.
@@ -105,7 +105,7 @@ enum Kind {
 }
 
 impl DataArgs {
-    pub(super) fn input(&self) -> Result<Input> {
+    pub(super) fn input(&self, preset: Preset) -> Result<Input> {
         let is_given = self.train.is_some() || self.validation.is_some() || self.test.is_some();
         match (&self.input, &self.train, &self.test) {
             (Some(log), ..) if is_given => bail!(
@@ -113,7 +113,14 @@ impl DataArgs {
                  split already: give one or the other",
                 log.display()
             ),
-            (Some(log), ..) => Ok(Input::File(self.source(log.clone()), self.filters(20))),
+            (Some(log), ..) => {
+                let filters = match preset {
+                    Preset::Paper => Filters::fopo(),
+                    Preset::Default => Filters::default(),
+                };
+                let filters = self.filters(filters.min_user_interactions);
+                Ok(Input::File(self.source(log.clone()), filters))
+            }
             (None, Some(train), Some(test)) => {
                 let (train, test) = (self.source(train.clone()), test.clone());
                 let given = Given { train, validation: self.validation.clone(), test };
