@@ -219,9 +219,10 @@ mod tests {
         };
         let made = by_woodbury(&inverse, &contexts_of);
         let mut regularized = gram(&contexts_of, &training.actions_of);
-        (0..300).for_each(|action| regularized.row_mut(action)[action] += ridge);
+        let actions = training.num_actions();
+        (0..actions).for_each(|action| regularized.row_mut(action)[action] += ridge);
         let direct = super::inverse(regularized).unwrap();
-        let (mut scores, mut expected) = (vec![0.0; 300], vec![0.0; 300]);
+        let (mut scores, mut expected) = (vec![0.0; actions], vec![0.0; actions]);
         for context in 0..5 {
             let observed = training.actions_of.of(context);
             of_actions(&made, observed, &mut scores);
