@@ -182,10 +182,7 @@ impl Wanted {
 
     fn filters(&self) -> PyResult<Filters> {
         let More { rows, min_rating, skip_bad_rows, .. } = &self.more;
-        let default = match self.preset {
-            Preset::Paper => Filters::fopo(),
-            Preset::Default => Filters::default(),
-        };
+        let default = Filters::of(self.preset);
         let rows = rows.as_deref().map(str::parse).transpose();
         Ok(Filters {
             rows: rows.map_err(|problem| setting("rows", problem))?.unwrap_or_default(),

@@ -22,6 +22,7 @@ use crate::dataset::{
 use crate::embedding::{Import, import, tensors};
 use crate::error::{Error, Result};
 use crate::files::{StagedFolder, digest_bytes, digest_file, write_toml};
+use crate::settings::Preset;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -63,6 +64,18 @@ impl Input {
             }
             Self::Given(given, filters) => dataset::read_given(given, filters),
             Self::Synthetic(synthetic) => dataset::synthetic(synthetic),
+        }
+    }
+}
+
+impl Filters {
+    /// The filters of a preset: by FOPO's procedure, which the paper follows, users have at least 20 items.
+    #[must_use]
+    pub fn of(preset: Preset) -> Self {
+        let default = Self::default();
+        match preset {
+            Preset::Paper => Self { min_user_interactions: 20, ..default },
+            Preset::Default => default,
         }
     }
 }

@@ -15,7 +15,7 @@ use fast_slate::tower::TowerKind;
 use crate::common::{real_data, svd};
 
 fn prepared(source: Source, folder: &Path) -> Prepared {
-    let input = Input::File(source, Filters::fopo());
+    let input = Input::File(source, Filters::of(Preset::Paper));
     Prepared::create(&input, &svd(100), &folder.join("data"), false).unwrap()
 }
 

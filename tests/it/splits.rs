@@ -204,6 +204,27 @@ fn given_files_are_taken_at_their_word() {
 }
 
 #[test]
+fn users_with_five_items_count_and_by_the_paper_those_with_twenty() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = "who,what\n".to_owned();
+    for user in 0..30 {
+        let items = [4, 5, 20][user % 3];
+        (0..items).for_each(|item| log += &format!("u{user},i{item}\n"));
+    }
+    fs_err::write(folder.path().join("walks.csv"), log).unwrap();
+    let users = |flags: &[&str]| {
+        let mut command = slate();
+        command.args(["prepare", "--latent-dim", "2", "--no-index", "--force"]).args(COLUMNS);
+        command.arg(folder.path().join("walks.csv")).args(flags);
+        command.arg("--out").arg(folder.path().join("data"));
+        json(&mut command)["statistics"]["users"].clone()
+    };
+    assert_eq!(users(&[]), 20);
+    assert_eq!(users(&["--preset", "paper"]), 10);
+    assert_eq!(users(&["--preset", "paper", "--min-user-interactions", "1"]), 30);
+}
+
+#[test]
 fn flags_of_another_split_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (log, _) = walks(folder.path());

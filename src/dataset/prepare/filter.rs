@@ -39,14 +39,6 @@ impl Default for Filters {
     }
 }
 
-impl Filters {
-    /// FOPO's procedure, which the paper follows: users with at least 20 items.
-    #[must_use]
-    pub fn fopo() -> Self {
-        Self { min_user_interactions: 20, ..Self::default() }
-    }
-}
-
 /// The rows that are interactions; written `known`, `all` or `COLUMN=VALUE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]

@@ -114,11 +114,7 @@ impl DataArgs {
                 log.display()
             ),
             (Some(log), ..) => {
-                let filters = match preset {
-                    Preset::Paper => Filters::fopo(),
-                    Preset::Default => Filters::default(),
-                };
-                let filters = self.filters(filters.min_user_interactions);
+                let filters = self.filters(Filters::of(preset).min_user_interactions);
                 Ok(Input::File(self.source(log.clone()), filters))
             }
             (None, Some(train), Some(test)) => {
