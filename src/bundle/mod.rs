@@ -22,6 +22,7 @@
 //! bundle that changes on disk does not change what was opened. [`Bundle::map`] leaves vectors and graph
 //! on disk, for folders that nobody changes.
 
+mod asking;
 mod batch;
 mod filter;
 mod groups;

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use rayon::prelude::*;
 
-use super::filter::{actions, union};
+use super::asking::Asking;
 use super::groups::GroupLimit;
 use super::request::Placed;
-use super::{Answer, Bundle, Options, Query, Recommendation, Request, Unchecked, Who};
+use super::{Answer, Bundle, Options, Query, Recommendation, Request, Unchecked};
 use crate::device::Chosen;
-use crate::encoder::{ContextEncoder, Known};
+use crate::encoder::ContextEncoder;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::matrix::Matrix;
@@ -45,16 +45,6 @@ const FOUND: usize = 1 << 24;
 
 /// So many times K are searched at first for a slate that may hold few items of a group.
 const DEPTH: usize = 4;
-
-/// What is known of somebody who asks.
-struct Asking<'a> {
-    known: Cow<'a, [u32]>,
-    times: Option<Cow<'a, [i64]>>,
-    features: Option<&'a [f32]>,
-    context: Option<&'a [f32]>,
-    excluded: Cow<'a, [u32]>,
-    ignored: Vec<String>,
-}
 
 impl Recommender {
     /// Answers with `bundle`.
@@ -155,7 +145,7 @@ impl Recommender {
     /// As [`recommend`](Self::recommend) for the same request.
     pub fn context(&self, request: &Request) -> Result<(Vec<f32>, Vec<u32>)> {
         let options = Options::default();
-        let asking = self.asking(request, 0, &options)?;
+        let asking = Asking::new(&self.bundle, self.context_dim(), request, 0, &options)?;
         if let Some(context) = asking.context {
             return Ok((context.to_vec(), Vec::new()));
         }
@@ -197,11 +187,10 @@ impl Recommender {
         let mut placed = Vec::with_capacity(requests.len());
         for (at, requests) in requests.chunks(block).enumerate() {
             interrupt::check()?;
-            let asking: Vec<Asking<'_>> = requests
-                .par_iter()
-                .enumerate()
-                .map(|(row, request)| self.asking(request, at * block + row, options))
-                .collect::<Result<_>>()?;
+            let asking = requests.par_iter().enumerate().map(|(row, request)| {
+                Asking::new(&self.bundle, self.context_dim(), request, at * block + row, options)
+            });
+            let asking = asking.collect::<Result<_>>()?;
             placed.extend(self.search(asking, at * block, slate_size, options)?);
         }
         Ok(placed)
@@ -219,78 +208,10 @@ impl Recommender {
         Err(Error::setting("max_per_group", problem))
     }
 
-    /// What is known of who asks; `row` is the request's place.
-    fn asking<'a>(
-        &'a self,
-        request: &'a Request,
-        row: usize,
-        options: &'a Options,
-    ) -> Result<Asking<'a>> {
-        let mut ignored = Vec::new();
-        let nobody = Asking {
-            known: Cow::Borrowed(&[]),
-            times: None,
-            features: None,
-            context: None,
-            excluded: Cow::Borrowed(&[]),
-            ignored: Vec::new(),
-        };
-        let asking = match &request.who {
-            Who::Items(ids) => {
-                let latest = latest(&self.bundle, ids, &mut ignored);
-                let (known, places): (Vec<u32>, Vec<i64>) = latest.into_iter().unzip();
-                Asking { known: known.into(), times: Some(places.into()), ..nobody }
-            }
-            Who::Context(context) => {
-                self.check_context(context, row)?;
-                Asking { context: Some(context), ..nobody }
-            }
-            Who::User { id, newer } => {
-                let newer = latest(&self.bundle, newer, &mut ignored);
-                let Known { actions, times, features } = self.history(id)?;
-                let (known, times) = with_newer(actions, times, &newer);
-                Asking { known, times, features, ..nobody }
-            }
-        };
-        let seen = if options.exclude_seen { asking.known.clone() } else { Cow::Borrowed(&[][..]) };
-        let mut excluded = union(seen, &options.filter.denied);
-        let own = actions(&self.bundle, &request.exclude, &mut ignored);
-        if !own.is_empty() {
-            excluded = Cow::Owned(union(excluded, &own).into_owned());
-        }
-        Ok(Asking { excluded, ignored, ..asking })
-    }
-
     /// True if the bundle holds the history of a user with this id.
     #[must_use]
     pub fn knows(&self, user_id: &str) -> bool {
         self.bundle.users.as_ref().is_some_and(|users| users.ids.find(user_id).is_some())
-    }
-
-    fn history(&self, user_id: &str) -> Result<Known<'_>> {
-        let users = self.bundle.users.as_ref().ok_or_else(|| {
-            let problem = "this bundle holds no histories; export it with --histories, or give the \
-                           user's items";
-            Error::setting("user", problem)
-        })?;
-        Ok(users.known(users.ids.number(user_id)?))
-    }
-
-    fn check_context(&self, context: &[f32], row: usize) -> Result<()> {
-        if context.len() != self.context_dim() {
-            return Err(Error::Shape {
-                what: format!("context {}", row + 1),
-                expected: format!("[{}]", self.context_dim()),
-                found: format!("[{}]", context.len()),
-            });
-        }
-        match context.iter().position(|value| !value.is_finite()) {
-            None => Ok(()),
-            Some(column) => {
-                let (what, value) = ("context".into(), context[column]);
-                Err(Error::NotFinite { what, row, column, value })
-            }
-        }
     }
 
     /// The answers to one block of requests, `above` of which stand before it.
@@ -423,45 +344,8 @@ impl Recommender {
     }
 }
 
-impl Asking<'_> {
-    fn known(&self) -> Known<'_> {
-        Known { actions: &self.known, times: self.times.as_deref(), features: self.features }
-    }
-}
-
 fn draws_otherwise() -> Error {
     let problem = "this policy does not draw by Gaussian noise on its query; train one with the method \
                    lgp to explore";
     Error::setting("explore", problem)
-}
-
-/// The actions of `ids`, which are in order, and the last place of each; ids that are not there join
-/// `ignored`.
-fn latest(bundle: &Bundle, ids: &[String], ignored: &mut Vec<String>) -> BTreeMap<u32, i64> {
-    let mut latest = BTreeMap::new();
-    for (place, id) in (0..).zip(ids) {
-        match bundle.items.ids.find(id) {
-            Some(action) => drop(latest.insert(action, place)),
-            None => ignored.push(id.clone()),
-        }
-    }
-    latest
-}
-
-/// A history with `newer` actions, which came after it in the order of their places.
-fn with_newer<'a>(
-    actions: &'a [u32],
-    times: Option<&'a [i64]>,
-    newer: &BTreeMap<u32, i64>,
-) -> (Cow<'a, [u32]>, Option<Cow<'a, [i64]>>) {
-    if newer.is_empty() {
-        return (Cow::Borrowed(actions), times.map(Cow::Borrowed));
-    }
-    let time = |at: usize| times.map_or(0, |times| times[at]);
-    let last = (0..actions.len()).map(time).max().unwrap_or_default();
-    let mut all: BTreeMap<u32, i64> =
-        actions.iter().enumerate().map(|(at, &action)| (action, time(at))).collect();
-    all.extend(newer.iter().map(|(&action, place)| (action, last.saturating_add(1 + place))));
-    let (all, dates): (Vec<u32>, Vec<i64>) = all.into_iter().unzip();
-    (Cow::Owned(all), times.map(|_| Cow::Owned(dates)))
 }
