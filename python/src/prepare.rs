@@ -221,17 +221,12 @@ impl Wanted {
         if kind.is_by_time() && self.time.is_none() {
             return Err(wrong("time", "a split by time needs the column that holds the times"));
         }
-        let default = SplitSettings::default();
-        let test_share = match (self.preset, kind) {
-            (Preset::Paper, _) => 0.0,
-            (Preset::Default, SplitKind::Temporal) => 0.2,
-            (Preset::Default, _) => default.test_share,
-        };
+        let default = SplitSettings::of(self.preset, kind);
         Ok(SplitSettings {
             kind,
             observed_share: self.more.observed_share.unwrap_or(default.observed_share),
             validation_share: self.more.validation_share.unwrap_or(default.validation_share),
-            test_share: self.more.test_share.unwrap_or(test_share),
+            test_share: self.more.test_share.unwrap_or(default.test_share),
             seed: Seed(self.seed),
         })
     }

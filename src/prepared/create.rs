@@ -80,6 +80,19 @@ impl Filters {
     }
 }
 
+impl SplitSettings {
+    /// The split of a preset: the paper's has no test users; by time a fifth of each user's items is tested.
+    #[must_use]
+    pub fn of(preset: Preset, kind: SplitKind) -> Self {
+        let default = Self { kind, ..Self::default() };
+        match (preset, kind) {
+            (Preset::Paper, _) => Self { test_share: 0.0, ..default },
+            (Preset::Default, SplitKind::Temporal) => Self { test_share: 0.2, ..default },
+            (Preset::Default, _) => default,
+        }
+    }
+}
+
 /// The settings of a preparation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareSettings {

@@ -10,9 +10,6 @@ use crate::prepared::Input;
 use crate::seed::Seed;
 use crate::settings::Preset;
 
-/// The share of each user's items in the test by default, where it is a share of items.
-const TEMPORAL_TEST_SHARE: f64 = 0.2;
-
 #[derive(Debug, Args)]
 pub(super) struct DataArgs {
     /// The log: the folder, archive or file of a known data set (see `slate datasets`), a CSV or TSV
@@ -151,17 +148,12 @@ impl DataArgs {
 
     pub(super) fn split(&self, preset: Preset) -> Result<SplitSettings> {
         let kind = self.kind()?;
-        let default = SplitSettings::default();
-        let test_share = match (preset, kind) {
-            (Preset::Paper, _) => 0.0,
-            (Preset::Default, SplitKind::Temporal) => TEMPORAL_TEST_SHARE,
-            (Preset::Default, _) => default.test_share,
-        };
+        let default = SplitSettings::of(preset, kind);
         Ok(SplitSettings {
             kind,
             observed_share: self.observed_share,
             validation_share: self.validation_share.unwrap_or(default.validation_share),
-            test_share: self.test_share.unwrap_or(test_share),
+            test_share: self.test_share.unwrap_or(default.test_share),
             seed: Seed(self.seed),
         })
     }
