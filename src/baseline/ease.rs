@@ -94,13 +94,14 @@ fn gram(near: &ActionSets, far: &ActionSets) -> Matrix {
     gram
 }
 
-/// True if slates by N for a tenth of the training contexts take longer than λP, and λP fits into memory.
+/// True if slates by N for a tenth of the training contexts take longer than λP, and λP takes at most half of
+/// the memory that is left.
 fn pays(training: &Training) -> bool {
     let (contexts, actions) = (training.actions_of.len() as f64, training.num_actions() as f64);
     let by_contexts = contexts.powi(2) * (contexts / 10.0);
     let of_actions = actions * training.actions_of.num_pairs() as f64;
     by_contexts > of_actions
-        && available_memory().is_none_or(|available| 4.0 * actions.powi(2) < available)
+        && available_memory().is_none_or(|available| 8.0 * actions.powi(2) < available)
 }
 
 /// λP, `I − AᵀNA`, `[P, P]`.

@@ -4,7 +4,9 @@
 use rayon::prelude::*;
 
 use super::asked::{Asked, Fitted, Training, count_shared};
+use crate::device::available_memory;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::retrieval::{Slates, best_of_scores};
 
 /// The most similar actions of each action with their similarities, `[P]`.
@@ -21,10 +23,22 @@ impl ItemKnn {
             return Err(Error::setting("item-knn.shrinkage", problem));
         }
         let contexts_of = training.contexts_of.as_ref();
+        let needed = bytes(training, neighbours);
+        if let Some(available) = available_memory().filter(|available| *available < needed) {
+            let problem = format!(
+                "keeping {neighbours} neighbours of {} items takes up to {:.1} GB of memory, and {:.1} GB \
+                 are available; ask for fewer, as in item-knn:neighbours=20",
+                contexts_of.len(),
+                needed / 1e9,
+                available / 1e9
+            );
+            return Err(Error::setting("item-knn", problem));
+        }
         let size = |action| contexts_of.of(action).len() as f32;
         let neighbours_of = contexts_of.contexts().into_par_iter().map_init(
             || (vec![0_u32; contexts_of.len()], Vec::new()),
             |(counts, others), action| {
+                interrupt::check()?;
                 count_shared(contexts_of.of(action), &training.actions_of, |other| {
                     if counts[other as usize] == 0 {
                         others.push(other);
@@ -37,11 +51,22 @@ impl ItemKnn {
                     let norms = (size(action) * size(other)).sqrt();
                     (other != action).then(|| (other, shared / (norms + shrinkage)))
                 });
-                most_similar(&similar.collect::<Vec<_>>(), neighbours)
+                Ok(most_similar(&similar.collect::<Vec<_>>(), neighbours))
             },
         );
-        Ok(Self(neighbours_of.collect()))
+        Ok(Self(neighbours_of.collect::<Result<_>>()?))
     }
+}
+
+/// The bytes of the neighbours at most: an action has no more than its contexts have other actions.
+fn bytes(training: &Training, neighbours: usize) -> f64 {
+    let others_of = |action: u32| -> usize {
+        let contexts = training.contexts_of.of(action).iter();
+        contexts.map(|context| training.actions_of.of(*context).len() - 1).sum()
+    };
+    let pairs = training.contexts_of.contexts().into_par_iter();
+    let pairs: usize = pairs.map(|action| others_of(action).min(neighbours)).sum();
+    (pairs * size_of::<(u32, f32)>()) as f64
 }
 
 /// The `count` most similar, by falling similarity; `similar` is in order of ascending action.
