@@ -1,5 +1,7 @@
 //! Sessions in, the same sessions with other halves of their items out.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 
 use super::{ActionSets, Sessions, Times};
@@ -7,6 +9,16 @@ use crate::seed::Stream;
 
 /// Items with their times, which are 0 where none count.
 pub(crate) type Part = Vec<(u32, i64)>;
+
+/// What becomes of a context's halves. Most contexts stay as they are, and take no memory of their own.
+pub(crate) enum Halved {
+    /// They stay.
+    AsBefore,
+    /// Everything is observed.
+    Observed,
+    /// It observes and hides these, in any order.
+    Into([Part; 2]),
+}
 
 impl Sessions {
     /// What a context observes and what it hides, both ascending.
@@ -24,30 +36,39 @@ impl Sessions {
         ]
     }
 
-    /// These sessions, of which each context observes and hides what `halves` gives, in any order; and
-    /// the times of the items.
-    pub(crate) fn with_halves(&self, halves: impl Fn(u32) -> [Part; 2] + Sync) -> (Self, Times) {
-        let parts: Vec<[Part; 2]> = self
-            .observed
-            .contexts()
-            .into_par_iter()
-            .map(|context| {
-                let mut both = halves(context);
-                for part in &mut both {
-                    part.sort_unstable();
-                }
-                both
-            })
-            .collect();
-        let sets = |half: usize| {
-            let sizes: Vec<usize> = parts.iter().map(|parts| parts[half].len()).collect();
-            ActionSets::filled(&sizes, |context, set| {
-                let items = parts[context as usize][half].iter().map(|(item, _)| *item);
-                set.iter_mut().zip(items).for_each(|(to, item)| *to = item);
-            })
+    /// These sessions with what `halved` makes of each context, and the times of the items, if they have
+    /// `times`.
+    pub(crate) fn with_halves(
+        &self,
+        times: Option<&Times>,
+        halved: impl Fn(u32) -> Halved + Sync,
+    ) -> (Self, Option<Times>) {
+        let contexts = self.observed.contexts().into_par_iter();
+        let halved: Vec<Halved> = contexts.map(|context| halved(context).sorted()).collect();
+        let parts = |context: u32| match &halved[context as usize] {
+            Halved::AsBefore => Cow::Owned(self.halves(context, times)),
+            Halved::Observed => {
+                let mut all = self.halves(context, times).concat();
+                all.sort_unstable();
+                Cow::Owned([all, Part::new()])
+            }
+            Halved::Into(parts) => Cow::Borrowed(parts),
         };
-        let times = |half: usize| {
-            parts.iter().flat_map(|parts| parts[half].iter().map(|(_, time)| *time)).collect()
+        let size = |context: u32, half: usize| {
+            let before = [self.observed.of(context).len(), self.hidden.of(context).len()];
+            match &halved[context as usize] {
+                Halved::AsBefore => before[half],
+                Halved::Observed => [before[0] + before[1], 0][half],
+                Halved::Into(parts) => parts[half].len(),
+            }
+        };
+        let sets = |half: usize| {
+            let sizes: Vec<usize> =
+                self.observed.contexts().map(|context| size(context, half)).collect();
+            ActionSets::filled(&sizes, |context, set| {
+                let parts = parts(context);
+                set.iter_mut().zip(&parts[half]).for_each(|(to, (item, _))| *to = *item);
+            })
         };
         let sessions = Self {
             observed: sets(0),
@@ -55,7 +76,26 @@ impl Sessions {
             split: self.split.clone(),
             num_actions: self.num_actions,
         };
-        (sessions, Times { observed: times(0), hidden: times(1) })
+        let times = times.is_some().then(|| {
+            let (mut observed, mut hidden) = (Vec::new(), Vec::new());
+            for context in self.observed.contexts() {
+                let parts = parts(context);
+                observed.extend(parts[0].iter().map(|(_, time)| *time));
+                hidden.extend(parts[1].iter().map(|(_, time)| *time));
+            }
+            Times { observed, hidden }
+        });
+        (sessions, times)
+    }
+}
+
+impl Halved {
+    /// Items ascending.
+    fn sorted(mut self) -> Self {
+        if let Self::Into(parts) = &mut self {
+            parts.iter_mut().for_each(|part| part.sort_unstable());
+        }
+        self
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) use catalogue::{Label, USER_ID, as_text};
 pub use features::{FeatureColumn, FeatureTable, UserFeatures};
 pub use folds::Folds;
 #[cfg(feature = "train")]
-pub(crate) use halves::{Part, shuffled};
+pub(crate) use halves::{Halved, shuffled};
 #[cfg(feature = "train")]
 pub(crate) use prepare::{
     BadRows, Batch, Model, Newcomer, Numbered, Packed, Taste, Wanted, as_ids, read_text,

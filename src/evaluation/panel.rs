@@ -84,6 +84,21 @@ impl<'a> Panel<'a> {
         std::iter::once(Cow::Borrowed(task)).chain(others.map(Cow::Owned))
     }
 
+    /// [`evaluate`](Self::evaluate) for recommenders that look at users' items alone: contexts are not
+    /// encoded again.
+    ///
+    /// # Errors
+    /// The errors of `evaluate`.
+    pub fn evaluate_items(
+        &self,
+        evaluate: impl Fn(&Task, &[u32]) -> Result<Evaluation>,
+    ) -> Result<Evaluation> {
+        let (task, split, seed) = (self.task, self.split, self.task.split_seed());
+        let others = (1..self.halves).map_while(|draw| task.asked_anew(split, seed, draw));
+        let all = std::iter::once(Cow::Borrowed(task)).chain(others.map(Cow::Owned));
+        Evaluation::mean_of(all.map(|task| evaluate(&task, &self.contexts)))
+    }
+
     /// The mean of what `evaluate` finds on each of the halves.
     ///
     /// # Errors

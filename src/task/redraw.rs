@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Task;
 use super::contexts::Profiles;
-use crate::dataset::{Part, Split, Times, shuffled};
+use crate::dataset::{Halved, Split, Times, shuffled};
 use crate::encoder::encode_all;
 use crate::seed::{Purpose, Seed};
 
@@ -16,36 +16,48 @@ impl Task {
     /// held-out users of whom the split hid other items than any.
     #[must_use]
     pub fn redrawn(&self, split: Split, seed: Seed, draw: u64) -> Option<Self> {
+        Some(self.asked_anew(split, seed, draw)?.with_contexts_of(split))
+    }
+
+    /// [`redrawn`](Self::redrawn) for those who look at users' items alone: contexts stay those of the halves
+    /// before.
+    #[must_use]
+    pub fn asked_anew(&self, split: Split, seed: Seed, draw: u64) -> Option<Self> {
         // Asked first: drawing others takes a while.
         if !self.has_other_halves(split) {
             return None;
         }
-        let drawn = |context: u32| {
-            if self.sessions.split[context as usize] != split {
-                return self.sessions.halves(context, self.times());
+        let (sessions, times) = self.sessions.with_halves(self.times(), |context| {
+            if self.sessions.split[context as usize] == split {
+                self.halves_in(context, seed, draw)
+            } else {
+                Halved::AsBefore
             }
-            self.halves_in(context, seed, draw)
-        };
-        let (sessions, times) = self.sessions.with_halves(drawn);
+        });
         let sessions = Arc::new(sessions);
-        let times = self.profiles.times.is_some().then_some(times);
+        let times = times.filter(|_| self.profiles.times.is_some());
         let profiles = Profiles { times, ..Profiles::clone(&self.profiles) };
-        let mut task = Self {
+        Some(Self {
             reward: self.reward.on(&sessions)?,
             sessions,
             profiles: Arc::new(profiles),
             ..self.clone()
-        };
+        })
+    }
+
+    /// Encodes the users of `split` as their halves are.
+    fn with_contexts_of(mut self, split: Split) -> Self {
         if split == Split::Train && self.cross.is_some() {
-            return Some(task.with_fold_contexts());
+            return self.with_fold_contexts();
         }
-        let users = task.sessions.contexts(split);
-        let known = |context| task.profiles.observed(&task.sessions, context);
-        let rows = encode_all(task.encoder.as_ref(), &users, known);
+        let users = self.sessions.contexts(split);
+        let known = |context| self.profiles.observed(&self.sessions, context);
+        let rows = encode_all(self.encoder.as_ref(), &users, known);
+        let contexts = Arc::make_mut(&mut self.contexts);
         for (context, row) in users.iter().zip(rows.iter_rows()) {
-            task.contexts.row_mut(*context as usize).copy_from_slice(row);
+            contexts.row_mut(*context as usize).copy_from_slice(row);
         }
-        Some(task)
+        self
     }
 
     /// True if the users of `split` might as well observe and hide other items.
@@ -61,20 +73,20 @@ impl Task {
     }
 
     /// What a draw observes of a context and what it hides.
-    fn halves_in(&self, context: u32, seed: Seed, draw: u64) -> [Part; 2] {
+    fn halves_in(&self, context: u32, seed: Seed, draw: u64) -> Halved {
         let halves = self.sessions.halves(context, self.times());
         let items = halves[0].len() + halves[1].len();
         if items < 2 {
-            return halves;
+            return Halved::AsBefore;
         }
         let mut stream = seed.stream(Purpose::Redraw, draw, context.into());
         if self.order.is_none() {
-            return shuffled(halves, &mut stream);
+            return Halved::Into(shuffled(halves, &mut stream));
         }
         let mut first = halves.concat();
         first.sort_unstable_by_key(|&(item, time)| (time, item));
         let between = u32::try_from(items - 1).unwrap_or(u32::MAX);
         let second = first.split_off(1 + stream.below(between) as usize);
-        [first, second]
+        Halved::Into([first, second])
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use crate::dataset::{Part, Sessions, Split, Times, shuffled};
+use crate::dataset::{Halved, Sessions, Split, Times, shuffled};
 use crate::prepared::HeldOut;
 use crate::seed::{Purpose, Seed};
 
@@ -27,40 +27,36 @@ pub(super) fn hide(
         HeldOut::Latest(times) => Some(times),
         _ => None,
     };
-    let (asked, of_items) = sessions.with_halves(|context| {
-        let halves = sessions.halves(context, times);
+    sessions.with_halves(times, |context| {
         if sessions.split[context as usize] != Split::Train {
-            return halves;
+            return Halved::AsBefore;
         }
-        let mut first = halves.concat();
-        let mut second = Part::new();
-        if judges.contains(&context) {
-            if times.is_some() {
-                first.sort_unstable_by_key(|&(item, time)| (time, item));
-            } else {
-                first.sort_unstable();
-                seed.stream(Purpose::Judges, 1, context.into()).shuffle(&mut first);
-            }
-            second = first.split_off(first.len() - hidden_of(first.len(), share));
+        if !judges.contains(&context) {
+            return Halved::Observed;
         }
-        [first, second]
-    });
-    (asked, times.map(|_| of_items))
+        let mut first = sessions.halves(context, times).concat();
+        if times.is_some() {
+            first.sort_unstable_by_key(|&(item, time)| (time, item));
+        } else {
+            first.sort_unstable();
+            seed.stream(Purpose::Judges, 1, context.into()).shuffle(&mut first);
+        }
+        let second = first.split_off(first.len() - hidden_of(first.len(), share));
+        Halved::Into([first, second])
+    })
 }
 
 /// `sessions` whose training users observe and hide any of their items, as many of each as before.
 /// `draw` addresses the draws.
 pub(super) fn hide_others(sessions: &Sessions, draw: u64, seed: Seed) -> Sessions {
-    let halves = |context: u32| {
-        let halves = sessions.halves(context, None);
-        match sessions.split[context as usize] {
-            Split::Train => {
-                shuffled(halves, &mut seed.stream(Purpose::Judges, draw, context.into()))
-            }
-            _ => halves,
+    let others = |context: u32| match sessions.split[context as usize] {
+        Split::Train => {
+            let mut stream = seed.stream(Purpose::Judges, draw, context.into());
+            Halved::Into(shuffled(sessions.halves(context, None), &mut stream))
         }
+        _ => Halved::AsBefore,
     };
-    sessions.with_halves(halves).0
+    sessions.with_halves(None, others).0
 }
 
 /// The share of their items that validation contexts hide, or test contexts where nobody validates.
