@@ -59,7 +59,8 @@ pub struct Judge {
     pub slate_size: usize,
     /// True if the observed actions of a user stay off the slates.
     pub exclude_observed: bool,
-    /// Seconds of wall-clock time, in which everything counts but the shortest candidate.
+    /// Seconds of wall-clock time. The shortest candidate, and what training needs of the winner, are fitted
+    /// whatever it is.
     pub within: u64,
 }
 

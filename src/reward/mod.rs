@@ -168,25 +168,32 @@ impl RewardKind {
         matches!(self, Self::Discounted | Self::Dcg | Self::Hits)
     }
 
-    /// The reward for slates of `slate_size` on `sessions`; `actions` is β `[P, L]`.
-    #[must_use]
+    /// The reward for slates of `slate_size` on `sessions`. `actions` gives β `[P, L]`, and is asked only by
+    /// rewards that compare items.
+    ///
+    /// # Errors
+    /// The errors of `actions`.
     pub fn init(
         self,
         slate_size: usize,
         sessions: Arc<Sessions>,
-        actions: &Arc<ActionEmbeddings>,
-    ) -> Arc<dyn SlateReward> {
-        let diverse = |hits| Arc::new(Diverse::new(hits, Arc::clone(actions)));
-        match self {
+        actions: impl FnOnce() -> Result<Arc<ActionEmbeddings>>,
+    ) -> Result<Arc<dyn SlateReward>> {
+        Ok(match self {
             Self::Discounted => Arc::new(LinearReward::discounted(slate_size, sessions)),
             Self::Dcg => Arc::new(LinearReward::dcg(slate_size, sessions)),
             Self::Hits => Arc::new(LinearReward::hits(slate_size, sessions)),
             Self::AnyHit => Arc::new(AnyHit::new(sessions)),
             Self::ReciprocalRank => Arc::new(ReciprocalRank::new(sessions)),
             Self::Cascade => Arc::new(Cascade::new(sessions)),
-            Self::Diverse => diverse(Arc::new(LinearReward::discounted(slate_size, sessions))),
-            Self::DiverseAnyHit => diverse(Arc::new(AnyHit::new(sessions))),
-        }
+            Self::Diverse => {
+                let hits = Arc::new(LinearReward::discounted(slate_size, sessions));
+                Arc::new(Diverse::new(hits, actions()?))
+            }
+            Self::DiverseAnyHit => {
+                Arc::new(Diverse::new(Arc::new(AnyHit::new(sessions)), actions()?))
+            }
+        })
     }
 }
 
@@ -221,7 +228,7 @@ mod tests {
         let actions = Arc::new(ActionEmbeddings::new(beta).unwrap());
         let slates = Slates::unscored(3, vec![1, 3, 4, 9, 7, 0, 3, 2, 8, 5, 6, 9]);
         for kind in [RewardKind::Dcg, RewardKind::Cascade, RewardKind::DiverseAnyHit] {
-            let mut reward = kind.init(3, sessions(), &actions);
+            let mut reward = kind.init(3, sessions(), || Ok(Arc::clone(&actions))).unwrap();
             let mut totals = Vec::new();
             for sessions in [sessions(), Arc::clone(&others)] {
                 reward = reward.on(&sessions).unwrap();

@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn reward(kind: RewardKind, slate_size: usize) -> Arc<dyn SlateReward> {
-        kind.init(slate_size, sessions(), &actions())
+        kind.init(slate_size, sessions(), || Ok(actions())).unwrap()
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
     fn embeddings_beyond_the_range_of_their_squares_leave_the_reward_finite() {
         let beta = Matrix::new(vec![1e30, 1e30, 1e30, -1e30, 1e-30, 1e-30, 0.0, 1.0], 2).unwrap();
         let actions = Arc::new(ActionEmbeddings::new(beta).unwrap());
-        let reward = RewardKind::Diverse.init(5, sessions(), &actions);
+        let reward = RewardKind::Diverse.init(5, sessions(), || Ok(Arc::clone(&actions))).unwrap();
         assert!(reward.reward(0, &[0, 1, 2, 3, 99]).is_finite());
     }
 

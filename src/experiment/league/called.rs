@@ -14,6 +14,9 @@ const JUDGES: usize = 1000;
 const PRODUCTS: usize = 20_000_000;
 /// The most users who judge for that reason.
 const MOST_JUDGES: usize = 5000;
+/// The inner products of one judgement beyond which no more than [`JUDGES`] judge, whatever they hide: with a
+/// hundred dimensions, six seconds of two cores.
+const MOST_PRODUCTS: usize = 4_000_000_000;
 /// The most halves of a judge. Two leave three quarters of the standard error of a difference, four five
 /// eighths, more hardly less: users differ.
 const DRAWS: u64 = 4;
@@ -38,8 +41,9 @@ pub(super) struct Called {
 }
 
 /// How many of the users who may judge do, if together they hide so many items and it takes so many.
-fn wanted(users: usize, items: usize, hidden: usize) -> usize {
-    JUDGES.max(hidden * users / items.max(1))
+fn wanted(users: usize, items: usize, hidden: usize, num_actions: usize) -> usize {
+    let affordable = MOST_PRODUCTS / num_actions.max(1);
+    JUDGES.max((hidden * users / items.max(1)).min(affordable))
 }
 
 /// Users who are left out of a fit, with their fold, judge it.
@@ -55,7 +59,7 @@ pub(super) fn strangers(sessions: &Sessions, folds: &Folds, seed: Seed) -> Calle
     let users: usize = parts.iter().map(Vec::len).sum();
     let items: usize = parts.iter().flatten().map(hidden).sum();
     let affordable = (PRODUCTS / sessions.num_actions.max(1)).min(MOST_JUDGES);
-    let wanted = wanted(users, items, HIDDEN_BY_STRANGERS).max(affordable);
+    let wanted = wanted(users, items, HIDDEN_BY_STRANGERS, sessions.num_actions).max(affordable);
     let draws = (wanted.div_ceil(users.max(1)) as u64).min(DRAWS);
     let smallest = parts.iter().map(Vec::len).min().unwrap_or(0);
     let asking = wanted.div_ceil(smallest.max(1)).min(parts.len());
@@ -75,7 +79,7 @@ pub(super) fn anybody(sessions: &Sessions, held_out: HeldOut<'_>, seed: Seed) ->
     let (share, mut users) = who_may_judge(sessions);
     seed.stream(Purpose::Judges, 0, 0).shuffle(&mut users);
     let items = users.iter().map(|(_, items)| hidden_of(*items, share)).sum();
-    let of_each = wanted(users.len(), items, HIDDEN);
+    let of_each = wanted(users.len(), items, HIDDEN, sessions.num_actions);
     let parts = if matches!(held_out, HeldOut::Latest(_)) { 1 } else { FOLDS };
     users.truncate(of_each * usize::from(parts));
     let users: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
@@ -87,4 +91,17 @@ pub(super) fn anybody(sessions: &Sessions, held_out: HeldOut<'_>, seed: Seed) ->
     }
     let without = Without::Hidden(Arc::clone(&asked));
     Called { parts, asking: 1, asked: vec![asked], times, without }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_judge_where_they_hide_little_unless_there_are_many_items() {
+        let wanted = |num_actions| wanted(1_000_000, 3_000_000, HIDDEN_BY_STRANGERS, num_actions);
+        assert_eq!(wanted(40_000), 6666);
+        assert_eq!(wanted(2_000_000), 2000);
+        assert_eq!(wanted(50_000_000), JUDGES);
+    }
 }

@@ -115,7 +115,8 @@ impl<'a> Fits<'a> {
         }
     }
 
-    fn by_folds(&self) -> bool {
+    /// True if those who judge had no part in what they judge; otherwise what they hide had none.
+    pub(super) fn by_folds(&self) -> bool {
         matches!(self.without, Without::Folds)
     }
 
@@ -139,6 +140,11 @@ impl<'a> Fits<'a> {
     /// P.
     pub(super) fn num_actions(&self) -> usize {
         self.sessions.num_actions
+    }
+
+    /// The training users.
+    pub(super) fn num_users(&self) -> usize {
+        self.sessions.contexts(Split::Train).len()
     }
 
     /// How many of the fits that judge are of use when the winner is fitted.

@@ -59,16 +59,24 @@ impl<'a> Jury<'a> {
         }
         let fits = Fits::new(sessions, folds, without, asking, seed);
         // A reward that compares items compares them by the same vectors for every candidate.
-        let users = sessions.contexts(Split::Train);
-        let source = start(NORMALIZATIONS[0], SHORT.min(fits.longest()?), 0.0).source();
-        let stored = source.fit(sessions, &users, seed)?;
-        let vectors = stored.into_vectors(&plain(), &sessions.popularity(&users))?;
+        let mut compared = None;
+        let mut vectors = || match &compared {
+            Some(actions) => Ok(Arc::clone(actions)),
+            None => {
+                let users = sessions.contexts(Split::Train);
+                let source = start(NORMALIZATIONS[0], SHORT.min(fits.longest()?), 0.0).source();
+                let stored = source.fit(sessions, &users, seed)?;
+                let fitted = stored.into_vectors(&plain(), &sessions.popularity(&users))?;
+                Ok(Arc::clone(compared.insert(fitted.actions)))
+            }
+        };
         let halves = asked.into_iter().map(|sessions| {
             let reward =
-                judge.reward.init(judge.slate_size, Arc::clone(&sessions), &vectors.actions);
-            Halves { sessions, reward }
+                judge.reward.init(judge.slate_size, Arc::clone(&sessions), &mut vectors)?;
+            Ok(Halves { sessions, reward })
         });
-        Ok(Self { fits, asked: halves.collect(), times, judge, parts, asking, called: asking })
+        let asked = halves.collect::<Result<_>>()?;
+        Ok(Self { fits, asked, times, judge, parts, asking, called: asking })
     }
 
     /// True if what the judges hide came after what they observe.

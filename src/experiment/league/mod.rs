@@ -92,10 +92,12 @@ pub fn league(
     let embeddings = source.fit(sessions, &sessions.contexts(Split::Train), seed)?;
     let (table, judges, draws) =
         (play.standings.table(winner), play.jury.count(), play.jury.draws());
+    let strangers = play.jury.fits.by_folds();
     let folds = play.jury.fits.into_folds(winner)?;
     let report = League {
         table,
         judges,
+        strangers,
         draws,
         tried: play.standings.0.len(),
         settled: play.settled,

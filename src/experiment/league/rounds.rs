@@ -12,7 +12,7 @@ use super::jury::Jury;
 use super::standing::{Settled, Standings, Tried};
 use crate::dataset::Sessions;
 use crate::device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::experiment::search::{Deadline, Judged, nearest, search};
 use crate::prepared::{HeldOut, Judge};
 use crate::seed::Seed;
@@ -21,6 +21,9 @@ use crate::seed::Seed;
 /// fitted. One may be bad luck: on Amazon Video Games 1 956 judges put 512 dimensions below 200 by two
 /// standard errors, and 2 900 others put them, and still more 1 024, far above.
 const FALLS: usize = 2;
+
+/// Why a candidate is left out that more time would let in.
+pub(super) const NO_TIME: &str = "no time";
 
 /// A league that is being played: its rounds.
 pub(super) struct Play<'a> {
@@ -69,13 +72,16 @@ impl<'a> Play<'a> {
         let recency = if self.jury.ordered() { 1.0 } else { 0.0 };
         for normalization in NORMALIZATIONS {
             if 8 * fits * self.budget.slowest() > self.budget.spare() {
-                self.left_out.push(format!("svd with η = {normalization}: no time"));
+                self.left_out.push(format!("svd with η = {normalization}: {NO_TIME}"));
                 continue;
             }
-            self.fit(start(normalization, short, recency))?;
-            for probe in probes(normalization, short, recency) {
-                self.judge(probe)?;
+            let first = start(normalization, short, recency);
+            let takes = self.takes(first, fits + 1);
+            if takes > memory() {
+                return Err(too_large(short, takes));
             }
+            self.fit(first)?;
+            self.search(self.budget.end(), probes(normalization, short, recency), Vec::new(), 0)?;
         }
         let of_als = Candidate::als(short)[0];
         if !self.is_possible(of_als, self.budget.of(of_als) * (fits + ALL)) {
@@ -174,11 +180,9 @@ impl<'a> Play<'a> {
 
     /// True if there is time and memory for the fits of a candidate; otherwise it is left out.
     fn is_possible(&mut self, candidate: Candidate, time: Duration) -> bool {
-        let memory = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
-        let vectors = 4.0 * self.jury.fits.num_actions() as f64 * candidate.columns();
         let reason = if time > self.budget.spare() {
-            "no time"
-        } else if vectors * f64::from(ALL + 1) > memory {
+            NO_TIME
+        } else if self.takes(candidate, ALL + 1) > memory() / 2.0 {
             "no memory"
         } else {
             return true;
@@ -188,6 +192,13 @@ impl<'a> Play<'a> {
             self.left_out.push(named);
         }
         false
+    }
+
+    /// The bytes of so many of a candidate's fits, and of the users' side of the one that is made, twice.
+    fn takes(&self, candidate: Candidate, fits: u32) -> f64 {
+        let (actions, users) = (self.jury.fits.num_actions(), self.jury.fits.num_users());
+        let rows = actions as f64 * f64::from(fits) + 2.0 * users as f64;
+        4.0 * candidate.columns() * rows
     }
 
     /// What is around ALS, if it may win, then longer and longer ones as long as each earns more.
@@ -353,6 +364,21 @@ impl<'a> Play<'a> {
         })?;
         Ok(())
     }
+}
+
+/// The memory that is left, in bytes.
+fn memory() -> f64 {
+    device::available_memory().unwrap_or(f64::INFINITY)
+}
+
+fn too_large(latent_dim: usize, bytes: f64) -> Error {
+    let problem = format!(
+        "comparing vectors of {latent_dim} numbers takes {:.1} GB of memory, and {:.1} GB are available; \
+         name the embeddings instead, as in --embeddings svd --latent-dim 50",
+        bytes / 1e9,
+        memory() / 1e9
+    );
+    Error::setting("embeddings", problem)
 }
 
 #[cfg(test)]

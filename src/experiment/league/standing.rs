@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::candidate::Candidate;
 use super::nobody;
+use super::rounds::NO_TIME;
 use crate::error::Result;
 use crate::estimate::Estimate;
 
@@ -39,6 +40,8 @@ pub struct League {
     pub table: Vec<Standing>,
     /// The number of users who judged.
     pub judges: usize,
+    /// True if they had no part in what they judged; otherwise what they hid had none.
+    pub strangers: bool,
     /// The number of times that each of them hid other items.
     pub draws: usize,
     /// The number of candidates tried.
@@ -50,6 +53,14 @@ pub struct League {
     pub left_out: Vec<String>,
     /// Wall-clock seconds.
     pub seconds: f64,
+}
+
+impl League {
+    /// True if more time would let in what was left out.
+    #[must_use]
+    pub fn wants_time(&self) -> bool {
+        self.left_out.iter().any(|why| why.ends_with(NO_TIME))
+    }
 }
 
 /// The last round of a league.

@@ -121,11 +121,12 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
 
 /// The standings of a league, the best of each kind, η and L.
 fn table(league: &League) -> String {
-    let League { table, judges, draws, tried, settled, left_out, seconds } = league;
+    let League { table, judges, strangers, draws, tried, settled, left_out, seconds } = league;
+    let outside = if *strangers { "outside the fit" } else { "by items outside the fit" };
     let halves = if *draws > 1 { format!(", {draws} halves of each") } else { String::new() };
     let mut text = format!(
         "embeddings: the best of {tried} tried in {seconds:.0} s, by the reward at θ = I of {judges} \
-         training users outside the fit{halves}\n  {:>15}  {:>17}  bytes an item",
+         training users {outside}{halves}\n  {:>15}  {:>17}  bytes an item",
         "reward", "difference",
     );
     for standing in table {
@@ -141,8 +142,8 @@ fn table(league: &League) -> String {
         text += &format!("\n  in the end chosen among {tried} by {judges} users");
     }
     if !left_out.is_empty() {
-        text +=
-            &format!("\n  left out: {} (--within SECONDS gives more time)", left_out.join("; "));
+        let hint = if league.wants_time() { " (--within SECONDS gives more time)" } else { "" };
+        text += &format!("\n  left out: {}{hint}", left_out.join("; "));
     }
     text
 }
