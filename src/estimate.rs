@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A mean and its standard error. Prints as `0.7175 ± 0.0031`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -14,15 +14,25 @@ pub struct Estimate {
     pub standard_error: f64,
 }
 
-/// A mean and its 95 % interval (normal approximation). Prints as `+0.0035 [-0.0012, +0.0082]`.
+/// A mean and its 95 % interval. Prints as `+0.0035 [-0.0012, +0.0082]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The mean.
     pub mean: f64,
-    /// The lower end.
+    /// The lower end; −∞, which JSON says as null, where there are too few values for one.
+    #[serde(deserialize_with = "lowest")]
     pub low: f64,
-    /// The upper end.
+    /// The upper end; ∞ there.
+    #[serde(deserialize_with = "highest")]
     pub high: f64,
+}
+
+fn lowest<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NEG_INFINITY))
+}
+
+fn highest<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::INFINITY))
 }
 
 impl Estimate {
@@ -42,12 +52,31 @@ impl Estimate {
         Self { mean, standard_error: spread(values.map(|value| value - mean), groups) / count }
     }
 
-    /// The 95 % interval around the mean.
+    /// The 95 % interval around the mean, of many independent values.
     #[must_use]
     pub fn interval(self) -> Interval {
-        let half = 1.96 * self.standard_error;
+        self.within(1.96)
+    }
+
+    /// The 95 % interval around the mean of `count` independent values, by Student's t.
+    #[must_use]
+    pub fn interval_of(self, count: usize) -> Interval {
+        match count {
+            0 | 1 => Interval { mean: self.mean, low: f64::NEG_INFINITY, high: f64::INFINITY },
+            _ => self.within(student_t(count - 1)),
+        }
+    }
+
+    fn within(self, standard_errors: f64) -> Interval {
+        let half = standard_errors * self.standard_error;
         Interval { mean: self.mean, low: self.mean - half, high: self.mean + half }
     }
+}
+
+/// The 97.5 % quantile of Student's t with so many degrees of `freedom`, 1 or more; good to 0.01.
+pub(crate) fn student_t(freedom: usize) -> f64 {
+    const T: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+    T.get(freedom - 1).copied().unwrap_or(1.96 + 2.6 / freedom as f64)
 }
 
 /// The standard deviation of the sum of `values` `[n]`, whose mean is 0, where those of one group of
@@ -86,6 +115,9 @@ mod tests {
         assert_eq!((estimate.mean, estimate.standard_error), (3.0, (14.0_f64 / 3.0 / 4.0).sqrt()));
         assert_eq!(estimate.to_string(), "3.0000 ± 1.0801");
         assert_eq!(estimate.interval().to_string(), "+3.0000 [+0.8830, +5.1170]");
+        // With three degrees of freedom 3.182 standard errors.
+        assert_eq!(estimate.interval_of(4).to_string(), "+3.0000 [-0.4373, +6.4373]");
+        assert!((student_t(60) - 2.0003).abs() < 0.01);
         assert_eq!(Estimate::of([].into_iter()), Estimate::default());
         // Groups of one are values by themselves; copies of a value say no more than one of them.
         let of_groups = |groups: &[u32]| Estimate::of_groups(values.iter().copied(), groups);
@@ -96,5 +128,14 @@ mod tests {
         assert!((found.standard_error - estimate.standard_error).abs() < 1e-12);
         let one = Estimate { mean: 2.0, standard_error: 0.0 };
         assert_eq!(Estimate::of([2.0].into_iter()), one);
+    }
+
+    #[test]
+    fn a_single_value_has_no_interval_and_json_says_so() {
+        let of_one = Estimate::of([0.5].into_iter()).interval_of(1);
+        assert_eq!(of_one.to_string(), "+0.5000 [-inf, +inf]");
+        let json = serde_json::to_string(&of_one).unwrap();
+        assert_eq!(json, r#"{"mean":0.5,"low":null,"high":null}"#);
+        assert_eq!(serde_json::from_str::<Interval>(&json).unwrap(), of_one);
     }
 }

@@ -4,6 +4,8 @@
 mod metrics;
 mod panel;
 
+use std::collections::HashSet;
+
 use crate::error::Result;
 use crate::estimate::Estimate;
 use crate::interrupt;
@@ -170,11 +172,16 @@ impl Evaluation {
         self.reward().standard_error
     }
 
-    /// Mean gain over `start` on the same contexts, with its paired 95 % interval.
+    /// Mean gain over `start` on the same contexts, with its paired 95 % interval; a single context, or
+    /// person, has none.
     #[must_use]
     pub fn gain_over(&self, start: &Self) -> Interval {
         let gains = self.values().zip(start.values()).map(|(now, then)| now - then);
-        self.estimate(gains).interval()
+        let independent = match &self.people {
+            None => self.rewards.len(),
+            Some(people) => people.iter().collect::<HashSet<_>>().len(),
+        };
+        self.estimate(gains).interval_of(independent)
     }
 
     fn values(&self) -> impl ExactSizeIterator<Item = f64> + Clone + '_ {

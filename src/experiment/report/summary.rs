@@ -63,11 +63,8 @@ impl OverSeeds {
     /// True if the 95 % interval includes 0 (Student's t over seeds); false for a single seed, which
     /// has no interval.
     fn may_be_zero(self, seeds: usize) -> bool {
-        /// Quantiles for 2 to 10 seeds; the formula below is good to 0.01 beyond.
-        const T: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
         let Some(error) = self.error else { return false };
-        let t = T.get(seeds - 2).copied().unwrap_or(1.96 + 2.6 / (seeds - 1) as f64);
-        self.mean.abs() <= t * error
+        self.mean.abs() <= estimate::student_t(seeds - 1) * error
     }
 }
 
