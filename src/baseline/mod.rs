@@ -218,9 +218,18 @@ impl Fitter {
     /// `baseline` with no more dimensions than the training matrix allows.
     #[must_use]
     pub fn limited(&self, baseline: Baseline) -> Baseline {
-        let Baseline::Svd { latent_dim } = baseline else { return baseline };
-        let most = self.training.actions_of.len().min(self.training.num_actions());
-        Baseline::Svd { latent_dim: latent_dim.min(most.saturating_sub(1)) }
+        let (contexts, actions) = (self.training.actions_of.len(), self.training.num_actions());
+        match baseline {
+            Baseline::Svd { latent_dim } => {
+                let most = contexts.min(actions).saturating_sub(1);
+                Baseline::Svd { latent_dim: latent_dim.min(most) }
+            }
+            Baseline::ItemKnn { neighbours, shrinkage } => {
+                let most = actions.saturating_sub(1).max(1);
+                Baseline::ItemKnn { neighbours: neighbours.min(most), shrinkage }
+            }
+            _ => baseline,
+        }
     }
 
     /// Fits `baseline`.

@@ -22,6 +22,8 @@ pub struct TunedBaseline {
     pub fitted: Box<dyn Fitted>,
     /// Everything that was tried, in that order; empty without a budget.
     pub tried: Vec<BaselineTrial>,
+    /// True if one of them is at an end of the values that were worth trying.
+    pub at_an_end: bool,
     /// Wall-clock time of all fits and evaluations.
     pub elapsed: Duration,
 }
@@ -56,7 +58,8 @@ impl TunedBaseline {
         left.retain(|other| *other != first && algorithms.limited(*other) == *other);
         if left.is_empty() || budget.is_zero() {
             let (fitted, tried) = (algorithms.fit(first)?, Vec::new());
-            return Ok(Self { baseline: first, fitted, tried, elapsed: deadline.elapsed() });
+            let elapsed = deadline.elapsed();
+            return Ok(Self { baseline: first, fitted, tried, at_an_end: false, elapsed });
         }
         let mut best: Option<(f64, Baseline, Box<dyn Fitted>)> = None;
         let mut given = Some(first);
@@ -74,7 +77,7 @@ impl TunedBaseline {
             let asked = |task: &Task, contexts: &[u32]| {
                 Evaluation::by(task, contexts, |block| fitted.slates(Asked::of(task, block)))
             };
-            let reward = panel.evaluate(asked)?.mean();
+            let reward = panel.evaluate_items(asked)?.mean();
             if best.as_ref().is_none_or(|(highest, ..)| reward > *highest) {
                 best = Some((reward, settings, fitted));
             }
@@ -86,16 +89,17 @@ impl TunedBaseline {
         };
         let trial = |&(settings, reward): &(Baseline, _)| BaselineTrial { settings, reward };
         let tried = found.tried.iter().map(trial).collect();
-        Ok(Self { baseline, fitted, tried, elapsed: deadline.elapsed() })
+        let at_an_end = is_at_an_end(baseline);
+        Ok(Self { baseline, fitted, tried, at_an_end, elapsed: deadline.elapsed() })
     }
 }
 
-const LATENT_DIMS: &[f64] = &[25.0, 50.0, 100.0, 200.0, 400.0, 800.0];
+const LATENT_DIMS: &[f64] = &[25.0, 50.0, 100.0, 200.0, 400.0, 800.0, 1600.0];
 const ITERATIONS: &[f64] = &[5.0, 10.0, 15.0, 30.0];
-const REGULARIZATIONS: &[f64] = &[0.1, 1.0, 10.0, 30.0, 100.0, 300.0];
-const CONFIDENCES: &[f64] = &[1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
+const REGULARIZATIONS: &[f64] = &[0.01, 0.1, 1.0, 10.0, 30.0, 100.0, 300.0];
+const CONFIDENCES: &[f64] = &[0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
 const RIDGES: &[f64] = &[10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
-const NEIGHBOURS: &[f64] = &[20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
+const NEIGHBOURS: &[f64] = &[5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
 const SHRINKAGES: &[f64] = &[0.0, 3.0, 10.0, 30.0, 100.0, 300.0];
 
 /// The value of each hyperparameter, and the values worth trying, ascending.
@@ -114,6 +118,14 @@ fn axes(baseline: Baseline) -> Vec<(f64, &'static [f64])> {
             vec![(neighbours as f64, NEIGHBOURS), (shrinkage.into(), SHRINKAGES)]
         }
     }
+}
+
+/// True if a hyperparameter is at an end of the values worth trying, beyond which there are others.
+fn is_at_an_end(baseline: Baseline) -> bool {
+    axes(baseline).into_iter().any(|(value, values)| {
+        let lowest = values.first().is_some_and(|first| value <= *first && *first > 0.0);
+        lowest || values.last().is_some_and(|last| value >= *last)
+    })
 }
 
 /// `baseline` with these values on its axes.
@@ -149,4 +161,20 @@ fn grid(baseline: Baseline) -> Vec<Baseline> {
 fn places(baseline: &Baseline) -> Vec<usize> {
     let below = |(value, values): (f64, &[f64])| values.partition_point(|it| *it < value);
     axes(*baseline).into_iter().map(below).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_with_no_other_beyond_it_is_at_no_end() {
+        let knn = |neighbours, shrinkage| Baseline::ItemKnn { neighbours, shrinkage };
+        assert!(!is_at_an_end(knn(100, 0.0)), "less than no shrinkage is none");
+        assert!(is_at_an_end(knn(100, 300.0)));
+        assert!(is_at_an_end(knn(5, 10.0)));
+        assert!(!is_at_an_end(Baseline::Ease { ridge: 200.0 }));
+        assert!(is_at_an_end(Baseline::Ease { ridge: 10.0 }));
+        assert!(!is_at_an_end(Baseline::Popularity));
+    }
 }

@@ -97,8 +97,8 @@ pub struct Row {
     /// What it is.
     #[serde(flatten)]
     pub how: How,
-    /// Says so if these users chose its checkpoint or its settings.
-    pub note: Option<&'static str>,
+    /// Says so if these users chose its checkpoint or its settings, or if there may be better settings.
+    pub note: Option<String>,
 }
 
 /// The scores of a recommender, or why there are none.
@@ -142,6 +142,9 @@ pub enum How {
 
 /// What is said of a baseline that is judged on the users it was tuned on.
 const TUNED_HERE: &str = "these settings were chosen on these users";
+
+/// What is said of a baseline that was tuned as far as there are values.
+const AT_AN_END: &str = "at an end of the values tried, beyond which others may be better";
 
 /// The policy and the users it is judged on.
 struct Judge<'a> {
@@ -306,19 +309,22 @@ impl Judge<'_> {
         };
         let metrics = &self.asked.metrics;
         let slate_size = Evaluation::longest(task, metrics);
-        let evaluation = self.panel.evaluate(|task, contexts| {
+        let evaluation = self.panel.evaluate_items(|task, contexts| {
             let slates =
                 |block: &[u32]| tuned.fitted.slates(Asked { slate_size, ..Asked::of(task, block) });
             Evaluation::with_metrics(task, contexts, metrics, slates)
         })?;
         let seconds = tuned.elapsed.as_secs_f64();
         let chosen = self.panel.split() == Split::Validation && !tuned.tried.is_empty();
-        let how = How::Baseline { settings: tuned.baseline, tried: tuned.tried, seconds };
-        let note = chosen.then_some(TUNED_HERE);
+        let TunedBaseline { baseline: settings, tried, at_an_end, .. } = tuned;
+        let how = How::Baseline { settings, tried, seconds };
+        let notes = [chosen.then_some(TUNED_HERE), at_an_end.then_some(AT_AN_END)];
+        let note = notes.into_iter().flatten().collect::<Vec<_>>().join("; ");
+        let note = (!note.is_empty()).then_some(note);
         Ok(Row { name, outcome: self.judged(&evaluation), how, note })
     }
 
-    /// Judges another run at this run's slate size and by its reward.
+    /// Judges another run at this run's slate size, with what it keeps off slates, and by its reward.
     fn run(&self, run: &Path) -> Result<Row> {
         if !run.exists() {
             let names = Baseline::all().map(Baseline::name).join(", ");
@@ -334,12 +340,12 @@ impl Judge<'_> {
             return Err(Error::file(run, problem));
         }
         let both = self.panel.halves_of(task).zip(self.panel.halves_of(&other.task));
-        let evaluation =
-            Evaluation::mean_of(both.map(|(task, theirs)| {
-                self.asked.decisions(self.panel, &task, &theirs, &other.model)
-            }))?;
+        let evaluation = Evaluation::mean_of(both.map(|(task, theirs)| {
+            let theirs = theirs.into_owned().with_exclusion(task.excluded().is_some());
+            self.asked.decisions(self.panel, &task, &theirs, &other.model)
+        }))?;
         let outcome = self.judged(&evaluation);
         let (name, how) = (run.display().to_string(), How::Run { step: other.step });
-        Ok(Row { name, outcome, how, note: self.chosen_here() })
+        Ok(Row { name, outcome, how, note: self.chosen_here().map(str::to_owned) })
     }
 }

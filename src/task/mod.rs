@@ -53,7 +53,7 @@ pub struct Task {
     /// Times and features of the users.
     pub profiles: Arc<Profiles>,
     /// M(X) of every context, `[U, D]`; those of a fold come from what was fitted without it.
-    pub contexts: Matrix,
+    pub contexts: Arc<Matrix>,
     /// Exact search over β.
     pub exact: Arc<dyn Retriever>,
     /// Approximate search over β.
@@ -123,14 +123,17 @@ impl Task {
         let everybody: Vec<u32> = sessions.observed.contexts().collect();
         let known = |context| profiles.observed(&sessions, context);
         Ok(Self {
-            contexts: encode_all(encoder.as_ref(), &everybody, known),
+            contexts: Arc::new(encode_all(encoder.as_ref(), &everybody, known)),
             encoder,
             encoding,
             inputs,
             profiles: Arc::new(profiles),
             exact: Arc::new(Exact::new(Arc::clone(&actions))),
             graph: Arc::new(Graph::new(prepared, settings.retrieval.hnsw)),
-            reward: settings.reward.kind.init(slate_size, Arc::clone(&sessions), &actions),
+            reward: settings
+                .reward
+                .kind
+                .init(slate_size, Arc::clone(&sessions), || Ok(Arc::clone(&actions)))?,
             cross: None,
             order: None,
             held_out_at_random: prepared.hides_at_random(),
@@ -191,7 +194,7 @@ impl Task {
         for (fold, fit) in (0..).zip(&cross.fits) {
             let users = cross.folds.within(fold);
             let known = |context| self.profiles.observed(&self.sessions, context);
-            fit.encode_into(&users, known, &mut self.contexts);
+            fit.encode_into(&users, known, Arc::make_mut(&mut self.contexts));
         }
         self
     }
@@ -253,7 +256,7 @@ impl Task {
         };
         let before = Some(Arc::new(self.clone()));
         let sessions = Arc::new(sessions);
-        let people = Some(Arc::new(people));
+        let (contexts, people) = (Arc::new(contexts), Some(Arc::new(people)));
         Self { sessions, contexts, cross: None, order: None, before, people, ..self }
     }
 
@@ -296,6 +299,12 @@ impl Task {
     #[must_use]
     pub fn with_slate_size(self, slate_size: usize) -> Self {
         Self { slate_size, ..self }
+    }
+
+    /// True to keep the observed actions of a context off its slate.
+    #[must_use]
+    pub fn with_exclusion(self, exclude_observed: bool) -> Self {
+        Self { exclude_observed, ..self }
     }
 
     /// K.

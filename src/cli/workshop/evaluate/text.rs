@@ -108,7 +108,7 @@ impl Row {
     fn notes(&self) -> Option<String> {
         let name = &self.name;
         let How::Baseline { settings, tried, seconds } = &self.how else {
-            return self.note.map(|note| format!("{}: {note}", self.label()));
+            return self.note.as_ref().map(|note| format!("{}: {note}", self.label()));
         };
         if let Outcome::Refused { refused } = &self.outcome {
             return Some(format!("{name}: N/A: {refused}"));
@@ -127,7 +127,7 @@ impl Row {
                 )
             }
         };
-        if let Some(note) = self.note {
+        if let Some(note) = &self.note {
             text += &format!("; {note}");
         }
         Some(text)
