@@ -3,16 +3,15 @@
 # amazon_cds, gowalla, ml-latest-2k, ml-latest-small, amazon_beauty and gowalla_split; a set that is not
 # there is left out, and said. SEEDS: the seeds of the splits [default: "0 1 2"]; TUNE: the seconds in
 # which each other recommender is tuned [default: 180]; SETS: the sets [default:
-# "ml-2k cds gowalla beauty ml-2k-time cds-5 gowalla-5", and the first three for folds and rewards], any other name of which is
+# "ml-2k cds gowalla beauty ml-2k-time", and the first three for folds and rewards], any other name of which is
 # that of a CSV file in FILES with columns user and item; REWARDS: those that are
 # trained for [default: "diverse-any-hit cascade reciprocal-rank"]; AGAINST: the other recommenders [default: all]; EARLIER:
-# another OUT, for `again`. MovieLens, cds and gowalla are of users with 20 items, as FOPO has them; with -5 behind
-# the name, of those whom `slate prepare` keeps.
+# another OUT, for `again`.
 # usage: artifacts/quality/run.sh OUT [defaults|against|again|folds|rewards|texts|published|published_half|svd|table]...
 source "$(dirname "$0")/../common.sh"
 seeds=${SEEDS:-$(pick "0 1 2" 0)}
 tune=${TUNE:-$(pick 180 1)}
-sets=${SETS:-$(pick "ml-2k cds gowalla beauty ml-2k-time cds-5 gowalla-5" cds)}
+sets=${SETS:-$(pick "ml-2k cds gowalla beauty ml-2k-time" cds)}
 unordered=${SETS:-$(pick "ml-2k cds gowalla" cds)}
 rewards=${REWARDS:-diverse-any-hit $(pick "cascade reciprocal-rank" "")}
 baselines=${AGAINST:-popularity,svd,als,ease,item-knn}
@@ -22,7 +21,7 @@ prepared() {
     local set=$1 seed=$2 log
     shift 2
     [ ! -e "$work/$set-$seed/prepare.toml" ] || return 0
-    case ${set%-5} in
+    case $set in
     cds) log=("$files/amazon_cds/interactions.parquet" --user-column user_id --item-column item_id) ;;
     gowalla) log=("$files/gowalla/checkins.parquet" --user-column user_id --item-column location_id) ;;
     ml-2k) log=("$files/ml-latest-2k/ratings.csv" --user-column userId --item-column movieId) ;;
@@ -36,9 +35,6 @@ prepared() {
             --split temporal --time-column t)
         ;;
     *) log=("$files/$set.csv" --user-column user --item-column item) ;;
-    esac
-    case $set in
-    cds | gowalla | ml-2k | ml-2k-time) log+=(--min-user-interactions 20) ;;
     esac
     if [ "$quick" = 1 ]; then
         slate synth --users 500 --actions 1000 --density 0.05 --seed "$seed" --out "$work/log.csv" --force >/dev/null

@@ -18,8 +18,8 @@ judged() {
     rm -rf "${work:?}/$name" "$work/run-$name"
     record "$name-prepare" prepare "$@" --out "$work/$name"
     slate train --data "$work/$name" --out "$work/run-$name" "${flags[@]}" 2>&1 | tee "$out/$name-train.txt"
-    slate evaluate "$work/run-$name" --against "$against" --json >"$out/$name.json"
-    record "$name-evaluate" evaluate "$work/run-$name" --against "$against"
+    slate evaluate "$work/run-$name" --against "$against" --tune 60 --json >"$out/$name.json"
+    record "$name-evaluate" evaluate "$work/run-$name" --against "$against" --tune 60
 }
 
 session() {
