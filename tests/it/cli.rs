@@ -151,6 +151,16 @@ fn a_run_is_compared_with_another_on_the_same_users() {
     let itself = &against(&run)["against"][0]["difference"];
     assert_eq!((&itself["low"], &itself["high"]), (&0.0.into(), &0.0.into()));
 
+    // Another run shows what this one may show, whatever it was trained to show.
+    let repeats = folder.path().join("repeats");
+    let mut train = slate();
+    train.args(["train", "--steps", "1", "--set", "retrieval.exclude_observed=false", "--data"]);
+    stdout(train.arg(&data).arg("--out").arg(&repeats));
+    let mut evaluate = slate();
+    evaluate.arg("evaluate").arg(&run).args(["--split", "train", "--checkpoint", "0", "--against"]);
+    let start = &json(evaluate.arg(&repeats))["against"][0]["difference"];
+    assert_eq!((&start["low"], &start["high"]), (&0.0.into(), &0.0.into()));
+
     // Other embeddings of the same sessions can be compared with, other sessions cannot.
     let prepared = |name: &str, args: &[&str]| {
         let (data, run) = (folder.path().join(name), folder.path().join(format!("run-{name}")));
