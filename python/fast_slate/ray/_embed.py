@@ -112,7 +112,8 @@ def embed(
     user, item
         Names of columns.
     latent_dim, normalization, passes, seed
-        As in ``[embedding]`` of the settings: L, η, the passes of the iteration.
+        L and η, as ``slate prepare`` has ``--latent-dim`` and ``--normalization``; the passes of the
+        iteration; the seed of its start.
     actors
         How many; each holds the rows of its users.
     threads

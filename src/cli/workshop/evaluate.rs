@@ -52,11 +52,10 @@ pub(crate) struct EvaluateArgs {
     /// The checkpoint to judge: best (by validation reward; step 0 unless one beats it by more than chance), last, or a step.
     #[arg(long, default_value_t = Which::Best)]
     checkpoint: Which,
-    /// Judge by a log of slates that were shown instead, on persons that the run has not learned from.
-    /// Exits with 3 if the log cannot tell.
     #[command(flatten)]
     logged: LoggedArgs,
-    /// Exit with 0 only if the policy surely earns more than the one that logged, otherwise with 1.
+    /// Exit with 0 only if the policy surely earns more than the one that logged, otherwise with 1. Without
+    /// this, --logged exits with 3 if the log cannot tell.
     #[arg(long, requires = "logged", requires = "reward_bounds")]
     ship_if_above: bool,
     #[command(flatten)]

@@ -58,8 +58,8 @@ pub(crate) struct SettingsArgs {
 /// A log of slates that were shown, and how it is read.
 #[derive(Debug, Default, Args)]
 pub(super) struct LoggedArgs {
-    /// Folders of logs of `slate serve`, or Parquet files of them, separated by commas; to train with
-    /// --estimate, also tables of slates that another system showed.
+    /// Folders of logs of `slate serve`, or Parquet files of them, separated by commas, in the place of
+    /// hidden items; for `train --estimate`, also tables of slates that another system showed.
     #[arg(long, value_name = "LOG", value_delimiter = ',', value_hint = ValueHint::AnyPath)]
     pub(super) logged: Vec<PathBuf>,
     /// What a slate earned, out of its feedback: the sum of all values, or any, which is 1 if some value

@@ -125,8 +125,8 @@ fn table(league: &League) -> String {
     let outside = if *strangers { "outside the fit" } else { "by items outside the fit" };
     let halves = if *draws > 1 { format!(", {draws} halves of each") } else { String::new() };
     let mut text = format!(
-        "embeddings: the best of {tried} tried in {seconds:.0} s, by the reward at θ = I of {judges} \
-         training users {outside}{halves}\n  {:>15}  {:>17}  bytes an item",
+        "embeddings: {tried} tried in {seconds:.0} s, by the reward at θ = I of {judges} training users \
+         {outside}{halves}\n  {:>15}  {:>17}  bytes an item",
         "reward", "difference",
     );
     for standing in table {
@@ -138,9 +138,12 @@ fn table(league: &League) -> String {
         let bytes = standing.bytes;
         text += &format!("\n{mark} {reward:>15}  {difference:>17}  {bytes:>13}  {name}");
     }
-    if let Some(Settled { tried, judges }) = settled {
-        text += &format!("\n  in the end chosen among {tried} by {judges} users");
-    }
+    text += &match settled {
+        None => "\n→ the shortest within a standard error and 1 % of the best".to_owned(),
+        Some(Settled { tried, judges }) => {
+            format!("\n→ in the end chosen among {tried} by {judges} users")
+        }
+    };
     if !left_out.is_empty() {
         let hint = if league.wants_time() { " (--within SECONDS gives more time)" } else { "" };
         text += &format!("\n  left out: {}{hint}", left_out.join("; "));
