@@ -394,7 +394,7 @@ class SlatePolicy(Answering):
             columns[name] = [row.get(name) for row in rows]
         for name, key in (("difference", "mean"), ("low", "low"), ("high", "high")):
             columns[name] = [(row.get("difference") or zero)[key] for row in rows]
-        columns["note"] = [row.get("note") or row.get("refused") for row in rows]
+        columns["note"] = [row.get("note") or row.get("refused") or _untuned(row) for row in rows]
         return Table(columns)
 
     def plot(self) -> Picture:
@@ -433,6 +433,11 @@ class SlatePolicy(Answering):
         policy.reward = reward or (None if origin.get("reward") else settings["reward"]["kind"])
         policy._adopt(run, str(folder))
         return policy
+
+
+def _untuned(row: dict[str, Any]) -> str | None:
+    """What is said of a baseline that has settings and was not tuned."""
+    return "not tuned" if row.get("settings") and not row["tried"] else None
 
 
 def _history(run: _native.Run) -> Table:

@@ -91,6 +91,7 @@ def test_evaluation_beside_baselines(fitted: SlatePolicy) -> None:
     assert table["name"] == ["policy", "its step 0", "popularity", "ease"]
     assert all(0 <= value <= 1 for value in table["recall@20"])
     assert table["difference"][0] is None and table["low"][2] <= table["difference"][2]
+    assert table["note"][2:] == [None, "not tuned"]
     assert pl.DataFrame(table).height == 4
     often = fitted.evaluate(against=["popularity"], halves=9)
     assert often["reward_se"][0] < table["reward_se"][0]
