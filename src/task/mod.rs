@@ -222,7 +222,9 @@ impl Task {
     pub fn depends_on(settings: &Settings) -> String {
         let Settings { embedding, context, retrieval, reward, slate_size, .. } = settings;
         let learns_actions = settings.method.recipe().learned() == Learned::Actions;
-        format!("{:?}", (embedding, context, retrieval, reward, slate_size, learns_actions))
+        // A tower that balances tastes has a context of one encoder more.
+        let of_context = (context, settings.encoders());
+        format!("{:?}", (embedding, of_context, retrieval, reward, slate_size, learns_actions))
     }
 
     /// The task of learning from a log: the contexts are its rows, and nothing is hidden. What a query
