@@ -417,6 +417,14 @@ impl Task {
         }
         let trained_on = self.contexts.select(&self.sessions.contexts(Split::Train));
         let tower = TowerSettings { balance: settings.has_balance(), ..settings.tower.clone() };
-        Ok(tower.init(&trained_on, dim, settings.seed, device)?.into())
+        let users = self.sessions.contexts(Split::Train);
+        let made_for = if self.cross.is_some() && tower.depends_on_contexts() {
+            // Everybody's contexts, as whoever opens the run has them, without folds.
+            let known = |context| self.profiles.observed(&self.sessions, context);
+            encode_all(self.encoder.as_ref(), &users, known)
+        } else {
+            self.contexts.select(&users)
+        };
+        Ok(tower.init(&made_for, dim, settings.seed, device)?.into())
     }
 }
