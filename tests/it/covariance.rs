@@ -281,3 +281,5 @@ fn what_would_be_biased_or_undefined_is_refused_with_the_reason() {
     let empty = single.fopo(0, 0.5, 8).unwrap_err();
     assert!(empty.to_string().contains("`method.head`: expected at least"), "{empty}");
 }
+    let single = Case::random(7, 3, &[], &[1, 4]).fopo(4, 0.5, 1).unwrap_err().to_string();
+    assert!(single.contains("`method.samples`: FOPO takes a covariance over samples"), "{single}");
