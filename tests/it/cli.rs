@@ -377,6 +377,12 @@ fn a_training_says_on_whom_its_checkpoint_was_chosen() {
     prepare("nobody", "0");
     let report = json(&mut train("nobody", "three"));
     assert!(report["best"].is_null() && report["note"].is_null(), "{report}");
+    let output = train("nobody", "four").output().unwrap();
+    let (text, warned) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+    assert_says(&text.unwrap(), &["no validation user chose a checkpoint: the last is"]);
+    let warned = warned.unwrap();
+    assert_says(&warned, &["no validation user judges this run", "--validation-share"]);
+    assert_eq!(warned.matches("evaluation.patience").count(), 1, "{warned}");
 }
 
 #[test]
