@@ -282,13 +282,15 @@ impl Task {
         self.before.is_some()
     }
 
-    /// Replaces the reward.
+    /// Replaces the reward. A run's record says so where [`RunOrigin::reward`](crate::run::RunOrigin)
+    /// names it.
     #[must_use]
     pub fn with_reward(self, reward: Arc<dyn SlateReward>) -> Self {
         Self { reward, ..self }
     }
 
-    /// Replaces the latent noise that a method's settings name.
+    /// Replaces the latent noise that a method's settings name. A run's record says so where
+    /// [`RunOrigin::noise`](crate::run::RunOrigin) names it.
     #[must_use]
     pub fn with_noise(self, noise: Arc<dyn Noise>) -> Self {
         Self { noise: Some(noise), ..self }
