@@ -543,6 +543,8 @@ fn variance_compares_methods_and_says_what_there_is_none_of() {
     // At a trained θ the same draws give another gradient.
     let at_run = json(variance().args(["--checkpoint", "last", "--run"]).arg(&run));
     assert_ne!(at_run, cells);
+    let error = refused(variance().args(["--set", "embedding.power=1", "--run"]).arg(&run));
+    assert_says(&error, &["its model is another one: embedding.power: 0.25 → 1", "--config"]);
     assert_says(&refused(&mut asked("1", "lgp")), &["at least 2 draws"]);
     assert_says(&refused(asked("4", "lgp").args(["--samples", "3"])), &["--sample-sizes"]);
     let output = asked("4", "lpg").output().unwrap();
