@@ -396,7 +396,8 @@ impl Task {
 
     /// `model` with what this reward does not teach frozen. Under a linear one a slate is worth the sum of its
     /// actions, and no taste needs a place beside another.
-    pub(crate) fn to_train(&self, model: Model) -> Model {
+    #[must_use]
+    pub fn to_train(&self, model: Model) -> Model {
         if self.reward.as_linear().is_some() { model.with_balance_frozen() } else { model }
     }
 
@@ -417,7 +418,6 @@ impl Task {
             }
             return Ok(Model::of_actions(&self.actions, device));
         }
-        let trained_on = self.contexts.select(&self.sessions.contexts(Split::Train));
         let tower = TowerSettings { balance: settings.has_balance(), ..settings.tower.clone() };
         let users = self.sessions.contexts(Split::Train);
         let made_for = if self.cross.is_some() && tower.depends_on_contexts() {
