@@ -149,13 +149,8 @@ impl Query<'_> {
             let place = stream.below(self.available() as u32);
             return nth_included(self.excluded, place);
         }
-        let mut left = stream.uniform();
-        let chosen = self.log_shares.iter().position(|log_share| {
-            left -= log_share.exp();
-            left < 0.0
-        });
-        // Rounding may leave a remainder after the last one.
-        self.head[chosen.unwrap_or(self.head.len() - 1)]
+        let shares = self.log_shares.iter().map(|log_share| log_share.exp());
+        self.head[stream.place(1.0, shares).unwrap_or_default()]
     }
 
     /// log of `e^{hᵀβ_a} / q(a)`.
