@@ -1,5 +1,6 @@
 //! The same learner step under Burn's own `SupervisedTraining`: its data loader, metrics and
-//! checkpoints instead of this crate's loop.
+//! checkpoints instead of this crate's loop. What the loop does beside the step is left out: the learning
+//! rate does not fall or grow, halves are not drawn anew, batches mix folds, and no checkpoint is chosen.
 //!
 //! `cargo run --release --example burn_trainer`
 
@@ -14,7 +15,6 @@ use burn::data::dataloader::DataLoaderBuilder;
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataset::InMemDataset;
 use burn::module::Module as _;
-use burn::optim::AdamConfig;
 use burn::tensor::Device;
 use burn::train::metric::LossMetric;
 use burn::train::{Learner as BurnLearner, SupervisedTraining};
@@ -25,7 +25,7 @@ use fast_slate::prepared::{Input, PrepareSettings, Prepared};
 use fast_slate::retrieval::Search;
 use fast_slate::settings::Preset;
 use fast_slate::task::Task;
-use fast_slate::training::{Batch, Learner};
+use fast_slate::training::{Batch, Learner, adam};
 
 /// Burn's loader does not say which step a batch is for; the noise needs to know, so this counts.
 struct Contexts {
@@ -54,13 +54,15 @@ fn main() -> Result<()> {
         DataLoaderBuilder::new(batcher).batch_size(32).shuffle(0).build(contexts)
     };
     let initial = task.initial_model(&settings, &device)?;
-    let learner = Learner::new(initial.clone(), task.estimator(&settings.method, settings.seed)?);
-    let adam = AdamConfig::new().with_epsilon(1e-8).init();
+    let (optimizer, estimator) =
+        (&settings.optimizer, task.estimator(&settings.method, settings.seed)?);
+    let learner = Learner::new(task.to_train(initial.clone()), estimator)
+        .with_clipping(optimizer.gradient_clipping);
     let result = SupervisedTraining::new(out, loader(Split::Train), loader(Split::Validation))
         .metric_train_numeric(LossMetric::new())
         .metric_valid_numeric(LossMetric::new())
         .num_epochs(5)
-        .launch(BurnLearner::new(learner, adam, settings.optimizer.learning_rate));
+        .launch(BurnLearner::new(learner, adam(optimizer), optimizer.learning_rate));
 
     let held_out = task.sessions.contexts(Split::Test);
     let evaluate = |model| Evaluation::of(&task, model, &held_out, Search::Exact);

@@ -51,7 +51,10 @@ fn main() -> Result<()> {
     if run.exists() {
         fs_err::remove_dir_all(run.path())?;
     }
-    run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
+    // A run that goes on needs the same noise.
+    let name = Some("hyperbolic-secant".to_owned());
+    let origin = RunOrigin { noise: name, ..RunOrigin::new(&prepared, chosen.name) };
+    run.begin(&settings, &origin)?;
     let trainer = Trainer::new(&task, &settings, &run, &chosen.device);
     let model = trainer.train(&mut ())?.model;
     let initial = task.initial_model(&settings, &chosen.device)?;

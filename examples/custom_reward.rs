@@ -47,7 +47,10 @@ fn main() -> Result<()> {
     if run.exists() {
         fs_err::remove_dir_all(run.path())?;
     }
-    run.begin(&settings, &RunOrigin::new(&prepared, chosen.name))?;
+    // No other reward is to judge this run, or to go on with it.
+    let name = Some("rarest-hit".to_owned());
+    let origin = RunOrigin { reward: name, ..RunOrigin::new(&prepared, chosen.name) };
+    run.begin(&settings, &origin)?;
     let trainer = Trainer::new(&task, &settings, &run, &chosen.device);
     let model = trainer.train(&mut ())?.model;
     let initial = task.initial_model(&settings, &chosen.device)?;

@@ -39,8 +39,7 @@ pub enum CovarianceForm {
 /// The source of slates.
 #[derive(Clone, Debug)]
 pub enum Draws {
-    /// The scores of all actions, by [`Distribution::complete`](crate::policy::Distribution) whatever
-    /// draws the policy itself uses.
+    /// The scores of all actions.
     Dense(PlackettLuce),
     /// A retrieved head and a uniform tail.
     Rejection(RejectionSampler),
@@ -192,7 +191,7 @@ impl Estimator for Covariance {
                 policy.visit(policy.actions().beta(), rows, |row, distribution| {
                     let mut stream = stream(row);
                     self.estimate(rows.contexts[row], |slate| {
-                        distribution.complete(slate, slate_size, &mut stream);
+                        policy.complete(distribution, slate, &mut stream);
                     })
                 })?
             }

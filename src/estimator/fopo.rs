@@ -35,7 +35,7 @@ pub struct Fopo {
 }
 
 impl Fopo {
-    /// Refuses slates of several actions and a share outside (0, 1].
+    /// Refuses slates of several actions, a single sample and a share outside (0, 1].
     ///
     /// # Errors
     /// [`Error::Setting`] with the reason.
@@ -48,6 +48,13 @@ impl Fopo {
                      found {}; for longer ones set method.kind = \"covariance\"",
                     sampling.slate_size
                 ),
+            ));
+        }
+        if sampling.num_samples < 2 {
+            return Err(Error::setting(
+                "method.samples",
+                "FOPO takes a covariance over samples, and one has none: its gradient is 0; expected \
+                 at least 2, found 1",
             ));
         }
         if !(uniform_share > 0.0 && uniform_share <= 1.0) {
@@ -64,7 +71,7 @@ impl Fopo {
     /// outside the head would ever be drawn, and no number of samples would remove the bias.
     ///
     /// # Errors
-    /// [`Error::Setting`] for K > 1, ε outside (0, 1], an empty head, or S = 0.
+    /// [`Error::Setting`] for K > 1, S < 2, ε outside (0, 1], or an empty head.
     pub fn new(
         actions: Arc<ActionEmbeddings>,
         retriever: Arc<dyn Retriever>,
@@ -142,13 +149,8 @@ impl Query<'_> {
             let place = stream.below(self.available() as u32);
             return nth_included(self.excluded, place);
         }
-        let mut left = stream.uniform();
-        let chosen = self.log_shares.iter().position(|log_share| {
-            left -= log_share.exp();
-            left < 0.0
-        });
-        // Rounding may leave a remainder after the last one.
-        self.head[chosen.unwrap_or(self.head.len() - 1)]
+        let shares = self.log_shares.iter().map(|log_share| log_share.exp());
+        self.head[stream.place(1.0, shares).unwrap_or_default()]
     }
 
     /// log of `e^{hᵀβ_a} / q(a)`.

@@ -126,6 +126,7 @@ impl Lesson {
         RunOrigin {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             reward: None,
+            noise: None,
             init: None,
             logged: Some(self.from.clone()),
             ..before

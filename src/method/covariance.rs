@@ -20,7 +20,8 @@ pub struct CovarianceMethod<const AS_PRINTED: bool> {
     /// How slates are drawn: `prefix-sums`, `gumbel`, or `rejection`, which spares the pass over
     /// all actions.
     pub draws: SlateDraws,
-    /// Actions that a search retrieves for the head of the rejection sampler, at least K.
+    /// Actions that a search retrieves for the head of the rejection sampler, at least K; other draws
+    /// search nothing.
     pub head: usize,
     /// The search of the rejection sampler: `exact` or `hnsw`.
     pub search: Search,

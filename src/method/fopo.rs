@@ -16,7 +16,7 @@ use crate::reward::RewardKind;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FopoMethod {
-    /// S.
+    /// S, at least 2.
     pub samples: usize,
     /// Actions that a search retrieves for the proposal, at least 1.
     pub head: usize,

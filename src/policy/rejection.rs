@@ -228,13 +228,8 @@ impl Envelope<'_> {
             .collect();
         let largest = left.iter().map(|entry| entry.1).fold(f64::NEG_INFINITY, f64::max);
         let total: f64 = left.iter().map(|entry| (entry.1 - largest).exp()).sum();
-        let mut before = stream.uniform() * total;
-        let chosen = left.iter().find(|entry| {
-            before -= (entry.1 - largest).exp();
-            before < 0.0
-        });
-        // Rounding may leave a remainder after the last one.
-        chosen.or(left.last()).map(|entry| entry.0)
+        let weights = left.iter().map(|entry| (entry.1 - largest).exp());
+        stream.place(total, weights).map(|place| left[place].0)
     }
 
     fn score(&self, action: u32) -> f64 {

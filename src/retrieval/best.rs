@@ -38,7 +38,7 @@ pub(crate) fn best_of_scores(
     actions: &mut [u32],
     best_scores: &mut [f32],
 ) {
-    let mut best = Best::new(actions.len(), 0.0);
+    let mut best = TopKeys::new(actions.len(), 0.0);
     let mut threshold = f32::NAN;
     for (action, &score) in (0_u32..).zip(scores) {
         if is_above(score, threshold)
@@ -55,7 +55,7 @@ pub(crate) fn best_of_scores(
 }
 
 /// Collects [`key`]s: the K best so far, the ones within `rounding` of them, and some to be dropped.
-pub(super) struct Best {
+pub(super) struct TopKeys {
     pub(super) keys: Vec<u64>,
     slate_size: usize,
     rounding: f32,
@@ -63,7 +63,7 @@ pub(super) struct Best {
     crowd: usize,
 }
 
-impl Best {
+impl TopKeys {
     pub(super) fn new(slate_size: usize, rounding: f32) -> Self {
         Self { keys: Vec::new(), slate_size, rounding, crowd: 2 * slate_size }
     }

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use crate::embedding::ActionEmbeddings;
 use crate::error::Result;
 use crate::matrix::norm;
-use crate::retrieval::best::{Best, is_above, rank, unpack};
+use crate::retrieval::best::{TopKeys, is_above, rank, unpack};
 use crate::retrieval::{Queries, Retriever, Slates, check, is_excluded};
 
 /// Actions in a panel: its scores stay in a core's second-level cache until they are compared.
@@ -71,7 +71,7 @@ impl Exact {
         queries: Queries<'_>,
         rows: Range<usize>,
         actions: Range<usize>,
-    ) -> Vec<Best> {
+    ) -> Vec<TopKeys> {
         if rows.len() <= FEW_QUERIES {
             rows.map(|row| self.best_of_one(queries, row, actions.clone())).collect()
         } else {
@@ -79,9 +79,9 @@ impl Exact {
         }
     }
 
-    fn best_of_one(&self, queries: Queries<'_>, row: usize, actions: Range<usize>) -> Best {
+    fn best_of_one(&self, queries: Queries<'_>, row: usize, actions: Range<usize>) -> TopKeys {
         let (query, excluded) = (queries.latent.row(row), queries.excluded_of(row));
-        let mut best = Best::new(queries.slate_size, self.rounding(query));
+        let mut best = TopKeys::new(queries.slate_size, self.rounding(query));
         let mut threshold = f32::NAN;
         let mut products = [0.0; PANEL];
         for first in actions.clone().step_by(PANEL) {
@@ -110,7 +110,7 @@ impl Exact {
         queries: Queries<'_>,
         rows: Range<usize>,
         actions: Range<usize>,
-    ) -> Vec<Best> {
+    ) -> Vec<TopKeys> {
         let beta = self.actions.beta();
         let width = rows.len().next_multiple_of(GROUP);
         // Queries side by side, as products read them; zeros fill the last group.
@@ -121,9 +121,9 @@ impl Exact {
             }
         }
         let latent = MatRef::from_row_major_slice(&latent, beta.cols(), width);
-        let mut best: Vec<Best> = rows
+        let mut best: Vec<TopKeys> = rows
             .clone()
-            .map(|row| Best::new(queries.slate_size, self.rounding(queries.latent.row(row))))
+            .map(|row| TopKeys::new(queries.slate_size, self.rounding(queries.latent.row(row))))
             .collect();
         // Scores must exceed these; every score passes a NaN, and none exceeds infinity.
         let mut thresholds = vec![f32::NAN; width];
@@ -163,7 +163,7 @@ impl Retriever for Exact {
         let ranges = threads.div_ceil((groups / FEWEST_GROUPS).clamp(1, threads)).min(panels);
         let side = threads / ranges;
         let blocks = (side * groups.div_ceil(side * MOST_GROUPS)).min(groups);
-        let found: Vec<Vec<Best>> = (0..ranges * blocks)
+        let found: Vec<Vec<TopKeys>> = (0..ranges * blocks)
             .into_par_iter()
             .map(|part| {
                 let (range, block) = (part / blocks, part % blocks);
@@ -172,7 +172,7 @@ impl Retriever for Exact {
                 self.best_of(queries, rows, actions)
             })
             .collect();
-        let found: Vec<Best> = found.into_iter().flatten().collect(); // [ranges, count]
+        let found: Vec<TopKeys> = found.into_iter().flatten().collect(); // [ranges, count]
 
         Ok(self.ranked(queries, &found, |query| self.rounding(query)))
     }
@@ -184,7 +184,7 @@ impl Exact {
     pub(super) fn ranked(
         &self,
         queries: Queries<'_>,
-        found: &[Best],
+        found: &[TopKeys],
         rounding: impl Fn(&[f32]) -> f32 + Sync,
     ) -> Slates {
         let (count, slate_size) = (queries.latent.rows(), queries.slate_size);
@@ -196,7 +196,7 @@ impl Exact {
             .enumerate()
             .for_each(|(row, (actions, scores))| {
                 let query = queries.latent.row(row);
-                let mut best = Best::new(slate_size, rounding(query));
+                let mut best = TopKeys::new(slate_size, rounding(query));
                 best.keys.extend(found.iter().skip(row).step_by(count).flat_map(|best| &best.keys));
                 best.prune();
                 let found = best.keys.iter().map(|&key| unpack(key).1);

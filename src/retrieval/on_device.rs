@@ -18,7 +18,7 @@ use std::sync::Arc;
 use burn::tensor::{DType, Int, Tensor, TensorData, Transaction};
 use rayon::prelude::*;
 
-use super::best::{Best, is_above};
+use super::best::{TopKeys, is_above};
 use super::{Exact, Queries, Retriever, Slates, check, is_excluded, nth_included};
 use crate::device::{Chosen, Over, Passed, failed, passing, rows_to_device};
 use crate::embedding::{ActionEmbeddings, Blocks};
@@ -71,7 +71,7 @@ struct Part {
 
 /// What has been found for a query.
 struct Found {
-    best: Best,
+    best: TopKeys,
     /// What a score must exceed; every score passes a NaN.
     threshold: f32,
 }
@@ -269,7 +269,7 @@ impl OnDevice {
     }
 
     /// The K best, and the ones within rounding of them, for each of the queries `rows`.
-    fn best_of(&self, queries: Queries<'_>, rows: Range<usize>) -> Result<Vec<Best>> {
+    fn best_of(&self, queries: Queries<'_>, rows: Range<usize>) -> Result<Vec<TopKeys>> {
         let (first, device) = (rows.start, self.blocks.device());
         let dim = queries.latent.cols();
         let numbers = &queries.latent.as_slice()[first * dim..rows.end * dim];
@@ -280,7 +280,7 @@ impl OnDevice {
         let asked = Together { queries, first, latent, excluded };
         let found = rows.map(|row| {
             let rounding = self.rounding(queries.latent.row(row));
-            Found { best: Best::new(queries.slate_size, rounding), threshold: f32::NAN }
+            Found { best: TopKeys::new(queries.slate_size, rounding), threshold: f32::NAN }
         });
         let mut found: Vec<Found> = found.collect();
         // The device works at a part while the host merges the one before, unless so few are merged that

@@ -112,7 +112,7 @@ impl RunFolder {
     /// Starts a run: writes its settings before its first step.
     ///
     /// # Errors
-    /// [`Error::File`] when there is a run already.
+    /// [`Error::File`] when there is a run already, or what is left of one.
     pub fn begin(&self, settings: &Settings, origin: &RunOrigin) -> Result<()> {
         self.require_new()?;
         self.write_settings(settings, origin)
@@ -125,6 +125,12 @@ impl RunFolder {
         }
         if let Some(other) = OTHERS.iter().find(|name| self.path.join(name).exists()) {
             let problem = format!("is no folder of a run (it holds {other}); give another --out");
+            return Err(Error::file(&self.path, problem));
+        }
+        // A training would go on from them, whatever they were trained with.
+        if !self.checkpoints()?.is_empty() {
+            let problem = "holds checkpoints of a run whose run.toml is gone; remove its folder \
+                           `checkpoints`, or give another --out";
             return Err(Error::file(&self.path, problem));
         }
         Ok(())

@@ -23,6 +23,10 @@ pub struct RunOrigin {
     /// The name of the reward that a program brought along, if it did: `reward.kind` was not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reward: Option<String>,
+    /// The name of the latent noise that a program brought along, if it did: that of the method was not
+    /// used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<String>,
     /// True if actions are searched for in shards ([`Task::through`](crate::task::Task::through)).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sharded: bool,
@@ -71,6 +75,7 @@ impl RunOrigin {
             device: device.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             reward: None,
+            noise: None,
             sharded: false,
             init: None,
             logged: None,
@@ -91,14 +96,15 @@ impl RunOrigin {
         {
             differences.push("the log holds other rows".into());
         }
-        if self.reward != now.reward {
-            let name = |origin: &Self| {
-                let own = origin.reward.as_ref();
+        let brought = [("reward", &self.reward, &now.reward), ("noise", &self.noise, &now.noise)];
+        for (what, before, now) in brought.into_iter().filter(|(_, before, now)| before != now) {
+            let name = |own: Option<&String>| {
                 own.map_or("one of the settings".to_owned(), |name| {
                     format!("`{name}` of a program")
                 })
             };
-            differences.push(format!("reward: {} → {}", name(self), name(now)));
+            let (before, now) = (name(before.as_ref()), name(now.as_ref()));
+            differences.push(format!("{what}: {before} → {now}"));
         }
         if self.sharded != now.sharded {
             let place = |sharded| if sharded { "in shards" } else { "in one place" };

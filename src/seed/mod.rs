@@ -135,6 +135,21 @@ impl Stream {
         }
     }
 
+    /// A place of `weights`, drawn by its weight; `total` is their sum. The last one where rounding leaves
+    /// a remainder; none without weights.
+    pub fn place(&mut self, total: f64, weights: impl IntoIterator<Item = f64>) -> Option<usize> {
+        let mut left = self.uniform() * total;
+        let mut last = None;
+        for (place, weight) in weights.into_iter().enumerate() {
+            left -= weight;
+            last = Some(place);
+            if left < 0.0 {
+                break;
+            }
+        }
+        last
+    }
+
     /// Fisher–Yates.
     ///
     /// # Panics
@@ -178,6 +193,19 @@ mod tests {
     fn normals_are_the_same_on_every_machine() {
         let found: Vec<u32> = normals(1, 5).into_iter().map(f32::to_bits).collect();
         assert_eq!(found, [0xBEB6_1C48, 0x3FDA_B9C2, 0xBF31_89F8, 0xBFC9_2199, 0xBF90_E23F]);
+    }
+
+    #[test]
+    fn places_are_drawn_by_their_weights() {
+        let mut stream = Seed(4).stream(Purpose::Slates, 0, 0);
+        let mut counts = [0; 3];
+        for _ in 0..10_000 {
+            counts[stream.place(4.0, [1.0, 0.0, 3.0]).unwrap()] += 1;
+        }
+        assert!((2300..2700).contains(&counts[0]) && counts[1] == 0, "{counts:?}");
+        // A remainder is the last one's.
+        assert_eq!(stream.place(1e9, [1e-9, 1e-9]), Some(1));
+        assert_eq!(stream.place(1.0, []), None);
     }
 
     #[test]

@@ -274,6 +274,7 @@ mod tests {
             .assignment("method.samples=32")
             .and_then(|builder| builder.assignment("method.sigma = relative(0.5)"))
             .and_then(|builder| builder.assignment("optimizer.learning_rate=1"))
+            .and_then(|builder| builder.assignment("optimizer.weight_decay=1"))
             .and_then(SettingsBuilder::build)
             .unwrap();
         let latent = settings.method.latent().unwrap();
@@ -344,6 +345,8 @@ mod tests {
             (&["method.kind=covariance", "method.draws=rejection", "method.head=4"], "slate_size"),
             (&["method.kind=pl-rank", "reward.kind=any-hit"], "not linear"),
             (&["method.kind=covariance-as-printed", "method.samples=1"], "at least 2"),
+            (&["method.kind=fopo", "slate_size=1", "method.samples=1"], "at least 2"),
+            (&["optimizer.learning_rate=1"], "`optimizer.learning_rate` times this is 3"),
         ] {
             let built = assignments
                 .iter()

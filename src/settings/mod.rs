@@ -336,6 +336,14 @@ impl Settings {
                 return Err(Error::setting(format!("optimizer.{key}"), problem));
             }
         }
+        let decayed = rate * f64::from(optimizer.weight_decay);
+        if decayed > 1.0 {
+            let problem = format!(
+                "`optimizer.learning_rate` times this is {decayed}, and a step takes that share off every \
+                 parameter: expected 1 at most; lower one of them"
+            );
+            return Err(Error::setting("optimizer.weight_decay", problem));
+        }
         positive("optimizer.epsilon", optimizer.epsilon > 0.0, optimizer.epsilon.to_string())?;
         for (key, value) in [("beta_1", optimizer.beta_1), ("beta_2", optimizer.beta_2)] {
             if !(0.0..1.0).contains(&value) {

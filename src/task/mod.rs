@@ -225,7 +225,9 @@ impl Task {
     pub fn depends_on(settings: &Settings) -> String {
         let Settings { embedding, context, retrieval, reward, slate_size, .. } = settings;
         let learns_actions = settings.method.recipe().learned() == Learned::Actions;
-        format!("{:?}", (embedding, context, retrieval, reward, slate_size, learns_actions))
+        // A tower that balances tastes has a context of one encoder more.
+        let of_context = (context, settings.encoders());
+        format!("{:?}", (embedding, of_context, retrieval, reward, slate_size, learns_actions))
     }
 
     /// The task of learning from a log: the contexts are its rows, and nothing is hidden. What a query
@@ -283,13 +285,15 @@ impl Task {
         self.before.is_some()
     }
 
-    /// Replaces the reward.
+    /// Replaces the reward. A run's record says so where [`RunOrigin::reward`](crate::run::RunOrigin)
+    /// names it.
     #[must_use]
     pub fn with_reward(self, reward: Arc<dyn SlateReward>) -> Self {
         Self { reward, ..self }
     }
 
-    /// Replaces the latent noise that a method's settings name.
+    /// Replaces the latent noise that a method's settings name. A run's record says so where
+    /// [`RunOrigin::noise`](crate::run::RunOrigin) names it.
     #[must_use]
     pub fn with_noise(self, noise: Arc<dyn Noise>) -> Self {
         Self { noise: Some(noise), ..self }
@@ -401,7 +405,8 @@ impl Task {
 
     /// `model` with what this reward does not teach frozen. Under a linear one a slate is worth the sum of its
     /// actions, and no taste needs a place beside another.
-    pub(crate) fn to_train(&self, model: Model) -> Model {
+    #[must_use]
+    pub fn to_train(&self, model: Model) -> Model {
         if self.reward.as_linear().is_some() { model.with_balance_frozen() } else { model }
     }
 
@@ -422,8 +427,15 @@ impl Task {
             }
             return Ok(Model::of_actions(&self.actions, device));
         }
-        let trained_on = self.contexts.select(&self.sessions.contexts(Split::Train));
         let tower = TowerSettings { balance: settings.has_balance(), ..settings.tower.clone() };
-        Ok(tower.init(&trained_on, dim, settings.seed, device)?.into())
+        let users = self.sessions.contexts(Split::Train);
+        let made_for = if self.cross.is_some() && tower.depends_on_contexts() {
+            // Everybody's contexts, as whoever opens the run has them, without folds.
+            let known = |context| self.profiles.observed(&self.sessions, context);
+            encode_all(self.encoder.as_ref(), &users, known)
+        } else {
+            self.contexts.select(&users)
+        };
+        Ok(tower.init(&made_for, dim, settings.seed, device)?.into())
     }
 }

@@ -133,6 +133,16 @@ impl TowerSettings {
         Ok(())
     }
 
+    /// True if what the tower decides depends on the contexts that it is made for. Without hidden layers
+    /// the residual MLP's scale cancels, but for rounding.
+    pub(crate) fn depends_on_contexts(&self) -> bool {
+        match self.kind {
+            TowerKind::Linear => false,
+            TowerKind::SigmoidMlp => self.initial == Initial::Identity,
+            TowerKind::ResidualMlp => !self.hidden.is_empty(),
+        }
+    }
+
     /// The initial tower for contexts `[U, D]` (the training ones: the MLPs look at their spread)
     /// and queries `[L]`. With `balance` the second L numbers of a context are the balanced mean.
     ///

@@ -52,6 +52,11 @@ impl<'a> Record<'a> {
         Ok(record)
     }
 
+    /// True if validation users judge the checkpoints.
+    pub(super) fn has_judges(&self) -> bool {
+        self.panels.iter().any(|(panel, _)| panel.split() == Split::Validation)
+    }
+
     fn evaluate(&self, model: &Model, panel: &Panel<'_>) -> Result<Evaluation> {
         let settings = self.trainer.settings;
         panel.evaluate(|task, contexts| {

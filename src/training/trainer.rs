@@ -102,6 +102,13 @@ impl<'a> Trainer<'a> {
         let (mut learner, mut adam, mut state) = self.start(&initial)?;
         let mut clock = Clock { step: state.step, seconds: state.seconds };
         if fresh {
+            if !record.has_judges() {
+                observer.warned(
+                    "no validation user judges this run: its last checkpoint is what is served, better \
+                     than the start or not, and evaluation.patience and optimizer.growth do nothing; \
+                     prepare the data with a --validation-share",
+                );
+            }
             let now = Moment { task: self.task, clock, budget: &budget };
             let taken = record.take(&learner, &adam, now, &mut state, observer);
             taken.map_err(|error| error.in_step(clock.step))?;

@@ -387,6 +387,12 @@ fn a_training_says_on_whom_its_checkpoint_was_chosen() {
     prepare("nobody", "0");
     let report = json(&mut train("nobody", "three"));
     assert!(report["best"].is_null() && report["note"].is_null(), "{report}");
+    let output = train("nobody", "four").output().unwrap();
+    let (text, warned) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
+    assert_says(&text.unwrap(), &["no validation user chose a checkpoint: the last is"]);
+    let warned = warned.unwrap();
+    assert_says(&warned, &["no validation user judges this run", "--validation-share"]);
+    assert_eq!(warned.matches("evaluation.patience").count(), 1, "{warned}");
 }
 
 #[test]
@@ -547,6 +553,8 @@ fn variance_compares_methods_and_says_what_there_is_none_of() {
     // At a trained θ the same draws give another gradient.
     let at_run = json(variance().args(["--checkpoint", "last", "--run"]).arg(&run));
     assert_ne!(at_run, cells);
+    let error = refused(variance().args(["--set", "embedding.power=1", "--run"]).arg(&run));
+    assert_says(&error, &["its model is another one: embedding.power: 0.25 → 1", "--config"]);
     assert_says(&refused(&mut asked("1", "lgp")), &["at least 2 draws"]);
     assert_says(&refused(asked("4", "lgp").args(["--samples", "3"])), &["--sample-sizes"]);
     let output = asked("4", "lpg").output().unwrap();

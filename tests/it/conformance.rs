@@ -163,7 +163,7 @@ impl Setup {
             let estimator = Covariance::new(form, rejection, Arc::clone(&reward)).unwrap();
             estimators.push((format!("{form:?} rejection"), Box::new(estimator)));
         }
-        if self.slate_size == 1 {
+        if self.slate_size == 1 && self.num_samples > 1 {
             let exact = Arc::new(Exact::new(Arc::clone(&self.actions)));
             let (actions, sampling) = (Arc::clone(&self.actions), self.sampling(seed));
             let estimator = Fopo::new(actions, exact, reward, 4, 0.5, sampling).unwrap();

@@ -95,8 +95,11 @@ impl Case {
     }
 
     fn dense(&self, num_samples: usize) -> Draws {
+        self.dense_by(SlateDraws::PrefixSums, num_samples)
+    }
+
+    fn dense_by(&self, draws: SlateDraws, num_samples: usize) -> Draws {
         let sampling = self.sampling(num_samples);
-        let draws = SlateDraws::PrefixSums;
         PlackettLuce::new(self.actions.clone(), draws, sampling).unwrap().into()
     }
 
@@ -194,13 +197,27 @@ fn the_corrected_form_has_the_gradient_of_enumeration() {
     ];
     for (num_samples, case) in cases {
         let truth = case.gradient();
-        for draws in [case.dense(num_samples), case.rejection(num_samples, 4)] {
+        let gumbel = case.dense_by(SlateDraws::Gumbel, num_samples);
+        for draws in [case.dense(num_samples), gumbel, case.rejection(num_samples, 4)] {
             let found = case.estimate(&case.covariance(CovarianceForm::Corrected, draws));
             assert!(found.agrees_with(&truth), "{case:?}: {found:?}, enumeration {truth:?}");
             assert!(!found.scaled(-1.0).agrees_with(&truth), "a flipped sign passes");
             assert!(!found.scaled(2.0).agrees_with(&truth), "a missing half passes");
         }
     }
+}
+
+#[test]
+fn slates_are_drawn_the_way_that_was_asked_for() {
+    let case = Case::random(40, 3, &[], &[1, 4, 17]).any_hit(3);
+    let h = Matrix::new(case.h.repeat(20), 3).unwrap();
+    let gradient = |draws| {
+        let covariance = case.covariance(CovarianceForm::Corrected, case.dense_by(draws, 4));
+        let rows = BatchRows { step: 0, contexts: &[0; 20], h: &h };
+        covariance.gradient(rows).unwrap().h.into_vec()
+    };
+    assert_eq!(gradient(SlateDraws::Gumbel), gradient(SlateDraws::Gumbel));
+    assert_ne!(gradient(SlateDraws::Gumbel), gradient(SlateDraws::PrefixSums));
 }
 
 #[test]
@@ -271,6 +288,8 @@ fn what_would_be_biased_or_undefined_is_refused_with_the_reason() {
     let printed = CovarianceForm::AsPrinted;
     let one = Covariance::new(printed, case.rejection(1, 4), case.reward.clone()).unwrap_err();
     assert!(one.to_string().contains("`method.samples`: the covariance as printed"), "{one}");
+    let single = Case::random(7, 3, &[], &[1, 4]).fopo(4, 0.5, 1).unwrap_err().to_string();
+    assert!(single.contains("`method.samples`: FOPO takes a covariance over samples"), "{single}");
     let slate = case.fopo(4, 0.5, 8).unwrap_err();
     assert!(slate.to_string().contains("`slate_size`: FOPO weighs single"), "{slate}");
     let single = Case::random(7, 3, &[], &[1, 4]);

@@ -127,7 +127,8 @@ fn a_reward_that_is_no_number_ends_the_run_in_its_step() {
 #[test]
 fn parameters_that_overflow_end_the_run_in_the_next_step() {
     let place = Place::new(&pairs(60, 30, 8), 4);
-    let told = refused(&mut place.train(&["--set", "optimizer.learning_rate=1e30"]));
+    let huge = ["optimizer.learning_rate=1e30", "optimizer.weight_decay=0"];
+    let told = refused(&mut place.train(&huge.map(|set| ["--set", set]).concat()));
     assert_says(&told, &["step 1: query: row 1, column ", "inf, expected a finite number"]);
     assert_eq!(place.policy().recommend("u3").unwrap().slate.len(), 5);
 }

@@ -1,8 +1,13 @@
 //! The library in a few lines.
 
-use fast_slate::Error;
 use fast_slate::facade::{Policy, Which};
+use fast_slate::model::Model;
+use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::Preset;
+use fast_slate::task::Task;
+use fast_slate::tower::{Activation, TowerKind, TowerSettings};
+use fast_slate::training::Trainer;
+use fast_slate::{Error, device};
 
 use crate::common::small;
 
@@ -35,4 +40,36 @@ fn prepare_train_recommend_and_again() {
     settings.optimizer.batch_size += 1;
     let error = data.train(&settings, &run).unwrap_err();
     assert!(matches!(error, Error::Changed { .. }), "{error}");
+}
+
+#[test]
+fn the_policy_that_is_opened_is_the_one_that_was_trained_on_folds() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = small(&folder.path().join("data"));
+    let chosen = device::choose(None).unwrap();
+    // Towers whose numbers come from contexts: a scale, and a start.
+    let towers = [
+        (TowerKind::ResidualMlp, vec![8], Activation::Gelu),
+        (TowerKind::SigmoidMlp, vec![], Activation::Relu),
+    ];
+    for (kind, hidden, activation) in towers {
+        let mut settings = data.preset(Preset::Default);
+        settings.tower = TowerSettings { kind, hidden, activation, ..settings.tower };
+        settings.context.folds = 2;
+        settings.optimizer.learning_rate = 0.05;
+        (settings.budget.amount, settings.evaluation.count) = (20, 2);
+        let task = Task::load(&data, &settings).unwrap();
+        assert_eq!(task.num_folds(), 2);
+        let run = RunFolder::new(folder.path().join(format!("{kind:?}")));
+        run.begin(&settings, &RunOrigin::new(&data, chosen.name)).unwrap();
+        let trained = Trainer::new(&task, &settings, &run, &chosen.device).train(&mut ());
+        let end = trained.unwrap().model;
+        let start = task.initial_model(&settings, &chosen.device).unwrap();
+
+        let policy = Policy::open(run.path(), Which::Last, Some(chosen.name)).unwrap();
+        let h = |model: &Model| model.latent(&policy.task.contexts).unwrap().into_vec();
+        assert!(h(&start) == h(&policy.initial), "{kind:?}: another start");
+        assert!(h(&end) == h(&policy.model), "{kind:?}: another model");
+        assert!(h(&end) != h(&start), "{kind:?}: nothing was learned");
+    }
 }

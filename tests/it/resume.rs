@@ -428,6 +428,13 @@ fn no_run_is_begun_twice_or_resumed_before_it_began() {
     again.arg("train").arg("--out").arg(&run).args(place.args(&["--steps", "24"]));
     assert_says(&refused(&mut again), &["run: there is a run here already", "--resume", "--out"]);
     assert_eq!(fs_err::read_to_string(run.join("run.toml")).unwrap(), before);
+
+    // Without its settings, nobody knows what its checkpoints were trained with.
+    fs_err::remove_file(run.join("run.toml")).unwrap();
+    assert_says(&refused(&mut again), &["run: holds checkpoints of a run", "run.toml is gone"]);
+    assert!(!run.join("run.toml").exists());
+    fs_err::remove_dir_all(run.join("checkpoints")).unwrap();
+    stdout(&mut again);
 }
 
 #[test]

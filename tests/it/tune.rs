@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use fast_slate::dataset::Split;
+use fast_slate::facade::{Judging, Policy, Which};
+use fast_slate::tower::TowerKind;
 use serde_json::Value;
 
 use crate::common::{assert_says, process, refused, slate, small, stdout};
@@ -166,4 +169,66 @@ fn a_search_over_what_is_not_there_says_so() {
     assert_says(&text, &["`evaluation.validation_halves`", "changes what is measured"]);
     let text = refused(slate().args(["tune", "--resume", "--out"]).arg(at("none")));
     assert_says(&text, &["no search here", "slate tune"]);
+}
+
+#[test]
+fn towers_that_need_other_contexts_are_searched_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    small(&at("data"));
+    // The settings as given have either tower, and the other one's trials come after.
+    for kind in ["residual-mlp", "linear"] {
+        let out = at(kind);
+        let mut command = slate();
+        command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(&out);
+        command.args(["--trials", "4", "--steps", "4", "--samples", "4"]);
+        command.args(["--set", "evaluation.count=1", "--set", &format!("tower.kind={kind}")]);
+        command.args(["--over", "tower.kind=linear|residual-mlp"]);
+        let trials = found(&stdout(command.arg("--json")));
+        let mut kinds = Vec::new();
+        for (rung, trial, reward) in trials {
+            let policy = Policy::open(&run(&out, rung, trial), Which::Best, None).unwrap();
+            kinds.push(policy.settings.tower.kind);
+            // What is opened is what was trained.
+            let asked = Judging { split: Some(Split::Validation), ..Judging::default() };
+            let judged = policy.judge(&asked).unwrap();
+            assert!((judged.scores.reward - reward).abs() < 1e-9, "{judged:?} {reward}");
+        }
+        assert!(kinds.contains(&TowerKind::Linear) && kinds.contains(&TowerKind::ResidualMlp));
+    }
+}
+
+#[test]
+fn a_trial_whose_parameters_overflow_drops_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    small(&at("data"));
+    let tune = |out: &str, over: &str| {
+        let mut command = slate();
+        command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at(out));
+        command.args(["--trials", "5", "--steps", "4", "--samples", "4", "--over", over]);
+        command.args([
+            "--set",
+            "evaluation.count=1",
+            "--set",
+            "optimizer.weight_decay=0",
+            "--json",
+        ]);
+        command
+    };
+    let output = tune("some", "optimizer.learning_rate=1e-3|1e300").output().unwrap();
+    let warned = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{warned}");
+    assert_says(&warned, &["of rung 0 cannot be trained: step", "expected a finite number"]);
+    let trials = found(&String::from_utf8(output.stdout).unwrap());
+    let firsts = trials.iter().filter(|trial| trial.0 == 0).count();
+    assert!((2..5).contains(&firsts), "{trials:?}");
+    assert!(trials.iter().any(|trial| trial.0 > 0 && trial.1 > 0), "{trials:?}");
+    // What is found again is the same, for nothing is trained twice.
+    let resumed = stdout(slate().args(["tune", "--resume", "--json", "--out"]).arg(at("some")));
+    assert_eq!(found(&resumed), trials);
+
+    let mut none = tune("none", "method.samples=2|4");
+    let told = refused(none.args(["--set", "optimizer.learning_rate=1e300"]));
+    assert_says(&told, &["step", "expected a finite number"]);
 }

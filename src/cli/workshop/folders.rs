@@ -72,6 +72,9 @@ fn describe_run(run: &RunFolder) -> Result<Report> {
     if let Some(name) = &origin.reward {
         text += &format!("trained for the reward `{name}` of a program\n");
     }
+    if let Some(name) = &origin.noise {
+        text += &format!("trained with the noise `{name}` of a program\n");
+    }
     match &last {
         None => text += "no checkpoint yet\n",
         Some(state) => {

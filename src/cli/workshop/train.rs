@@ -208,15 +208,17 @@ impl Trained {
                 Estimate { mean: reward, standard_error }
             );
         }
-        if let Some(best) = self.best {
-            let Best { reward, step } = best;
-            text += &match step {
-                0 => "no checkpoint is above the start by more than chance: the start is what is \
-                      evaluated and recommended from\n"
-                    .to_owned(),
-                _ => format!("best {reward:.4} at step {step}: {CHOSEN_HERE}\n"),
-            };
-        }
+        text += &match self.best {
+            None => "no validation user chose a checkpoint: the last is what is evaluated and \
+                     recommended from\n"
+                .to_owned(),
+            Some(Best { step: 0, .. }) => "no checkpoint is above the start by more than chance: \
+                                           the start is what is evaluated and recommended from\n"
+                .to_owned(),
+            Some(Best { reward, step }) => {
+                format!("best {reward:.4} at step {step}: {CHOSEN_HERE}\n")
+            }
+        };
         if !self.logged.is_empty() {
             let logs: Vec<String> =
                 self.logged.iter().map(|path| path.display().to_string()).collect();

@@ -66,14 +66,21 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
     }
     args.settings.require_no_budget()?;
     let Opened { prepared, device, settings: base } = args.settings.open(&args.data)?;
-    let mut checkpoint = None;
+    let mut at = None;
     if let Some(run) = &args.run {
         let folder = RunFolder::new(run);
-        if folder.read_settings()?.1.data_digest != prepared.digest() {
+        let (theirs, origin) = folder.read_settings()?;
+        if origin.data_digest != prepared.digest() {
             let (run, data) = (run.display(), args.data.display());
             bail!("{run}: was trained on other data than {data} holds");
         }
-        checkpoint = Some(folder.checkpoint(args.checkpoint)?);
+        let differences = theirs.differences_in_model(&base);
+        if !differences.is_empty() {
+            let (run, differences) = (run.display(), differences.join("; "));
+            bail!("{run}: its model is another one: {differences}; give --config {run}/run.toml");
+        }
+        let checkpoint = folder.checkpoint(args.checkpoint)?;
+        at = Some((folder, checkpoint));
     }
 
     let mut cells = Vec::new();
@@ -90,8 +97,10 @@ pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
                     Ok(settings) => {
                         let task = Task::load(&prepared, &settings)?.on(&device)?;
                         let initial = task.initial_model(&settings, &device.device)?;
-                        let model = match &checkpoint {
-                            Some(checkpoint) => checkpoint.load_model(initial)?,
+                        let model = match &at {
+                            Some((run, checkpoint)) => {
+                                checkpoint.load_model(run.initial_model(initial, task.shape())?)?
+                            }
                             None => initial,
                         };
                         let batches = diagnostic_batches(&task, &settings);

@@ -152,10 +152,11 @@ pub struct Tuner<'a> {
 }
 
 impl Tuner<'_> {
-    /// Searches to the end, going on from what is there.
+    /// Searches to the end, going on from what is there. A trial whose parameters overflow drops out.
     ///
     /// # Errors
-    /// Fails if loading or training fails, naming the trial's run.
+    /// Fails if loading or training fails, naming the trial's run; [`Error::NotFinite`] if every trial
+    /// drops out.
     pub fn run(&self, watcher: &mut dyn Watcher) -> Result<Tuned> {
         let mut record = Record::read(self.folder)?;
         let limit = self.plan.within.map(Duration::from_secs);
@@ -166,6 +167,7 @@ impl Tuner<'_> {
         // The first trial's time is not for an index that has to be built.
         tasks.of(&self.plan.settings)?;
         let mut others: Vec<u64> = (1..self.plan.trials).collect();
+        let mut overflow = None;
         for rung in 0.. {
             if record.rungs.len() == rung {
                 record.rungs.push(self.begin(&record, others.len(), clock));
@@ -184,7 +186,16 @@ impl Tuner<'_> {
                     if let Some(tried) = record.find(rung, trial) {
                         return Ok(Judged::Reward(tried.best.reward));
                     }
-                    let tried = self.train(&mut tasks, &mut record, rung, trial, clock)?;
+                    let tried = match self.train(&mut tasks, &mut record, rung, trial, clock) {
+                        Err(error @ Error::NotFinite { .. }) => {
+                            tracing::warn!(
+                                "trial {trial} of rung {rung} cannot be trained: {error}"
+                            );
+                            overflow = Some(error);
+                            return Ok(Judged::Impossible);
+                        }
+                        tried => tried?,
+                    };
                     let Some(tried) = tried else { return Ok(Judged::Stopped) };
                     let reward = tried.best.reward;
                     record.rungs[rung].trials.push(tried.clone());
@@ -194,11 +205,15 @@ impl Tuner<'_> {
                 },
             )?;
             if found.stopped || others.len() <= 1 {
+                if let Some(error) = overflow.filter(|_| !found.stopped && record.trainings() == 0)
+                {
+                    return Err(error);
+                }
                 let (trials, seconds) = (record.ranked(), clock.elapsed().as_secs_f64());
                 return Ok(Tuned { trials, seconds, interrupted: found.stopped });
             }
             let mut tried = found.tried;
-            tried.retain(|(trial, _)| *trial != 0);
+            tried.retain(|(trial, reward)| *trial != 0 && reward.is_some());
             tried.sort_by(|a, b| {
                 let reward = |tried: &(u64, Option<f64>)| tried.1.unwrap_or(f64::NEG_INFINITY);
                 reward(b).total_cmp(&reward(a)).then(a.0.cmp(&b.0))

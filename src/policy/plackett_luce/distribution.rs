@@ -62,7 +62,7 @@ impl Distribution {
         check_slate_size(slate_size, num_actions, num_actions - available)?;
 
         let head_size = head_size(slate_size);
-        let mut best = Best::new(head_size + 1);
+        let mut best = TopActions::new(head_size + 1);
         for (action, &score) in (0..).zip(&scores) {
             if score > f64::NEG_INFINITY {
                 best.offer(score, action);
@@ -207,7 +207,7 @@ impl Distribution {
         if slate.len() >= slate_size {
             return;
         }
-        let mut best = Best::new(slate_size - slate.len());
+        let mut best = TopActions::new(slate_size - slate.len());
         for (action, score) in (0..).zip(self.scores.iter()) {
             let perturbed = score - (-stream.open_uniform().ln()).ln();
             if score > f64::NEG_INFINITY && best.admits(perturbed) && !slate.contains(&action) {
@@ -344,12 +344,12 @@ impl<'a> Walk<'a> {
 }
 
 /// Takes actions in ascending order and keeps the best, best first.
-struct Best {
+struct TopActions {
     entries: Vec<(f64, u32)>,
     size: usize,
 }
 
-impl Best {
+impl TopActions {
     /// Keeps up to `size` > 0.
     fn new(size: usize) -> Self {
         Self { entries: Vec::with_capacity(size), size }

@@ -23,7 +23,7 @@ use crate::embedding::ActionEmbeddings;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::{Retriever, Slates, check_slate_size};
-use crate::seed::Purpose;
+use crate::seed::{Purpose, Stream};
 
 pub use distribution::Distribution;
 pub use gradient::{GradientSum, RankTerms, ScoreGradient};
@@ -94,6 +94,15 @@ impl PlackettLuce {
         &self.actions
     }
 
+    /// Extends `slate` to K actions, given the ones it has, the way this policy draws.
+    pub fn complete(&self, distribution: &Distribution, slate: &mut Vec<u32>, stream: &mut Stream) {
+        let slate_size = self.sampling.slate_size;
+        match self.draws {
+            SlateDraws::Gumbel => distribution.complete_gumbel(slate, slate_size, stream),
+            _ => distribution.complete(slate, slate_size, stream),
+        }
+    }
+
     /// Draws the S slates of one row, `[S · K]`.
     #[must_use]
     pub fn draw(&self, distribution: &Distribution, rows: BatchRows<'_>, row: usize) -> Vec<u32> {
@@ -102,12 +111,7 @@ impl PlackettLuce {
         let mut slates = Vec::with_capacity(num_samples * slate_size);
         let mut slate = Vec::with_capacity(slate_size);
         for _ in 0..num_samples {
-            match self.draws {
-                SlateDraws::Gumbel => {
-                    distribution.complete_gumbel(&mut slate, slate_size, &mut stream);
-                }
-                _ => distribution.complete(&mut slate, slate_size, &mut stream),
-            }
+            self.complete(distribution, &mut slate, &mut stream);
             slates.append(&mut slate);
         }
         slates
