@@ -80,35 +80,36 @@ impl StagedFolder {
     /// Starts a folder that will be named `target`, whose parents are created.
     ///
     /// # Errors
-    /// An I/O error naming the folder.
+    /// [`Error::File`] for a mount point, an I/O error naming the folder.
     pub fn new(target: &Path) -> Result<Self> {
-        let parents = MadeFolders::new(parent(target))?;
-        remove_leftovers(parent(target));
-        put_back(target)?;
-        let (partial, lock) = claim(target, |partial| {
+        let target = replaceable(target)?;
+        let parents = MadeFolders::new(parent(&target))?;
+        remove_leftovers(parent(&target));
+        put_back(&target)?;
+        let (partial, lock) = claim(&target, |partial| {
             fs::create_dir(partial)?;
             fs::File::open(partial)
         })?;
-        let target = target.to_owned();
         Ok(Self { partial, target, committed: false, _lock: lock, _parents: parents })
     }
 
     /// Starts a folder that will be named `target`, with the files that a killed process left of it.
     ///
     /// # Errors
-    /// [`Error::File`] when another process is writing the folder, an I/O error naming the folder.
+    /// [`Error::File`] when another process is writing the folder, or for a mount point; an I/O error
+    /// naming the folder.
     pub fn resume(target: &Path) -> Result<Self> {
-        let parents = MadeFolders::new(parent(target))?;
-        remove_leftovers(parent(target));
-        put_back(target)?;
-        let partial = parent(target).join(format!(".{}.partial", file_name(target)?));
+        let target = replaceable(target)?;
+        let parents = MadeFolders::new(parent(&target))?;
+        remove_leftovers(parent(&target));
+        put_back(&target)?;
+        let partial = parent(&target).join(format!(".{}.partial", file_name(&target)?));
         fs::create_dir_all(&partial)?;
         let lock = fs::File::open(&partial)?;
         // The process that held the lock may have given the folder its final name.
         if lock_state(&lock) == Lock::Taken || !partial.exists() {
             return Err(Error::file(target, "another process is at work on it"));
         }
-        let target = target.to_owned();
         Ok(Self { partial, target, committed: false, _lock: lock, _parents: parents })
     }
 
@@ -139,6 +140,37 @@ impl StagedFolder {
         self.committed = true;
         sync_folder(parent(&self.target))
     }
+}
+
+/// The folder that a new one replaces under the name `target`: where this is a link, what it leads to.
+///
+/// # Errors
+/// [`Error::File`] for a mount point, which cannot be renamed, and for a link to nothing.
+pub(crate) fn replaceable(target: &Path) -> Result<PathBuf> {
+    // A slash at the end would lead behind the link.
+    let mut folder: PathBuf = target.components().collect();
+    if folder.is_symlink() {
+        folder = fs::canonicalize(&folder).map_err(|_| {
+            Error::file(target, "is a link to nothing; make its folder, or remove the link")
+        })?;
+    }
+    if is_mount_point(&folder) {
+        let problem = "is a mount point, which no folder can replace; name a folder inside it";
+        return Err(Error::file(target, problem));
+    }
+    Ok(folder)
+}
+
+#[cfg(unix)]
+fn is_mount_point(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = |path: &Path| fs::metadata(path).map(|found| found.dev());
+    matches!((device(folder), device(parent(folder))), (Ok(own), Ok(above)) if own != above)
+}
+
+#[cfg(not(unix))]
+fn is_mount_point(_: &Path) -> bool {
+    false
 }
 
 /// Removes a folder. It loses its name first, so that nothing is taken for whole of which a killed process
@@ -479,6 +511,36 @@ mod tests {
         staged.commit().unwrap();
         assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "1");
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_and_leads_to_the_new_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let (real, link) = (root.path().join("disk/data"), root.path().join("data"));
+        fs::create_dir_all(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let written = |staged: StagedFolder, content: &str| {
+            fs::write(staged.path().join("file"), content).unwrap();
+            staged.commit().unwrap();
+            assert!(link.is_symlink());
+            assert_eq!(fs::read_to_string(real.join("file")).unwrap(), content);
+            assert_eq!(fs::read_dir(root.path().join("disk")).unwrap().count(), 1);
+        };
+        written(StagedFolder::new(&link).unwrap(), "1");
+        written(StagedFolder::resume(&link.join("")).unwrap(), "2");
+        fs::remove_dir_all(&real).unwrap();
+        let message = StagedFolder::new(&link).unwrap_err().to_string();
+        assert!(message.contains("data: is a link to nothing"), "{message}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_mount_point_is_refused() {
+        for staged in [StagedFolder::new, StagedFolder::resume] {
+            let message = staged(Path::new("/proc")).unwrap_err().to_string();
+            assert!(message.contains("/proc: is a mount point"), "{message}");
+        }
     }
 
     #[test]

@@ -158,9 +158,12 @@ fn check_columns(schema: &ArrowSchema, path: &Path, columns: &[&str]) -> Result<
                 return Err(missing_column(path, column, &names));
             }
             Some(field) if !is_readable(field.dtype()) => {
+                let cast = match field.dtype() {
+                    ArrowDataType::Dictionary(..) => "; cast these categories to text",
+                    _ => "",
+                };
                 let problem = format!(
-                    "column `{column}`: expected numbers, text, booleans, dates or times without a \
-                     zone, found {:?}",
+                    "column `{column}`: expected numbers, text, booleans, dates or times, found {:?}{cast}",
                     field.dtype()
                 );
                 return Err(Error::file(path, problem));
@@ -179,7 +182,19 @@ fn finish<R: MmapBytesReader>(
     let names = columns.iter().map(ToString::to_string).collect();
     let reader = reader.with_columns(Some(names));
     let table = guarded(path, || reader.finish())?;
-    table.select(columns.iter().copied()).map_err(|error| wrap(path, &error))
+    let cells = columns.iter().map(|name| {
+        let column = table.column(name)?;
+        match column.dtype() {
+            // An instant is the same in all zones, and this build of polars knows none.
+            DataType::Datetime(unit, Some(_)) => {
+                column.to_physical_repr().cast(&DataType::Datetime(*unit, None))
+            }
+            _ => Ok(column.clone()),
+        }
+    });
+    let cells = cells.collect::<PolarsResult<Vec<_>>>();
+    let table = cells.and_then(|cells| DataFrame::new(table.height(), cells));
+    table.map_err(|error| wrap(path, &error))
 }
 
 /// What polars reads; on some damaged files it panics where it should return an error.
@@ -258,7 +273,7 @@ pub(super) fn is_readable(dtype: &ArrowDataType) -> bool {
             | A::LargeUtf8
             | A::Utf8View
             | A::Date32
-            | A::Timestamp(_, None)
+            | A::Timestamp(..)
     ) || matches!(dtype, A::List(item) | A::LargeList(item) if of_scalars(item.dtype()))
 }
 

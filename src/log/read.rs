@@ -218,10 +218,12 @@ fn sources(path: &Path, files: &mut Files) -> Result<Vec<Source>> {
 /// What is said of logs that no `slate serve` wrote.
 const OTHERS: &str = "Expected is the log of `slate serve`. Of another system, `slate train --estimate` takes \
                       tables of slates (`user`, `slate`, `outcomes`, and perhaps `propensities`), and \
-                      `slate log value` a file whose rows are positions; `slate log check` takes both";
+                      `slate log value` a file whose rows are positions; `slate log check` takes both, \
+                      such files one at a time";
 
 /// A single file; what a table holds is told by its columns.
 fn file(path: &Path) -> Result<Source> {
+    fs::metadata(path)?;
     if let Some((Kind::Segment, _)) = Kind::of(path) {
         return Ok(Source::Segment(path.to_owned(), fs::File::open(path)?));
     }

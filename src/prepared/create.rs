@@ -21,7 +21,7 @@ use crate::dataset::{
 };
 use crate::embedding::{Import, import, tensors};
 use crate::error::{Error, Result};
-use crate::files::{StagedFolder, digest_bytes, digest_file, write_toml};
+use crate::files::{StagedFolder, digest_bytes, digest_file, replaceable, write_toml};
 use crate::settings::Preset;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -149,8 +149,8 @@ impl Prepared {
 /// [`EmbeddingSource::Auto`]. The time of each part is reported.
 ///
 /// # Errors
-/// An error naming the file and row at fault; [`Error::File`] if `out` exists already, or another
-/// process is preparing it. Nothing is left under its name then.
+/// An error naming the file and row at fault; [`Error::File`] if `out` exists already or is a
+/// mount point, or another process is preparing it. Nothing is left under its name then.
 pub fn prepare(
     input: &Input,
     settings: &PrepareSettings,
@@ -249,6 +249,7 @@ pub fn prepare(
 }
 
 fn require_free(out: &Path, replace: bool) -> Result<()> {
+    replaceable(out)?;
     let taken = out.exists() && fs_err::read_dir(out)?.next().is_some();
     let problem = match replace {
         _ if !taken => return Ok(()),

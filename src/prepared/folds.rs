@@ -11,7 +11,7 @@ use crate::embedding::{EmbeddingFile, StoredEmbeddings};
 use crate::error::{Error, Result};
 use crate::files::{StagedFolder, digest_bytes, digest_file, read_text};
 
-const FOLDS: &str = "folds";
+pub(super) const FOLDS: &str = "folds";
 /// The file beside a fold's that has its SHA-256, after the number of the fold.
 const DIGEST: &str = "weights.sha256";
 

@@ -274,6 +274,29 @@ impl Prepared {
         })
     }
 
+    /// Says that there are features of users at which no encoder of these settings looks, if so.
+    #[must_use]
+    pub(crate) fn unused_features(&self, settings: &Settings) -> Option<String> {
+        let encoders = self.with_features(settings)?;
+        Some(format!(
+            "{}: no encoder looks at the features of users: set context.encoders to {encoders}",
+            self.folder.display()
+        ))
+    }
+
+    /// `context.encoders` of `settings` with the features of users beside them, if there are features and
+    /// no encoder looks at them.
+    #[must_use]
+    pub(crate) fn with_features(&self, settings: &Settings) -> Option<String> {
+        let mut encoders = settings.context.encoders.clone();
+        if !self.manifest.files.contains_key(FEATURES) || encoders.contains(&EncoderKind::Features)
+        {
+            return None;
+        }
+        encoders.push(EncoderKind::Features);
+        toml::Value::try_from(encoders).ok().map(|encoders| encoders.to_string())
+    }
+
     /// The times of the interactions, if the log was read with a column of times.
     ///
     /// # Errors

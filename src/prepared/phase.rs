@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
+use super::folds::FOLDS;
 use super::{CHOICE, EMBEDDINGS, FEATURE_TABLE, FEATURES, MANIFEST};
 use crate::dataset::tables;
 use crate::error::Result;
@@ -124,7 +125,7 @@ impl Work {
         Ok(true)
     }
 
-    /// Removes the files of a phase.
+    /// Removes the files of a phase, and the folds, which are fitted to the sessions as the embeddings are.
     pub(super) fn remove(&mut self, phase: Phase) -> Result<()> {
         for name in phase.files() {
             self.made.files.remove(*name);
@@ -134,6 +135,10 @@ impl Work {
             }
         }
         self.made.keys.remove(phase.name());
+        let folds = self.folder.join(FOLDS);
+        if phase != Phase::Features && folds.exists() {
+            fs::remove_dir_all(folds)?;
+        }
         Ok(())
     }
 

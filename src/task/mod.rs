@@ -90,6 +90,9 @@ impl Task {
         if let Some(said) = prepared.chosen_otherwise(settings) {
             tracing::info!("{said}");
         }
+        if let Some(said) = prepared.unused_features(settings) {
+            tracing::warn!("{said}");
+        }
         let mut task = Self::to_decide(prepared, settings)?;
         if settings.context.redraw && prepared.is_split_by_time() {
             task.order = prepared.times()?.map(Arc::new);

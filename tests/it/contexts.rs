@@ -293,6 +293,19 @@ fn als_brings_its_own_users() {
 }
 
 #[test]
+fn a_training_that_does_not_look_at_features_says_so() {
+    let place = Place::new();
+    place.prepared();
+    let said = |run: &str, args: &[&str]| {
+        let output = place.train(run, args).output().unwrap();
+        assert!(output.status.success());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        stderr.matches("no encoder looks at the features of users").count()
+    };
+    assert_eq!((said("plain", &[]), said("both", &BOTH)), (1, 0));
+}
+
+#[test]
 fn what_a_folder_does_not_have_is_refused_with_the_way_to_get_it() {
     let place = Place::new();
     stdout(&mut place.prepare(&[]));
@@ -341,7 +354,14 @@ fn another_table_of_users_is_all_that_is_read_again() {
     };
     let digest = || Prepared::open(&place.path("data")).unwrap().digest().to_owned();
     let text = stdout(&mut place.prepare(&FEATURES));
-    assert_says(&text, &["3 features of users: taste (2 categories), age; zeros for 1 users"]);
+    assert_says(
+        &text,
+        &[
+            "3 features of users: taste (2 categories), age; zeros for 1 users",
+            "slate train --data data --out RUN --set 'context.encoders=[\"weighted-mean\", \"features\"]'",
+            "(without --set the features of users are not used)",
+        ],
+    );
     let first = digest();
     let report = json(&FEATURES);
     assert_eq!(report["reused"], serde_json::json!(["sessions", "embeddings", "features"]));

@@ -226,5 +226,10 @@ fn logs_of_other_systems_are_checked_one_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = log(folder.path(), |text| text);
     let error = refused(slate().args(["log", "check"]).arg(&path).arg(&path));
-    assert_says(&error, &["log.csv: is no log that this version reads", "takes both"]);
+    assert_says(
+        &error,
+        &["log.csv: is no log that this version reads", "takes both, such files one at a time"],
+    );
+    let error = refused(slate().args(["log", "check"]).arg(folder.path().join("typo.csv")));
+    assert_says(&error, &["typo.csv", "No such file"]);
 }

@@ -88,6 +88,11 @@ impl Place {
         panic!("every preparation ended before it could be killed");
     }
 
+    /// Folds of other sessions, as a preparation that was killed between them and the record leaves them.
+    fn folds_of_before(&self) {
+        fs_err::create_dir_all(self.path(".data.partial/folds/5-key")).unwrap();
+    }
+
     /// What a preparation reports after it ended as if none had been killed before it.
     fn prepared(&self, args: &[&str]) -> Value {
         let report = serde_json::from_str(&stdout(&mut self.prepare("data", args))).unwrap();
@@ -165,6 +170,7 @@ fn killed_while_it_builds_the_index_it_can_be_trained_on() {
 fn what_a_killed_preparation_has_finished_is_reused_and_it_says_so() {
     let place = Place::new();
     place.killed_in_the_embeddings();
+    place.folds_of_before();
     let output = place.prepare("data", &[]).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{stderr}");
@@ -174,6 +180,7 @@ fn what_a_killed_preparation_has_finished_is_reused_and_it_says_so() {
     for phase in ["sessions", "embeddings", "written", "index"] {
         assert!(report["phases"][phase].as_f64().unwrap() > 0.0, "{report}");
     }
+    assert!(!place.path("data/folds").exists());
     place.assert_same();
 }
 
@@ -192,9 +199,11 @@ fn what_was_made_from_something_else_is_not_reused() {
         fs_err::remove_dir_all(place.path("data")).unwrap();
     }
     place.killed_in_the_embeddings();
+    place.folds_of_before();
     let log = fs_err::read_to_string(place.path("log.csv")).unwrap();
     fs_err::write(place.path("log.csv"), log + "u0,i599\n").unwrap();
     assert_eq!(place.prepared(&[])["reused"], serde_json::json!([]));
+    assert!(!place.path("data/folds").exists());
 }
 
 #[test]

@@ -17,6 +17,10 @@ use crate::matrix::Matrix;
 /// The most categories of one column that have a feature each.
 const CATEGORIES: usize = 100;
 
+/// What is expected where most cells of a column of text are numbers.
+const MOSTLY_NUMBERS: &str = "a number, as most rows have (leave the cell empty where there is none; of \
+                              categories, write a column of text in Parquet)";
+
 /// A table of users, one row each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FeatureSource {
@@ -206,7 +210,19 @@ fn cells(path: &Path, column: &Series, typed: bool) -> Result<Cells> {
         DataType::String if typed => None,
         DataType::String => {
             let numbers = column.cast(&DataType::Float64).map_err(wrap)?;
-            Some(numbers).filter(|numbers| numbers.null_count() == column.null_count())
+            let texts = column.str().map_err(wrap)?.iter();
+            let is_text = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());
+            let read = numbers.f64().map_err(wrap)?.iter().zip(texts).enumerate();
+            let others = read.filter(|(_, (number, text))| number.is_none() && is_text(*text));
+            let others: Vec<usize> = others.map(|(at, _)| at).collect();
+            match others.first() {
+                None => Some(numbers),
+                // One `NA` would make each number a category.
+                Some(&at) if numbers.len() - numbers.null_count() > others.len() => {
+                    return Err(cell_error(path, column, at, MOSTLY_NUMBERS));
+                }
+                Some(_) => None,
+            }
         }
         dtype if dtype.is_primitive_numeric() => {
             Some(column.cast(&DataType::Float64).map_err(wrap)?)
@@ -229,15 +245,20 @@ fn cells(path: &Path, column: &Series, typed: bool) -> Result<Cells> {
     let numbers = numbers.f64().map_err(wrap)?.iter();
     let numbers: Vec<_> = numbers.map(|number| number.filter(|number| !number.is_nan())).collect();
     if let Some(at) = numbers.iter().position(|number| number.is_some_and(f64::is_infinite)) {
-        return Err(Error::Cell {
-            path: path.to_owned(),
-            row: at as u64 + 1,
-            column: column.name().to_string(),
-            expected: "a finite number",
-            found: column.get(at).map_or_else(|_| String::new(), |it| it.str_value().to_string()),
-        });
+        return Err(cell_error(path, column, at, "a finite number"));
     }
     Ok(Cells::Numbers(numbers))
+}
+
+/// [`Error::Cell`] for the cell at `at`.
+fn cell_error(path: &Path, column: &Series, at: usize, expected: &'static str) -> Error {
+    Error::Cell {
+        path: path.to_owned(),
+        row: at as u64 + 1,
+        column: column.name().to_string(),
+        expected,
+        found: column.get(at).map_or_else(|_| String::new(), |it| it.str_value().to_string()),
+    }
 }
 
 fn wrap(path: &Path, error: PolarsError) -> Error {
@@ -374,6 +395,10 @@ mod tests {
             (
                 "user,age\nx,1\ny,2\n",
                 "column `user`: none of its 2 ids (`x`) is a user of the log (`a`)",
+            ),
+            (
+                "user,age\na,1\nb,\nc,NA\nd,2\n",
+                "row 3: column `age`: expected a number, as most rows have (leave the cell empty",
             ),
             ("user,town\na,\nb,x\n", "no training user has a value"),
             ("", "users.csv: is empty"),

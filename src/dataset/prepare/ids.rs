@@ -80,6 +80,12 @@ impl Numbered {
         }
     }
 
+    /// True if each id is an integer written as a float, such as `7.0`.
+    pub(super) fn are_floats(&self) -> bool {
+        let is_float = |id: &String| id.strip_suffix(".0").is_some_and(|id| integer(id).is_some());
+        matches!(self, Self::Text(ids) if ids.keys().all(is_float))
+    }
+
     /// The ids whose numbers are `used`, ascending, and the rank of each used number among them.
     pub(crate) fn ranked(self, used: &[bool]) -> (Series, Vec<u32>) {
         match self {
@@ -139,6 +145,22 @@ mod tests {
         let names: Vec<_> = names.str().unwrap().iter().flatten().collect();
         assert_eq!(names, ["007", "5000000000", "7", "8", "x"]);
         assert_eq!((ranks[0], ranks[1], ranks[4]), (1, 2, 0));
+    }
+
+    #[test]
+    fn integers_that_are_written_as_floats_are_noticed() {
+        for (texts, are) in [
+            (&["7.0", "-1.0"][..], true),
+            (&["7.0", "7"], false),
+            (&["1.0", "v1.0"], false),
+            (&["1.5"], false),
+            (&["1"], false),
+            (&[], false),
+        ] {
+            let mut ids = Numbered::default();
+            numbers(&mut ids, texts);
+            assert_eq!(ids.are_floats(), are, "{texts:?}");
+        }
     }
 
     #[test]

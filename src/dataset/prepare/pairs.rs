@@ -11,10 +11,15 @@ use super::interactions::Interactions;
 use super::rows::{BadRows, Batch, Columns, Wanted as _};
 use crate::dataset::ActionSets;
 use crate::error::{Error, Result};
+use crate::interrupt;
 
 /// Repeated pairs are dropped whenever there are twice as many as when they last were, and not
 /// before there are so many: 2²⁶ are 512 MiB.
 const FIRST_SWEEP: usize = 1 << 26;
+
+/// What a cell of a column of times holds.
+const TIME: &str = "a time, as a number of seconds, milli-, micro- or nanoseconds since 1970, or as a date or \
+                    time of Parquet";
 
 /// The interactions of a log while it is read: 8 bytes for each different pair, and 8 more for its
 /// time where times are asked for.
@@ -51,7 +56,8 @@ impl<'a> Pairs<'a> {
     /// Takes the rows in `batch` of the file at `path`, but for those that are `bad`.
     ///
     /// # Errors
-    /// [`Error::Cell`] for the first cell that cannot be read, unless its row may be skipped.
+    /// [`Error::Cell`] for the first cell that cannot be read, unless its row may be skipped;
+    /// [`Error::Interrupted`].
     pub(super) fn add(
         &mut self,
         path: &Path,
@@ -59,6 +65,7 @@ impl<'a> Pairs<'a> {
         batch: &Batch,
         bad: &mut BadRows,
     ) -> Result<()> {
+        interrupt::check()?;
         let (keep, times) = self.keep(path, columns, batch, bad)?;
         let (users, items) = rayon::join(
             || self.users.number(&batch.columns[0], &keep),
@@ -114,7 +121,7 @@ impl<'a> Pairs<'a> {
             let at = 2 + usize::from(columns.rating.is_some());
             for (row, time) in seconds(&batch.columns[at]).map_err(wrap)?.into_iter().enumerate() {
                 if time.is_none() {
-                    bad.push((row, at, "a time, as a number of seconds since 1970"));
+                    bad.push((row, at, TIME));
                 }
                 times.push(time.unwrap_or_default());
             }
@@ -205,6 +212,15 @@ impl<'a> Pairs<'a> {
         }
         self.sweep();
         let Self { filters, seen: mut pairs, times, users, items, .. } = self;
+        for (ids, whose) in [(&users, "users"), (&items, "items")] {
+            if ids.are_floats() {
+                tracing::warn!(
+                    "{}: each id of the {whose} ends in `.0`, as pandas writes integers beside empty cells: \
+                     drop rows without an id and cast to integers, for example with .astype('Int64')",
+                    path.display()
+                );
+            }
+        }
         let latest: Vec<(u64, i64)> = pairs.iter().copied().zip(times).collect();
         let mut left = Left { path, before: self.rows };
         left.some(self.kept_rows, || match filters.min_rating {

@@ -26,8 +26,11 @@ pub(super) fn for_each_batch(
     let available: Vec<String> =
         stored.iter().chain(folders.iter().map(|(name, _)| name)).cloned().collect();
     let columns = Columns::find(source, filters, path, &available)?;
-    let names: Vec<&str> =
+    let mut names: Vec<&str> =
         columns.names().filter(|name| stored.iter().any(|column| column == name)).collect();
+    // Rows may be chosen by the column of times, for one.
+    names.sort_unstable();
+    names.dedup();
     let mut first_row = 1;
     for table in parquet::row_groups(path, &names)? {
         let table = table?;
@@ -82,8 +85,14 @@ pub(crate) fn as_ids(path: &Path, column: &Series) -> Result<Series> {
             .or_else(|_| column.cast(&DataType::String))
             .map_err(wrap),
         found => {
+            let cure = if found.is_float() {
+                "; drop rows without an id and cast to integers, for example with .astype('Int64')"
+            } else {
+                ""
+            };
+            let name = column.name();
             let problem =
-                format!("column `{}`: expected integers or text, found {found}", column.name());
+                format!("column `{name}`: expected integers or text, found {found}{cure}");
             Err(Error::file(path, problem))
         }
     }

@@ -20,6 +20,10 @@ use crate::files::{digest_bytes, digest_file};
 /// skipped, a threshold without ratings, or a filter that leaves nothing.
 pub fn read(source: &Source, filters: &Filters) -> Result<Interactions> {
     let files = source.files()?;
+    if let [first, .., last] = files.as_slice() {
+        let (number, first, last) = (files.len(), first.path.display(), last.path.display());
+        tracing::info!("reading {number} files, from {first} to {last}");
+    }
     let mut pairs = Pairs::new(filters, source.first_times);
     let mut bad = BadRows::up_to(filters.skip_bad_rows);
     let mut movies = None;

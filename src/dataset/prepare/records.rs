@@ -4,7 +4,7 @@
 use std::io::{Error, ErrorKind, Read, Result};
 use std::ops::Range;
 
-use memchr::memchr2_iter;
+use memchr::{memchr_iter, memchr2_iter};
 
 /// The places of `byte` in `bytes` that are not within a pair of `quote`.
 pub(super) fn unquoted(
@@ -18,6 +18,28 @@ pub(super) fn unquoted(
         open ^= is_quote;
         !is_quote && !open
     })
+}
+
+/// What is wrong with the quotes of whole records, if anything is. A quote opens a field or closes one,
+/// or is one of two within a field in quotes; any other may hide the ends of records.
+pub(super) fn misquoted(bytes: &[u8], separator: u8, quote: u8) -> Option<&'static str> {
+    const WITHIN: &str = "a quote stands within a field: put the whole field in quotes, and double \
+                          each quote in it";
+    let ends = |byte: &u8| [separator, quote, b'\n'].contains(byte);
+    let mut open = false;
+    for at in memchr_iter(quote, bytes) {
+        let is_placed = if open {
+            bytes.get(at + 1).is_none_or(|next| ends(next) || *next == b'\r')
+        } else {
+            // The second of two, where the quote before has just closed the field.
+            bytes[..at].last().is_none_or(ends)
+        };
+        if !is_placed {
+            return Some(WITHIN);
+        }
+        open = !open;
+    }
+    open.then_some("a quote is left open")
 }
 
 /// Where the records of `bytes` are, with their line breaks; empty ones are left out.
@@ -89,6 +111,27 @@ mod tests {
         let text = b"\r\na,b\r\n\n1,\"\n\"\n2";
         let found: Vec<_> = records(text, Some(b'"')).map(|at| trimmed(&text[at])).collect();
         assert_eq!(found, [&b"a,b"[..], b"1,\"\n\"", b"2"]);
+    }
+
+    #[test]
+    fn quotes_stand_around_fields_or_doubled_within_them() {
+        for sound in
+            ["", "a,\"\"\n\"b\",c\r\n", "\"a,\nb\",\"\"\"c\"\" d\"\r\n", "\"\"", "\"\"\"\""]
+        {
+            assert_eq!(misquoted(sound.as_bytes(), b',', b'"'), None, "{sound}");
+        }
+        for (text, said) in [
+            ("a,5\" b\n", "within a field"),
+            ("a,\"b\" c\n", "within a field"),
+            ("a, \"b\"\n", "within a field"),
+            ("a,b\"\"c\n", "within a field"),
+            ("\"\"a,b\n", "within a field"),
+            ("a,\"b\n", "left open"),
+            ("a,\"\"\"\n", "left open"),
+        ] {
+            let problem = misquoted(text.as_bytes(), b',', b'"').unwrap();
+            assert!(problem.contains(said), "{text}: {problem}");
+        }
     }
 
     #[test]

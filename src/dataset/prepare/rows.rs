@@ -113,6 +113,8 @@ impl Wanted for Columns {
 pub(crate) struct BadRows {
     /// The most rows that may be skipped.
     allowed: u64,
+    /// Somebody may allow some, with `--skip-bad-rows`.
+    by_choice: bool,
     /// The number of rows that were skipped.
     pub(crate) skipped: u64,
     /// What was wrong with the first.
@@ -122,12 +124,24 @@ pub(crate) struct BadRows {
 impl BadRows {
     /// None yet, of at most `allowed`.
     pub(crate) fn up_to(allowed: u64) -> Self {
-        Self { allowed, ..Self::default() }
+        Self { allowed, by_choice: true, ..Self::default() }
     }
 
     /// True if any may be skipped.
     pub(super) fn may_skip(&self) -> bool {
         self.allowed > 0
+    }
+
+    /// The error that a row with this `problem` ends the reading with.
+    pub(super) fn refusal(&self, problem: Error) -> Error {
+        match (self.allowed, problem) {
+            (0, Error::Row { path, row, problem }) if self.by_choice => {
+                let problem = format!("{problem}; --skip-bad-rows skips such rows");
+                Error::Row { path, row, problem }
+            }
+            (0, problem) => problem,
+            (allowed, problem) => Error::TooManyBadRows { allowed, problem: Box::new(problem) },
+        }
     }
 
     /// Skips a row, which has this `problem`.
@@ -136,10 +150,7 @@ impl BadRows {
     /// `problem`, unless it may be skipped.
     pub(crate) fn skip(&mut self, problem: Error) -> Result<()> {
         if self.skipped == self.allowed {
-            return Err(match self.allowed {
-                0 => problem,
-                allowed => Error::TooManyBadRows { allowed, problem: Box::new(problem) },
-            });
+            return Err(self.refusal(problem));
         }
         self.skipped += 1;
         self.first.get_or_insert_with(|| problem.to_string());

@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 ///
 /// A known data set's folder, archive or file ([`registry::KNOWN`]), any table in a `.csv`, `.tsv`
 /// (`.gz` or not) or `.parquet` file, a folder of Parquet files, however deep and partitioned as
-/// Hive does (`day=2024-01-31/part-0.parquet`), or a pattern that names files (`logs/*.csv.gz`).
+/// Hive does (`day=2024-01-31/part-0.parquet`), or a pattern that names files, or folders of
+/// Parquet files (`logs/*.csv.gz`).
 /// Columns that are not given are a known data set's, where the table has them.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
@@ -26,7 +27,7 @@ pub struct Source {
     /// The column of ratings.
     pub rating_column: Option<String>,
     /// The column of times, kept if it is given: seconds since 1970 (milli-, micro- and nanoseconds
-    /// are recognised by their size) or, in Parquet, dates and times without a zone.
+    /// are recognised by their size) or, in Parquet, dates and times.
     pub time_column: Option<String>,
     /// Keep the first time of a pair that occurs several times, as a split by time needs: the pair is
     /// known from then on. Otherwise the last one is kept.
@@ -61,9 +62,7 @@ impl Source {
             if let Some(file) = known.into_iter().find(|file| file.is_file()) {
                 return Ok(vec![Packed::file(file)]);
             }
-            let mut files = Vec::new();
-            parquet_files(path, &mut HashSet::new(), &mut files)?;
-            files.sort();
+            let files = parquet_files(path)?;
             if files.is_empty() {
                 let problem = format!(
                     "holds no .parquet files, nor any of {}; for other data name the file, a \
@@ -72,7 +71,7 @@ impl Source {
                 );
                 return Err(Error::file(path, problem));
             }
-            return Ok(files.into_iter().map(Packed::file).collect());
+            return Ok(files);
         }
         if path.extension().is_some_and(|extension| extension == "zip") {
             let names = members(path)?;
@@ -103,44 +102,88 @@ fn matching(pattern: &Path) -> Result<Vec<Packed>> {
         Error::file(pattern, format!("is no pattern of files: {error}"))
     };
     let paths = glob::glob(&pattern.to_string_lossy()).map_err(|error| problem(&error))?;
-    let mut files = Vec::new();
+    let mut files: Vec<Packed> = Vec::new();
     for path in paths {
         let path = path.map_err(|error| problem(&error))?;
         if path.is_file() {
             files.push(Packed::file(path));
+        } else if path.is_dir() && !is_left_behind(&path) {
+            let within = parquet_files(&path)?;
+            if within.is_empty() {
+                let problem = format!(
+                    "matches the folder {}, which holds no .parquet files; give a pattern of files, such \
+                     as '*.csv'",
+                    path.display()
+                );
+                return Err(Error::file(pattern, problem));
+            }
+            files.extend(within);
         }
     }
+    // `**` matches a folder and what is in it.
+    let mut found = HashSet::new();
+    files.retain(|file| found.insert(file.path.clone()));
     if files.is_empty() {
         return Err(Error::file(pattern, "matches no file"));
     }
     Ok(files)
 }
 
-/// Finds the Parquet files in `folder`, however deep. What begins with `_` or `.` is no data: jobs
-/// leave such files behind. Links are followed, but each folder is read once, so that links to a
-/// folder above end.
-fn parquet_files(
-    folder: &Path,
-    read: &mut HashSet<PathBuf>,
-    files: &mut Vec<PathBuf>,
-) -> Result<()> {
-    if !read.insert(fs::canonicalize(folder)?) {
-        return Ok(());
+/// The Parquet files in `folder`, however deep, in order.
+///
+/// # Errors
+/// [`Error::File`] if the folder holds text beside them, which would not be read.
+fn parquet_files(folder: &Path) -> Result<Vec<Packed>> {
+    let mut found = Found::default();
+    found.search(folder)?;
+    if let (false, Some(text)) = (found.parquet.is_empty(), found.text.first()) {
+        let problem = format!(
+            "holds .parquet files and {}, which would not be read: name the files of one kind with a \
+             pattern in quotes, such as '{}'",
+            text.display(),
+            folder.join("**/*.parquet").display()
+        );
+        return Err(Error::file(folder, problem));
     }
-    let entries = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
-    let mut paths = entries.collect::<std::io::Result<Vec<_>>>()?;
-    // Folders before links to them: a link may have another name in a Hive partition.
-    paths.sort_by_cached_key(|path| (path.is_symlink(), path.clone()));
-    for path in paths {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name.starts_with(['_', '.']) {
-            continue;
+    found.parquet.sort();
+    Ok(found.parquet.into_iter().map(Packed::file).collect())
+}
+
+/// True for names that begin with `_` or `.`: they are no data, but what jobs leave behind.
+fn is_left_behind(path: &Path) -> bool {
+    path.file_name().unwrap_or_default().to_string_lossy().starts_with(['_', '.'])
+}
+
+/// The files of a table in a folder.
+#[derive(Default)]
+struct Found {
+    parquet: Vec<PathBuf>,
+    text: Vec<PathBuf>,
+    /// The folders that were searched.
+    searched: HashSet<PathBuf>,
+}
+
+impl Found {
+    /// Searches `folder`, however deep. Links are followed, but each folder is searched once, so that
+    /// links to a folder above end.
+    fn search(&mut self, folder: &Path) -> Result<()> {
+        if !self.searched.insert(fs::canonicalize(folder)?) {
+            return Ok(());
         }
-        if path.is_dir() {
-            parquet_files(&path, read, files)?;
-        } else if name.to_lowercase().ends_with(".parquet") {
-            files.push(path);
+        let entries = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+        let mut paths = entries.collect::<std::io::Result<Vec<_>>>()?;
+        // Folders before links to them: a link may have another name in a Hive partition.
+        paths.sort_by_cached_key(|path| (path.is_symlink(), path.clone()));
+        for path in paths.into_iter().filter(|path| !is_left_behind(path)) {
+            let file = Packed::file(&path);
+            if path.is_dir() {
+                self.search(&path)?;
+            } else if file.name().ends_with(".parquet") {
+                self.parquet.push(path);
+            } else if [".csv", ".tsv"].iter().any(|text| file.name().ends_with(text)) {
+                self.text.push(path);
+            }
         }
+        Ok(())
     }
-    Ok(())
 }

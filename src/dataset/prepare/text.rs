@@ -4,19 +4,22 @@
 //! A second pass over the records of a block names the bad row when polars refuses the block or
 //! finds too few fields, and leaves bad rows out when they may be skipped.
 
+use std::borrow::Cow;
 use std::io::{Cursor, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use memchr::{memchr, memchr_iter, memmem};
+use memchr::{memchr, memmem};
 use polars::prelude::*;
 
 use super::bytes::Packed;
-use super::records::{blocks, records, trimmed, unquoted};
+use super::records::{blocks, misquoted, records, trimmed, unquoted};
 use super::rows::{BadRows, Batch, Wanted};
 use crate::dataset::registry;
 use crate::error::{Error, Result};
+
+const QUOTE: u8 = b'"';
 
 /// Bytes of a block, and the most that a record may have. Blocks are short in tests, so that even
 /// short files have several.
@@ -53,9 +56,11 @@ pub(crate) fn read<C: Wanted>(
                 let mut block = block.map_err(|error| match error.kind() {
                     ErrorKind::FileTooLarge => {
                         let mib = BLOCK >> 20;
-                        let problem =
-                            format!("a quote is left open, or the row is longer than {mib} MiB");
-                        Error::Row { path: path.clone(), row: rows + 1, problem }
+                        let problem = format!(
+                            "a quote is left open or stands within a field, or the row is longer than \
+                             {mib} MiB"
+                        );
+                        bad.refusal(Error::Row { path: path.clone(), row: rows + 1, problem })
                     }
                     _ => Error::file(&path, format!("cannot be read beyond row {rows}: {error}")),
                 })?;
@@ -91,6 +96,7 @@ pub(super) fn read_table(file: &Packed) -> Result<DataFrame> {
 #[derive(Clone, Copy, Debug)]
 struct Dialect {
     separator: u8,
+    /// What stands around fields that hold separators or line breaks, where these may.
     quote: Option<u8>,
     /// Names of the columns of a file without a header.
     names: Option<&'static [&'static str]>,
@@ -101,13 +107,15 @@ impl Dialect {
     fn of(file: &Packed) -> Result<Self> {
         let name = file.name();
         let (separator, quote) = match name.rsplit_once('.') {
-            Some((_, "csv")) => (b',', Some(b'"')),
-            Some((_, "tsv")) => (b'\t', Some(b'"')),
+            Some((_, "csv")) => (b',', Some(QUOTE)),
+            // Databases write a quote as it is, so none of it opens anything: `bare` takes off those that
+            // stand around a whole field.
+            Some((_, "tsv")) => (b'\t', None),
             // `user::item::rating::time`: every second field is the empty one between two colons.
             Some((_, "dat")) => (b':', None),
             _ => {
                 let problem = "expected a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, a folder \
-                               of these, or a file, folder or archive of a known data set (`slate \
+                               of .parquet files, or a file, folder or archive of a known data set (`slate \
                                datasets` lists them)";
                 return Err(Error::file(file.shown(), problem));
             }
@@ -136,7 +144,8 @@ impl Text {
         } else {
             let header = records(first, dialect.quote).next();
             let header = header.ok_or_else(|| Error::file(&path, "is empty"))?;
-            let names = names_of(&parse(&path, dialect, None, None, &first[header.clone()])?);
+            let quoted = Dialect { quote: Some(QUOTE), ..dialect };
+            let names = names_of(&parse(&path, quoted, None, None, &first[header.clone()])?);
             first.drain(..header.end);
             names
         };
@@ -150,10 +159,11 @@ impl Text {
         columns: &impl Wanted,
         bad: &mut BadRows,
     ) -> Result<Batch> {
-        let (first_row, quote) = (self.rows + 1, self.dialect.quote);
-        let is_open = quote.is_some_and(|quote| memchr_iter(quote, &bytes).count() % 2 == 1);
+        let (first_row, Dialect { separator, quote, .. }) = (self.rows + 1, self.dialect);
+        // polars reads on within a quote that stands where none may, past the ends of rows.
+        let problem = quote.and_then(|quote| misquoted(&bytes, separator, quote));
         let mut numbers = Vec::new();
-        let sifted = bad.may_skip() || is_open || has_empty_lines(&bytes);
+        let sifted = bad.may_skip() || problem.is_some() || has_empty_lines(&bytes);
         if sifted {
             let skipped = bad.skipped;
             (bytes, numbers) = self.sift(&bytes, bad)?;
@@ -166,11 +176,11 @@ impl Text {
         wanted.sort_unstable();
         wanted.dedup();
         let table = parse(&self.path, self.dialect, Some(&self.names), Some(wanted), &bytes);
-        // polars fills up rows with too few fields, reads on where a quote is left open, and leaves out
-        // what is beyond the last column that it was asked for.
+        // polars fills up rows with too few fields, and leaves out what is beyond the last column that it
+        // was asked for.
         let is_uneven = |table: &DataFrame| {
             let last = last.and_then(|last| table.column(last).ok());
-            let separators = unquoted(&bytes, self.dialect.separator, quote).count();
+            let separators = unquoted(&bytes, separator, quote).count();
             last.is_some_and(|last| last.null_count() > 0)
                 || separators != table.height() * (self.names.len() - 1)
         };
@@ -190,7 +200,8 @@ impl Text {
                 let cells = cells.str().map_err(|error| failed(&self.path, &error))?;
                 let is_broken = |cell: Option<&str>| cell.is_some_and(|cell| cell.contains('\n'));
                 if let Some(at) = cells.iter().position(is_broken) {
-                    return Err(self.row_error(batch.row(at), "a quote is left open"));
+                    let problem = "a quote is left open";
+                    return Err(bad.refusal(self.row_error(batch.row(at), problem)));
                 }
             }
         }
@@ -234,13 +245,16 @@ impl Text {
     fn problem(&self, record: &[u8]) -> Option<String> {
         let (Dialect { separator, quote, .. }, expected) = (self.dialect, self.names.len());
         let found = unquoted(record, separator, quote).count() + 1;
-        if quote.is_some_and(|quote| memchr_iter(quote, record).count() % 2 == 1) {
-            Some("a quote is left open".into())
+        if let Some(problem) = quote.and_then(|quote| misquoted(record, separator, quote)) {
+            Some(problem.into())
         } else if found != expected {
-            let more = if found > expected {
-                "; put a field that holds a separator in quotes"
-            } else {
-                "; an empty field needs its separator too"
+            let more = match quote {
+                None if separator == b'\t' && memchr(QUOTE, record).is_some() => {
+                    "; in a .tsv file a tab or a line break ends a field within quotes too"
+                }
+                _ if found < expected => "; an empty field needs its separator too",
+                Some(_) => "; put a field that holds a separator in quotes",
+                None => "",
             };
             Some(format!("expected {expected} fields, found {found}{more}"))
         } else if std::str::from_utf8(record).is_err() {
@@ -267,7 +281,7 @@ fn parse(
     let field = |name: &String| Field::new(name.into(), DataType::String);
     let schema = names.map(|names| Arc::new(names.iter().map(field).collect::<Schema>()));
     let Dialect { separator, quote, .. } = dialect;
-    CsvReadOptions::default()
+    let table = CsvReadOptions::default()
         .with_has_header(names.is_none())
         .with_schema(schema)
         .with_infer_schema_length(Some(0))
@@ -275,8 +289,30 @@ fn parse(
         .with_raise_if_empty(false)
         .map_parse_options(|options| options.with_separator(separator).with_quote_char(quote))
         .into_reader_with_file_handle(Cursor::new(records))
-        .finish()
-        .map_err(|error| failed(path, &error))
+        .finish();
+    let is_bare = separator != b'\t' || memchr(QUOTE, records).is_none();
+    let bared = |table: DataFrame| {
+        let cells = table.columns().iter().map(|column| {
+            let cells = column.as_materialized_series().str()?.apply_values(bare);
+            Ok(cells.into_series().into_column())
+        });
+        DataFrame::new(table.height(), cells.collect::<PolarsResult<_>>()?)
+    };
+    let table = if is_bare { table } else { table.and_then(bared) };
+    table.map_err(|error| failed(path, &error))
+}
+
+/// A cell of a .tsv file without the quotes around it: some programs write texts in quotes there.
+/// Quotes that are not around all of it, with each one within doubled, are text.
+fn bare(cell: &str) -> Cow<'_, str> {
+    let within = cell.strip_prefix('"').and_then(|cell| cell.strip_suffix('"'));
+    match within {
+        Some(within) if !within.contains('"') => within.into(),
+        Some(within) if !within.replace("\"\"", "").contains('"') => {
+            within.replace("\"\"", "\"").into()
+        }
+        _ => cell.into(),
+    }
 }
 
 /// The names of a table's columns; polars has made them unique.

@@ -62,7 +62,7 @@ pub(super) struct DataArgs {
     rating_column: Option<String>,
     /// The column of times, for --split temporal and context.recency: seconds, milli-, micro- or
     /// nanoseconds since 1970 (their size tells which), places in a sequence, or in Parquet also
-    /// dates and times without a time zone.
+    /// dates and times.
     #[arg(long)]
     time_column: Option<String>,
     /// The rows that count as interactions: COLUMN=VALUE, all, or known (the rule of a known data

@@ -105,6 +105,11 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     if args.preset == Preset::Paper {
         text += " --preset paper";
     }
+    if let Some(encoders) = prepared.with_features(&prepared.preset(args.preset)) {
+        text += &format!(
+            " --set 'context.encoders={encoders}'\n(without --set the features of users are not used)"
+        );
+    }
     let manifest = prepared.manifest.clone();
     let report = PreparedReport {
         folder: args.out.clone(),

@@ -137,6 +137,62 @@ fn gzip() {
     assert_eq!(pairs(&read(&source, &all()).unwrap()), ["1 2"]);
 }
 
+#[test]
+fn a_quote_in_a_tsv_opens_nothing() {
+    let read = |text: &str| {
+        let (_folder, source) = file("log.tsv", text);
+        read(&named(source), &all()).map(|interactions| pairs(&interactions))
+    };
+    let text =
+        "who\tquery\twhat\nu1\t\"blue\ti1\nu2\tred\ti2\nu3\t\"green\ti3\nu4\t5\" x\t\"i\"4\n";
+    assert_eq!(read(text).unwrap(), ["u1 i1", "u2 i2", "u3 i3", "u4 \"i\"4"]);
+    // Other programs put texts in quotes.
+    let text = "\"who\"\t\"what\"\n\"u1\"\t\"i \"\"1\"\"\"\nu2\t\"i2\"\n";
+    assert_eq!(read(text).unwrap(), ["u1 i \"1\"", "u2 i2"]);
+    for (text, said) in [
+        (
+            "who\twhat\nu1\ti1\nu2\t\"i\t2\"\n",
+            "row 2: expected 2 fields, found 3; in a .tsv file a tab",
+        ),
+        (
+            "who\tnote\twhat\nu1\t\"a\nb\"\ti1\n",
+            "row 1: expected 3 fields, found 2; in a .tsv file a tab",
+        ),
+        ("who\twhat\nu1\t\"\"\n", "row 1: column `what`: expected an id"),
+    ] {
+        let message = read(text).unwrap_err().to_string();
+        assert!(message.contains(said), "{message}");
+    }
+}
+
+#[test]
+fn quotes_that_hide_rows_are_named_and_such_rows_can_be_skipped() {
+    for (rows, kept) in [
+        ("u1,\"blue,i1\nu2,red,i2\nu3,\"green,i3\n", &["u2 i2"][..]),
+        ("u1,5\" screen,i1\nu2,red,i2\nu3,7\" screen,i3\n", &["u2 i2"]),
+        ("u1,\"Big\" shoes,i1\nu2,red,i2\n", &["u2 i2"]),
+    ] {
+        let (_folder, source) = file("log.csv", format!("who,query,what\n{rows}"));
+        let source = named(source);
+        let message = read(&source, &all()).unwrap_err().to_string();
+        let said = "log.csv: row 1: a quote stands within a field: put the whole field in quotes";
+        assert!(message.contains(said), "{message}");
+        assert!(message.ends_with("; --skip-bad-rows skips such rows"), "{message}");
+        let skip = Filters { skip_bad_rows: 2, ..all() };
+        assert_eq!(pairs(&read(&source, &skip).unwrap()), kept);
+    }
+    let text = "who,query,what\nu1,\"5\"\" screen,\nblack\",i1\nu2,\"\",i2\n";
+    let (_folder, source) = file("log.csv", text);
+    assert_eq!(pairs(&read(&named(source), &all()).unwrap()), ["u1 i1", "u2 i2"]);
+}
+
+#[test]
+fn reading_ends_where_somebody_asks_for_it() {
+    let (_folder, source) = file("ratings.csv", RATINGS);
+    let ended = crate::interrupt::interruptible(|| true, || read(&source, &all()));
+    assert!(matches!(ended, Err(crate::error::Error::Interrupted)));
+}
+
 fn parquet(columns: Vec<Column>) -> (tempfile::TempDir, Source) {
     let (folder, source) = file("log.parquet", "");
     let mut table = DataFrame::new_infer_height(columns).unwrap();
@@ -164,7 +220,8 @@ fn parquet_that_holds_something_else() {
         Column::new("who".into(), ["b", "a"]),
     ]);
     let message = read(&source, &all()).unwrap_err().to_string();
-    assert!(message.contains("column `what`: expected integers or text"), "{message}");
+    assert!(message.contains("column `what`: expected integers or text, found f64"), "{message}");
+    assert!(message.contains("cast to integers, for example with .astype('Int64')"), "{message}");
     fs_err::write(&source.path, b"PAR1 not really PAR1").unwrap();
     let message = read(&source, &all()).unwrap_err().to_string();
     assert!(message.contains("log.parquet"), "{message}");
@@ -231,6 +288,8 @@ fn a_bad_row_far_into_a_file_is_named() {
         ("1,2", "row 101: expected 3 fields, found 2"),
         ("1,2,3,4,5", "row 101: expected 3 fields, found 5"),
         ("1,\"2,3", "row 101: "),
+        ("1,\"2\" x,3", "row 101: a quote stands within a field"),
+        ("1,2\" x,3", "row 101: a quote "),
         ("1,2,three", "row 101: column `rating`: expected a finite number, found `three`"),
         ("\n\r\n,2,3", "row 101: column `userId`: expected an id"),
     ] {
@@ -256,7 +315,16 @@ fn bad_rows_are_skipped_up_to_a_number() {
     let good = read_text("ratings.csv", broken(100, ""), &at_least(1.0)).unwrap();
     assert_eq!(good.len(), 200);
     let skip = |skip_bad_rows| Filters { skip_bad_rows, ..at_least(1.0) };
-    for row in ["x", "1,\"2,3", "1,2,3,4,5", "1,2,three", ",2,3", "1,\"2,3\n5,6\",7"] {
+    for row in [
+        "x",
+        "1,\"2,3",
+        "1,2,3,4,5",
+        "1,2,three",
+        ",2,3",
+        "1,\"2,3\n5,6\",7",
+        "1,\"2\" x,3",
+        "1,2\" x,3\n1,\"\"2,3",
+    ] {
         let text = broken(100, row);
         assert_eq!(read_text("ratings.csv", &text, &skip(2)).unwrap(), good, "{row}");
     }
@@ -330,17 +398,42 @@ fn archives_are_read_where_they_are() {
     assert!(message.contains("ml-tiny.zip: cannot be unpacked"), "{message}");
 }
 
+/// A Parquet file of users and items.
+fn write(path: &Path, users: &[i64], items: &[&str]) {
+    fs_err::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut table = DataFrame::new_infer_height(vec![
+        Column::new("who".into(), users),
+        Column::new("what".into(), items),
+    ]);
+    let file = fs_err::File::create(path).unwrap();
+    ParquetWriter::new(file).finish(table.as_mut().unwrap()).unwrap();
+}
+
+#[test]
+fn no_file_of_a_folder_or_of_a_pattern_is_left_unread() {
+    let (folder, source) = file("log.csv", "who,what\n9,z\n");
+    let folder = folder.path();
+    write(&folder.join("1.parquet"), &[1], &["a"]);
+    write(&folder.join("2.parquet/part-0.parquet"), &[2], &["b"]);
+    write(&folder.join("2.parquet/_temporary/part-1.parquet"), &[8], &["y"]);
+    let of = |pattern: &str| {
+        let source = named(Source { path: folder.join(pattern), ..source.clone() });
+        read(&source, &all()).map(|interactions| pairs(&interactions))
+    };
+    assert_eq!(of("*.parquet").unwrap(), ["1 a", "2 b"]);
+    assert_eq!(of("2*").unwrap(), ["2 b"]);
+    assert_eq!(of("*").unwrap(), ["1 a", "2 b", "9 z"]);
+    let refused = |pattern: &str, said: &str| {
+        let message = of(pattern).unwrap_err().to_string();
+        assert!(message.contains(said), "{message}");
+    };
+    refused("", "log.csv, which would not be read: name the files of one kind with a pattern");
+    fs_err::create_dir(folder.join("3")).unwrap();
+    refused("*", "3, which holds no .parquet files");
+}
+
 #[test]
 fn folders_and_patterns_of_files_are_one_log() {
-    let write = |path: &Path, users: &[i64], items: &[&str]| {
-        fs_err::create_dir_all(path.parent().unwrap()).unwrap();
-        let mut table = DataFrame::new_infer_height(vec![
-            Column::new("who".into(), users),
-            Column::new("what".into(), items),
-        ]);
-        let file = fs_err::File::create(path).unwrap();
-        ParquetWriter::new(file).finish(table.as_mut().unwrap()).unwrap();
-    };
     let (folder, source) = file("_SUCCESS", "");
     let folder = folder.path();
     write(&folder.join("country=se/part-1.snappy.parquet"), &[1, 2], &["a", "b"]);

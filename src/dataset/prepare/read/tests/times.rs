@@ -87,7 +87,11 @@ fn times_of_parquet_are_numbers_dates_or_times() {
         cells.cast(&DataType::Datetime(unit, None)).unwrap()
     };
     let days = Column::new("when".into(), [17_361_i32, -1, 0]).cast(&DataType::Date).unwrap();
+    let zoned = Column::new("when".into(), milliseconds.map(|time| time * 1000));
+    let zoned = zoned.i64().unwrap().clone();
+    let zoned = zoned.into_datetime(TimeUnit::Microseconds, Some(TimeZone::UTC)).into_series();
     for (column, expected) in [
+        (zoned.into_column(), [1_500_000_000, -1, 0]),
         (Column::new("when".into(), [1_500_000_000_u32, 5, 0]), [1_500_000_000, 5, 0]),
         (at(TimeUnit::Milliseconds, 1), [1_500_000_000, -1, 0]),
         (at(TimeUnit::Nanoseconds, 1_000_000), [1_500_000_000, -1, 0]),
@@ -105,6 +109,18 @@ fn times_of_parquet_are_numbers_dates_or_times() {
             assert!(message.contains("column `when`: expected numbers"), "{message}");
         }
     }
+}
+
+#[test]
+fn rows_may_be_chosen_by_their_time() {
+    let (_folder, source) = parquet(vec![
+        Column::new("who".into(), [1_i64, 2, 3]),
+        Column::new("what".into(), [7_i64; 3]),
+        Column::new("day".into(), [20_240_131_i64, 20_240_201, 20_240_131]),
+    ]);
+    let source = Source { time_column: Some("day".into()), ..source };
+    let filters = Filters { rows: "day=20240131".parse().unwrap(), ..all() };
+    assert_eq!(times(&source, &filters).unwrap(), [20_240_131; 2]);
 }
 
 #[test]
