@@ -53,7 +53,8 @@ prepare_gowalla() {
     slate prepare "${log[@]}" --min-user-interactions 20 --out "$folder" "$@"
 }
 
-# Runs the stages that are named, or those of the first argument: run_stages "STAGE..." NAMED...
+# Runs the stages that are named, or those of the first argument: run_stages "STAGE..." NAMED... A stage that fails
+# ends the script; with keep_going=1 it is written to the file $failures, and the next goes on.
 run_stages() {
     local stages stage
     read -ra stages <<<"$1"
@@ -61,6 +62,16 @@ run_stages() {
     [ $# -eq 0 ] || stages=("$@")
     for stage in "${stages[@]}"; do
         echo "== $stage"
-        "$stage"
+        if [ "${keep_going:-0}" = 0 ]; then
+            "$stage"
+            continue
+        fi
+        local since=$SECONDS status
+        set +e
+        (set -e; "$stage")
+        status=$?
+        set -e
+        [ "$status" = 0 ] || echo "$status: $stage" | tee -a "$failures" >&2
+        echo "== $stage took $((SECONDS - since)) s"
     done
 }

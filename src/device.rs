@@ -26,6 +26,27 @@ pub struct Chosen {
     pub name: &'static str,
     /// The memory of a GPU; none on a CPU, which shares the host's.
     pub memory: Option<Memory>,
+    /// How exact searches on a GPU multiply; none for the fastest.
+    pub manner: Option<Manner>,
+}
+
+/// Who multiplies in an exact search on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Manner {
+    /// Burn; a kernel looks through the products.
+    Products,
+    /// A kernel that multiplies and writes only what passes.
+    Sweep,
+    /// The same kernel, where β lies on the device in f16: half the memory and the traffic. More is within
+    /// rounding of the K-th best then, and the host ranks it.
+    Half,
+}
+
+impl Manner {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("products", Self::Products), ("sweep", Self::Sweep), ("half", Self::Half)];
 }
 
 impl Chosen {
@@ -35,6 +56,16 @@ impl Chosen {
         let part = |budget: u64| budget / shares.max(1) as u64;
         let of = |memory: Memory| Memory { budget: memory.budget.map(part), ..memory };
         Self { memory: self.memory.map(of), ..self.clone() }
+    }
+
+    /// What computes: the adapter's name as its driver gives it, and its kind in brackets.
+    #[must_use]
+    pub fn hardware(&self) -> String {
+        #[cfg(feature = "wgpu")]
+        if let ("wgpu", Some(found)) = (self.name, wgpu::gpu().or_else(wgpu::software)) {
+            return format!("{}{}", found.name, found.kind);
+        }
+        if self.memory.is_some() { format!("{:?}", self.device) } else { "CPU".into() }
     }
 }
 
@@ -110,7 +141,9 @@ pub fn choose(name: Option<&str>) -> Result<Chosen> {
 
 /// The device called `name`, and its kind.
 fn named(name: &str) -> Result<(Chosen, String)> {
-    let asked = |device, name, what: &str| (Chosen { device, name, memory: None }, what.to_owned());
+    let asked = |device, name, what: &str| {
+        (Chosen { device, name, memory: None, manner: None }, what.to_owned())
+    };
     match name {
         #[cfg(feature = "ndarray")]
         "ndarray" => Ok(asked(ndarray(), "ndarray", " (CPU)")),
@@ -184,7 +217,7 @@ fn ndarray() -> Device {
 mod wgpu {
     use std::sync::OnceLock;
 
-    use burn::tensor::wgpu::WgpuBackend;
+    use burn::tensor::wgpu::{WgpuBackend, WgpuInitError};
     use burn::tensor::{Device, DeviceKind};
 
     use super::{Chosen, Memory};
@@ -209,7 +242,7 @@ mod wgpu {
     impl Found {
         pub(super) fn chosen(&self) -> Chosen {
             let memory = Some(Memory::of(self.binding));
-            Chosen { device: self.device.clone(), name: "wgpu", memory }
+            Chosen { device: self.device.clone(), name: "wgpu", memory, manner: None }
         }
     }
 
@@ -236,7 +269,18 @@ mod wgpu {
     fn first<const N: usize>(kinds: [(DeviceKind, &'static str); N]) -> Option<Found> {
         kinds.into_iter().find_map(|(wanted, kind)| {
             let options = Device::wgpu_options().device_kind(wanted).graphics_api(API);
-            let (device, setup) = options.init_with_setup().ok()?;
+            let (device, setup) = match options.init_with_setup() {
+                Ok(started) => started,
+                // A machine without a GPU of this kind is an ordinary machine.
+                Err(error @ WgpuInitError::AdapterUnavailable { .. }) => {
+                    tracing::debug!("wgpu: {error}");
+                    return None;
+                }
+                Err(error) => {
+                    tracing::warn!("wgpu{kind} cannot be used: {error}");
+                    return None;
+                }
+            };
             let limits = setup.device.limits();
             let binding = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
             Some(Found { device, name: setup.adapter.get_info().name, kind, binding })
@@ -257,7 +301,8 @@ mod cuda {
     }
 
     pub(super) fn chosen(device: Device) -> Chosen {
-        Chosen { device, name: "cuda", memory: Some(Memory::of(LARGEST_TENSOR)) }
+        let memory = Some(Memory::of(LARGEST_TENSOR));
+        Chosen { device, name: "cuda", memory, manner: None }
     }
 }
 
@@ -278,20 +323,12 @@ pub fn list() -> Vec<Listed> {
     let listed = |name| match named(name) {
         Ok((chosen, _)) => Listed {
             name,
-            found: Some(description(&chosen)),
+            found: Some(chosen.hardware()),
             largest_tensor: chosen.memory.map(|memory| memory.tensor),
         },
         Err(_) => Listed { name, found: None, largest_tensor: None },
     };
     compiled().into_iter().map(listed).collect()
-}
-
-fn description(chosen: &Chosen) -> String {
-    #[cfg(feature = "wgpu")]
-    if let ("wgpu", Some(found)) = (chosen.name, wgpu::gpu().or_else(wgpu::software)) {
-        return format!("{}{}", found.name, found.kind);
-    }
-    if chosen.memory.is_some() { format!("{:?}", chosen.device) } else { "CPU".into() }
 }
 
 /// Queries and the part of a block of β that they are multiplied with; which products are asked for.
@@ -316,13 +353,13 @@ pub(crate) struct Over<'a> {
     pub(crate) starts: &'a Tensor<1, Int>,
     /// Excluded actions, ascending for a query; at least one number.
     pub(crate) excluded: &'a Tensor<1, Int>,
-    /// The most products that are kept.
+    /// The most products that are kept, of all launches.
     pub(crate) capacity: usize,
 }
 
-/// Products on their way from the device, in no order.
+/// Products on the device that have passed, in no order.
 pub(crate) struct Passed {
-    /// How many there were, `[1]`; more than the capacity if some were not kept.
+    /// How many were kept, `[1]`; more than the capacity if some others passed.
     pub(crate) count: Tensor<1, Int>,
     /// Query and action of each, one after the other, `[2 · capacity]`.
     pub(crate) places: Tensor<1, Int>,
@@ -330,14 +367,26 @@ pub(crate) struct Passed {
     pub(crate) scores: Tensor<1>,
 }
 
-/// Asks for the products above thresholds, by a kernel of our own; none on a device that runs none.
+impl Passed {
+    /// Room for so many products, of which none has passed yet.
+    pub(crate) fn with_room(capacity: usize, device: &Device) -> Self {
+        Self {
+            count: Tensor::zeros([1], device),
+            places: Tensor::empty([2 * capacity], device),
+            scores: Tensor::empty([capacity], device),
+        }
+    }
+}
+
+/// Starts a kernel of our own that adds the products above thresholds to what has `passed`; none on a
+/// device that runs no such kernel.
 #[cfg_attr(
     not(any(feature = "cuda", feature = "wgpu")),
     allow(unused_variables, reason = "a build without GPUs has no kernels")
 )]
-pub(crate) fn passing(over: &Over<'_>, device: &Device) -> Option<Passed> {
+pub(crate) fn pass(over: &Over<'_>, passed: &Passed) -> Option<()> {
     #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    return sweep::passing(over, device);
+    return sweep::launch(over, passed);
     #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
     None
 }

@@ -1,8 +1,9 @@
-"""The tables of artifacts/gpu/run.sh: table.py OUT. Shares are of PyTorch's rate of products at the same
-dtype where it was measured, else of our own. Our answers are those of f32, in whatever numbers vectors lie there."""
+"""The tables of artifacts/gpu/run.sh: table.py OUT. The last row of a kind counts. Shares are of PyTorch's rate of
+products in f32 where it was measured, else of our own. Our answers are those of f32, in whatever numbers vectors lie there."""
 import json, os, sys
 
 out = sys.argv[1]
+KINDS = ("f32", "tf32", "f16")
 
 
 def rows(name):
@@ -10,26 +11,46 @@ def rows(name):
     return [json.loads(line) for line in open(path)] if os.path.exists(path) else []
 
 
-peers = {(row["latent_dim"], row["actions"], row["queries"], row["slate_size"], row["dtype"], row["tf32"]): row
-         for row in rows("peer")}
-print("| L | P | queries | K | milliseconds | vectors | share of the product's rate | PyTorch f32 | TF32 | f16 | ratio to f32 |")
-print("|---|---|---|---|---|---|---|---|---|---|---|")
-for run in rows("search") + rows("long"):
-    for cell in run["searches"]:
-        key = (run["latent_dim"], cell["actions"], cell["queries"], cell["slate_size"])
-        theirs = [peers.get((*key, *kind)) for kind in (("f32", False), ("f32", True), ("f16", False))]
-        rate = theirs[0]["product_gflops"] if theirs[0] else run["product_gflops"]
-        ratio = f"{theirs[0]['milliseconds'] / cell['milliseconds']:.2f}" if theirs[0] else ""
-        times = " | ".join(f"{row['milliseconds']:.2f}" if row else "" for row in theirs)
-        print(f"| {key[0]} | {key[1]:,} | {key[2]:,} | {key[3]} | {cell['milliseconds']:.2f} | {cell['numbers']} |"
-              f" {100 * cell['gflops'] / rate:.0f} % | {times} | {ratio} |")
+def last(rows, *fields):
+    """The last row of each kind, largest first."""
+    kinds = {tuple(row[field] for field in fields): row for row in rows}
+    return dict(sorted(kinds.items(), key=lambda pair: [-of if isinstance(of, int) else str(of) for of in pair[0]]))
 
-peers = {(row["actions"], row["samples"], row["slate_size"], row["dtype"], row["tf32"]): row for row in rows("peer_step")}
-print("\n| P | S | K | steps/s | PyTorch f32 | TF32 | f16 | ratio to f32 |")
-print("|---|---|---|---|---|---|---|---|")
-for row in rows("step"):
-    key = (row["actions"], row["samples"], row["slate_size"])
-    theirs = [peers.get((*key, *kind)) for kind in (("f32", False), ("f32", True), ("f16", False))]
+
+def times(trials):
+    """What a manner was chosen by, in milliseconds."""
+    of = lambda name: "none" if trials[name] is None else f"{1e3 * trials[name]:.2f}"
+    return " / ".join(of(name) for name in ("products", "sweep", "half"))
+
+
+searches, steps = rows("search"), rows("step")
+cells = [{"latent_dim": run["latent_dim"], "product": run["product_gflops"], **cell} for run in searches for cell in run["searches"]]
+cells = last(cells, "latent_dim", "actions", "queries", "slate_size", "manner")
+for hardware in sorted({row["hardware"] for row in [*cells.values(), *steps, *rows("peer"), *rows("peer_step")]}):
+    print(f"On {hardware}.")
+peers = last(rows("peer"), "latent_dim", "actions", "queries", "slate_size", "kind")
+print("\n| L | P | queries | K | manner | vectors | milliseconds | share of the product's rate | PyTorch f32 | TF32 | f16 | ratio to f32 |")
+print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+for (*key, manner), cell in cells.items():
+    theirs = [peers.get((*key, kind)) for kind in KINDS]
+    rate = theirs[0]["product_gflops"] if theirs[0] else cell["product"]
+    ratio = f"{theirs[0]['milliseconds'] / cell['milliseconds']:.2f}" if theirs[0] else ""
+    other = "" if cell["same"] in (True, None) else " OTHER SLATES THAN THE HOST"
+    peer = " | ".join(f"{row['milliseconds']:.2f}" if row else "" for row in theirs)
+    print(f"| {key[0]} | {key[1]:,} | {key[2]:,} | {key[3]} | {manner} | {cell['numbers']}{other} | {cell['milliseconds']:.2f} |"
+          f" {100 * cell['gflops'] / rate:.0f} % | {peer} | {ratio} |")
+
+peers = last(rows("peer_step"), "actions", "samples", "slate_size", "kind")
+print("\n| P | S | K | manner | vectors | steps/s | PyTorch f32 | TF32 | f16 | ratio to f32 |")
+print("|---|---|---|---|---|---|---|---|---|---|")
+for (*key, manner), row in last(steps, "actions", "samples", "slate_size", "manner").items():
+    theirs = [peers.get((*key, kind)) for kind in KINDS]
     ratio = f"{row['steps_per_second'] / theirs[0]['steps_per_second']:.2f}" if theirs[0] else ""
-    rates = " | ".join(f"{row['steps_per_second']:.3g}" if row else "" for row in theirs)
-    print(f"| {key[0]:,} | {key[1]} | {key[2]} | {row['steps_per_second']:.3g} | {rates} | {ratio} |")
+    peer = " | ".join(f"{of['steps_per_second']:.3g}" if of else "" for of in theirs)
+    print(f"| {key[0]:,} | {key[1]} | {key[2]} | {manner} | {row['numbers']} | {row['steps_per_second']:.3g} | {peer} | {ratio} |")
+
+trials = last([row for row in steps if row["trials"]], "actions")
+if trials:
+    print("\n| P | queries | milliseconds of products / sweep / half in a trial |\n|---|---|---|")
+for (actions,), row in trials.items():
+    print(f"| {actions:,} | {row['trials']['queries']:,} | {times(row['trials'])} |")

@@ -12,6 +12,10 @@ pub(super) const INTERRUPTED: u8 = 130;
 #[cfg(feature = "train")]
 pub(super) const NOT_SHIPPED: u8 = 1;
 
+/// Exit code of a device that finds other slates than the host.
+#[cfg(feature = "train")]
+pub(super) const OTHER_SLATES: u8 = 1;
+
 /// Exit code of a log that cannot judge a policy.
 #[cfg(feature = "train")]
 pub(super) const DOUBTED: u8 = 3;

@@ -11,7 +11,7 @@ use half::f16;
 use rayon::prelude::*;
 
 use super::ActionEmbeddings;
-use crate::device::{Chosen, Memory, rows_to_device};
+use crate::device::{Chosen, Memory, failed, rows_to_device};
 use crate::error::{Error, Result};
 use crate::matrix::{half_scale, norm};
 
@@ -147,7 +147,7 @@ impl Blocks {
         let bytes = (width * self.size * self.actions.latent_dim()) as u64;
         let fits = usize::try_from(budget / bytes).unwrap_or(usize::MAX).min(self.count());
         for at in 0..fits {
-            let Ok(block) = self.attempt(|| Ok(self.uploaded(at))) else {
+            let Ok(block) = self.attempt(|| there(self.uploaded(at))) else {
                 // A part is given back: the passes over β need room, too.
                 self.resident.truncate(at - at.div_ceil(4));
                 break;
@@ -164,9 +164,9 @@ impl Blocks {
         let products = || {
             #[cfg(test)]
             tests::allocated(self.products());
-            Tensor::<2>::zeros([self.queries, self.size], &self.chosen.device)
+            there(Tensor::<2>::zeros([self.queries, self.size], &self.chosen.device))
         };
-        self.attempt(|| Ok((products(), products()))).is_ok()
+        self.attempt(|| Ok((products()?, products()?))).is_ok()
     }
 
     /// What `work` makes of the device, once the device has done it. A panic of the driver is its
@@ -253,6 +253,20 @@ impl Blocks {
         at * self.size..((at + 1) * self.size).min(self.actions.num_actions())
     }
 
+    /// The blocks that hold so many actions one after the other, each with those of its rows.
+    pub fn pieces(&self, actions: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+        (actions.start / self.size..actions.end.div_ceil(self.size)).map(move |at| {
+            let Range { start, end } = self.range(at);
+            (at, actions.start.max(start) - start..actions.end.min(end) - start)
+        })
+    }
+
+    /// True if a block stays on the device; another is uploaded whenever it is asked for.
+    #[must_use]
+    pub fn is_resident(&self, at: usize) -> bool {
+        at < self.resident.len()
+    }
+
     /// β of a block times [`scale`](Self::scale), `[actions, L]`, in f32 or in f16.
     #[must_use]
     pub fn block(&self, at: usize) -> Tensor<2> {
@@ -270,6 +284,13 @@ impl Blocks {
             numbers.par_iter().map(|number| f16::from_f32(scale * number)).collect();
         Tensor::from_data(TensorData::new(halves, [rows.len(), dim]), (device, DType::F16))
     }
+}
+
+/// A tensor that has its memory. The device notes that it has none left and goes on; to read a number of
+/// the tensor is what fails then.
+fn there(tensor: Tensor<2>) -> Result<Tensor<2>> {
+    let read = tensor.clone().slice([0..1, 0..1]).try_into_data();
+    read.map_err(|error| failed(&error)).map(|_| tensor)
 }
 
 /// The actions of a block and the queries that meet it, so that neither a block nor their products are
@@ -332,6 +353,22 @@ mod tests {
             assert!(sizes(3, &actions).is_none());
         }
     }
+
+    #[test]
+    fn pieces_are_all_of_the_actions_asked_for_once() {
+        let blocks = blocks(1 << 17, |_| true).unwrap();
+        assert_eq!(blocks.count(), 10);
+        for actions in [0..1000, 0..1, 99..101, 109..110, 333..334, 500..1000, 7..7] {
+            let of = |(at, rows): (usize, Range<usize>)| {
+                let first = blocks.range(at).start;
+                assert!(rows.end <= blocks.range(at).len(), "{actions:?}");
+                rows.map(move |row| first + row)
+            };
+            let found: Vec<usize> = blocks.pieces(actions.clone()).flat_map(of).collect();
+            assert_eq!(found, actions.collect::<Vec<_>>());
+        }
+    }
+
     #[test]
     fn a_device_that_refuses_memory_gets_smaller_tensors() {
         // The largest tensor that it takes: two blocks, not one.

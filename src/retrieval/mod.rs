@@ -33,7 +33,7 @@ pub(crate) use exclusion::{check_slate_size, excluded_lists, most_excluded};
 pub use graph::BuildObserver;
 pub(crate) use heads::Heads;
 pub use hnsw::Hnsw;
-pub use on_device::{Manner, OnDevice, exact_on};
+pub use on_device::{OnDevice, Trials, exact_on};
 pub use options::{HnswOptions, Scalar, Search};
 pub use sharded::{FanOut, Partial, Shard, Sharded};
 
@@ -166,9 +166,14 @@ pub trait Retriever: Send + Sync + std::fmt::Debug {
     /// dimension, [`Error::Library`] from the index.
     fn search(&self, queries: Queries<'_>) -> Result<Slates>;
 
+    /// The search on a GPU that this is, if it is one.
+    fn on_device(&self) -> Option<&OnDevice> {
+        None
+    }
+
     /// β on the GPU that searches, if one does.
     fn blocks(&self) -> Option<&Arc<Blocks>> {
-        None
+        self.on_device().map(OnDevice::blocks)
     }
 }
 

@@ -1,14 +1,14 @@
 //! Exact search on a GPU takes queries up, multiplies them with one part of β after another, and brings
 //! down what may get onto a slate: the products above the K-th best of the parts before. Parts grow by a
-//! constant factor, so little passes, and the device never holds `[queries, P]`. What lies within rounding
-//! of the K-th best is ranked by [`dot`](crate::matrix::dot) in the end, so the answer is that of
-//! [`Exact`], bit for bit.
+//! constant factor, so little passes and the host waits seldom, and the device never holds `[queries, P]`.
+//! What lies within rounding of the K-th best is ranked by [`dot`](crate::matrix::dot) in the end, so the
+//! answer is that of [`Exact`], bit for bit.
 //!
 //! β may lie there in f16: then more is within rounding, and nothing else changes.
 //!
-//! The products of the first part, and of one where more passes than there is room for, come down whole.
-//! Burn can also find the greatest numbers of a row by itself (`topk`); that was tried and dropped: on a
-//! software adapter its answers are wrong from somewhere between 100 and 116 numbers on.
+//! The products of the first part come down whole. A part of which more passes than there is room for is
+//! searched half by half. Burn can also find the greatest numbers of a row by itself (`topk`); that was tried
+//! and dropped: on a software adapter its answers are wrong from somewhere between 100 and 116 numbers on.
 
 mod probe;
 
@@ -18,9 +18,10 @@ use std::sync::Arc;
 use burn::tensor::{DType, Int, Tensor, TensorData, Transaction};
 use rayon::prelude::*;
 
+pub use self::probe::Trials;
 use super::best::{TopKeys, is_above};
 use super::{Exact, Queries, Retriever, Slates, check, is_excluded, nth_included};
-use crate::device::{Chosen, Over, Passed, failed, passing, rows_to_device};
+use crate::device::{Chosen, Manner, Over, Passed, failed, pass, rows_to_device};
 use crate::embedding::{ActionEmbeddings, Blocks};
 use crate::error::Result;
 use crate::matrix::norm;
@@ -29,26 +30,21 @@ use crate::matrix::norm;
 /// absolute value.
 const ORDINARY: Range<f32> = 1e-20..1e30;
 
-/// Actions of which all products come down at once.
+/// The most actions of which all products come down at once.
 const WHOLE: usize = 4096;
 
-/// A part has at most so many times the actions of those merged before it.
+/// The fewest actions of which all products come down first.
+const FIRST: usize = 512;
+
+/// So many times the actions merged are merged after the next part.
 const GROWTH: usize = 4;
 
 /// The products for which a part has room, for each query: so many times K, and some more.
 const ROOM: (usize, usize) = (2 * GROWTH, 32);
 
-/// Who multiplies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
-    /// Burn; a kernel looks through the products.
-    Products,
-    /// A kernel that multiplies and writes only what passes.
-    Sweep,
-    /// The same kernel, where β lies on the device in f16: half the memory and the traffic. More is within
-    /// rounding of the K-th best then, and the host ranks it.
-    Half,
-}
+/// The most products that come down with their number, in one wait; of more, as many as there are, in a
+/// second. A megabyte.
+const AT_ONCE: usize = (1 << 20) / 12;
 
 /// Scores every action for every query on a GPU.
 #[derive(Clone, Debug)]
@@ -58,15 +54,8 @@ pub struct OnDevice {
     manner: Manner,
     /// The largest error of a product, relative to the norms of the query and of the longest vector.
     precision: f32,
-}
-
-/// A part of the catalogue: rows of a block.
-#[derive(Clone, Debug)]
-struct Part {
-    block: usize,
-    rows: Range<usize>,
-    /// The action of the block's first row.
-    offset: usize,
+    /// None if the manner was given.
+    trials: Option<Trials>,
 }
 
 /// What has been found for a query.
@@ -87,8 +76,8 @@ struct Together<'a> {
     excluded: [Tensor<1, Int>; 2],
 }
 
-/// The seconds that a search took, and what it found.
-type Trial = (f64, Slates);
+/// Products on the host: query and action of each, and its score.
+type Pairs = (Vec<[i32; 2]>, Vec<f32>);
 
 /// The exact search among `actions` where the `chosen` device computes: on a GPU if it is one, else on the
 /// host. Both give the same answers.
@@ -103,12 +92,16 @@ pub fn exact_on(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Arc<
 }
 
 impl OnDevice {
-    /// Searches among `actions` on the `chosen` GPU, in the manner that is the fastest there.
+    /// Searches among `actions` on the `chosen` GPU, in the manner that it names, else in the one that is the
+    /// fastest there.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if the device has too little memory, or multiplies with fewer
     /// digits than f16.
     pub fn new(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
+        if let Some(manner) = chosen.manner {
+            return Self::by(manner, actions, chosen);
+        }
         if actions.num_actions() <= WHOLE {
             return Self::by(Manner::Products, actions, chosen);
         }
@@ -118,31 +111,53 @@ impl OnDevice {
         let products = Self::by(Manner::Products, actions, chosen)?;
         let (seconds, expected) = products.trial()?;
         // A device may refuse the larger kernel, as one with little shared memory does.
-        let seconds_of = |manner: Manner, trial: Result<Trial>| match trial {
-            Ok((seconds, found)) if found == expected => seconds,
+        let seconds_of = |manner: Manner, trial: Result<(f64, Slates)>| match trial {
+            Ok((seconds, found)) if found == expected => Some(seconds),
             Ok(_) => {
                 tracing::warn!("{} finds something else by {manner:?}: not used", chosen.name);
-                f64::INFINITY
+                None
             }
             Err(error) => {
                 tracing::debug!("{} does not search by {manner:?}: {error}", chosen.name);
-                f64::INFINITY
+                None
             }
         };
         let sweep = Self { manner: Manner::Sweep, ..products.clone() };
-        let by_sweep = seconds_of(Manner::Sweep, sweep.trial());
-        let by_half = seconds_of(Manner::Half, half);
-        tracing::debug!(
-            "{} searches in {seconds:.2e} s by products, in {by_sweep:.2e} s by sweeps, in \
-             {by_half:.2e} s by sweeps in f16",
-            chosen.name
-        );
-        if by_half < seconds.min(by_sweep) {
-            drop((products, sweep));
-            chosen.device.memory_cleanup();
-            return Self::by(Manner::Half, actions, chosen);
-        }
-        Ok(if by_sweep < seconds { sweep } else { products })
+        let trials = Trials {
+            queries: expected.len(),
+            products: seconds,
+            sweep: seconds_of(Manner::Sweep, sweep.trial()),
+            half: seconds_of(Manner::Half, half),
+        };
+        tracing::debug!("{} searches for so many queries in so many s: {trials:?}", chosen.name);
+        let fastest = match trials.fastest() {
+            Manner::Products => products,
+            Manner::Sweep => sweep,
+            Manner::Half => {
+                drop((products, sweep));
+                chosen.device.memory_cleanup();
+                Self::by(Manner::Half, actions, chosen)?
+            }
+        };
+        Ok(Self { trials: Some(trials), ..fastest })
+    }
+
+    /// Who multiplies.
+    #[must_use]
+    pub fn manner(&self) -> Manner {
+        self.manner
+    }
+
+    /// What the manner was chosen by; none if it was given, or if there are too few actions to matter.
+    #[must_use]
+    pub fn trials(&self) -> Option<Trials> {
+        self.trials
+    }
+
+    /// β on the device.
+    #[must_use]
+    pub fn blocks(&self) -> &Arc<Blocks> {
+        &self.blocks
     }
 
     /// Searches in one manner, whatever its speed.
@@ -155,7 +170,7 @@ impl OnDevice {
             Manner::Products | Manner::Sweep => Blocks::new(actions, chosen)?,
         });
         let host = Exact::new(Arc::clone(actions));
-        let mut this = Self { host, blocks, manner, precision: 0.0 };
+        let mut this = Self { host, blocks, manner, precision: 0.0, trials: None };
         this.precision = this.measured_precision()?;
         Ok(this)
     }
@@ -173,96 +188,88 @@ impl OnDevice {
         4.0 * self.precision * norm(query) * self.host.largest_norm()
     }
 
-    /// The parts of the catalogue, in order.
-    fn parts(&self, slate_size: usize) -> Vec<Part> {
-        let mut parts = Vec::new();
-        for block in 0..self.blocks.count() {
-            let Range { start: offset, end } = self.blocks.range(block);
-            let mut start = offset;
-            while start < end {
-                let most =
-                    if start == 0 { WHOLE.max(GROWTH * slate_size) } else { start * (GROWTH - 1) };
-                let next = end.min(start.saturating_add(most));
-                parts.push(Part { block, rows: start - offset..next - offset, offset });
-                start = next;
-            }
+    /// Adds what may get onto a slate among the actions `part` to what was `found`.
+    fn merge(&self, part: Range<usize>, asked: &Together<'_>, found: &mut [Found]) -> Result<()> {
+        if let Some(passed) = self.passing(&part, asked, found)?
+            && let Some(pairs) = received(passed)?
+        {
+            offer(&pairs, found);
+            return Ok(());
         }
-        parts
+        if part.len() <= WHOLE {
+            return self.merge_whole(part, asked, found);
+        }
+        // The thresholds of the second half are higher.
+        let middle = part.start + part.len() / 2;
+        self.merge(part.start..middle, asked, found)?;
+        self.merge(middle..part.end, asked, found)
     }
 
     /// Asks for the products of a part above the thresholds of what was `found`; none on a device that
     /// runs no kernels of ours.
-    fn send(&self, part: &Part, asked: &Together<'_>, found: &[Found]) -> Option<Passed> {
-        let device = self.blocks.device();
+    fn passing(
+        &self,
+        part: &Range<usize>,
+        asked: &Together<'_>,
+        found: &[Found],
+    ) -> Result<Option<Passed>> {
+        let (blocks, device) = (&*self.blocks, self.blocks.device());
         // Every product exceeds the least number.
         let threshold = |found: &Found| found.threshold.max(f32::MIN);
         let thresholds: Vec<f32> = found.iter().map(threshold).collect();
+        let thresholds = Tensor::from_data(TensorData::from(thresholds.as_slice()), device);
         let (times, more) = ROOM;
         let room = found.len() * (times * asked.queries.slate_size + more);
-        let beta = self.blocks.block(part.block);
-        let products =
-            (self.manner == Manner::Products).then(|| product(&asked.latent, &beta, &part.rows));
+        let capacity = room.min(blocks.products() / 2).max(1);
+        let passed = Passed::with_room(capacity, device);
         let [starts, excluded] = &asked.excluded;
-        let over = Over {
-            queries: &asked.latent,
-            beta: &beta,
-            products: products.as_ref(),
-            part: part.rows.clone(),
-            offset: part.offset,
-            thresholds: &Tensor::from_data(TensorData::from(thresholds.as_slice()), device),
-            starts,
-            excluded,
-            capacity: room.min(self.blocks.products() / 2).max(1),
-        };
-        passing(&over, device)
-    }
-
-    /// Adds what passed in a part to what was `found`.
-    fn receive(
-        &self,
-        (part, passed): (Part, Passed),
-        asked: &Together<'_>,
-        found: &mut [Found],
-    ) -> Result<()> {
-        let Passed { count, places, scores } = passed;
-        let capacity = scores.dims()[0];
-        let count = integers(count.try_into_data().map_err(|error| failed(&error))?)?;
-        let count = count.first().map_or(0, |count| *count as usize);
-        if count > capacity {
-            return self.receive_whole(&part, asked, found);
+        for (at, rows) in blocks.pieces(part.clone()) {
+            let beta = blocks.block(at);
+            let products =
+                (self.manner == Manner::Products).then(|| product(&asked.latent, &beta, &rows));
+            let over = Over {
+                queries: &asked.latent,
+                beta: &beta,
+                products: products.as_ref(),
+                part: rows,
+                offset: blocks.range(at).start,
+                thresholds: &thresholds,
+                starts,
+                excluded,
+                capacity,
+            };
+            if pass(&over, &passed).is_none() {
+                return Ok(None);
+            }
+            if !blocks.is_resident(at) {
+                // Otherwise copies of all blocks on their way would lie in the host's memory.
+                device.sync().map_err(|error| failed(&error))?;
+            }
         }
-        if count == 0 {
-            return Ok(());
-        }
-        let (scores, places) = (scores.narrow(0, 0, count), places.narrow(0, 0, 2 * count));
-        let read = Transaction::default().register(scores).register(places).try_execute();
-        let read = read.map_err(|error| failed(&error))?;
-        let [scores, places] =
-            <[TensorData; 2]>::try_from(read).map_err(|read| failed(&read.len()))?;
-        let scores: Vec<f32> = scores.try_into_vec().map_err(|error| failed(&error))?;
-        for (&score, place) in scores.iter().zip(integers(places)?.as_chunks::<2>().0) {
-            let [row, action] = *place;
-            found[row as usize].offer(score, action);
-        }
-        Ok(())
+        Ok(Some(passed))
     }
 
     /// Adds all products of a part to what was `found`.
-    fn receive_whole(&self, part: &Part, asked: &Together<'_>, found: &mut [Found]) -> Result<()> {
-        let beta = self.blocks.block(part.block);
-        for start in part.rows.clone().step_by(WHOLE) {
-            let rows = start..(start + WHOLE).min(part.rows.end);
-            let products = floats(product(&asked.latent, &beta, &rows))?;
+    fn merge_whole(
+        &self,
+        part: Range<usize>,
+        asked: &Together<'_>,
+        found: &mut [Found],
+    ) -> Result<()> {
+        for (at, rows) in self.blocks.pieces(part) {
+            let first = self.blocks.range(at).start + rows.start;
+            let products = floats(product(&asked.latent, &self.blocks.block(at), &rows))?;
             let of_rows = products.par_chunks(rows.len()).zip(&mut *found).enumerate();
             of_rows.for_each(|(at, (products, found))| {
                 let excluded = asked.queries.excluded_of(asked.first + at);
                 #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
-                let first = (part.offset + start) as u32;
+                let first = first as u32;
                 for (action, &score) in (first..).zip(products) {
                     if is_above(score, found.threshold) && !is_excluded(excluded, action) {
                         found.offer(score, action);
                     }
                 }
+                found.prune();
             });
         }
         Ok(())
@@ -283,30 +290,17 @@ impl OnDevice {
             Found { best: TopKeys::new(queries.slate_size, rounding), threshold: f32::NAN }
         });
         let mut found: Vec<Found> = found.collect();
-        // The device works at a part while the host merges the one before, unless so few are merged that
-        // too much would pass.
-        let mut coming: Option<(Part, Passed)> = None;
-        let mut merged = 0;
-        for part in self.parts(queries.slate_size) {
-            let start = part.offset + part.rows.start;
-            if GROWTH * merged < part.rows.len() {
-                if let Some(before) = coming.take() {
-                    self.receive(before, &asked, &mut found)?;
-                }
-                merged = start;
-            }
-            let next = if start == 0 { None } else { self.send(&part, &asked, &found) };
-            if let Some(before) = coming.take() {
-                self.receive(before, &asked, &mut found)?;
-                merged = start;
-            }
-            match next {
-                Some(next) => coming = Some((part, next)),
-                None => self.receive_whole(&part, &asked, &mut found)?,
-            }
+        let num_actions = self.blocks.actions().num_actions();
+        let mut merged = num_actions.min(FIRST.max(GROWTH * queries.slate_size));
+        for start in (0..merged).step_by(WHOLE) {
+            self.merge_whole(start..merged.min(start + WHOLE), &asked, &mut found)?;
         }
-        if let Some(last) = coming {
-            self.receive(last, &asked, &mut found)?;
+        while merged < num_actions {
+            let end = num_actions.min(merged.saturating_mul(GROWTH));
+            // Little that is left comes along, which saves a wait.
+            let end = if num_actions - end < merged { num_actions } else { end };
+            self.merge(merged..end, &asked, &mut found)?;
+            merged = end;
         }
         Ok(found.into_iter().map(|found| found.best).collect())
     }
@@ -358,6 +352,70 @@ impl Found {
             self.threshold = higher;
         }
     }
+
+    /// Drops what cannot be among the K best, and raises the threshold.
+    fn prune(&mut self) {
+        if let Some(higher) = self.best.prune() {
+            self.threshold = higher;
+        }
+    }
+}
+
+/// Brings down what `passed`; none if some of it was not kept. Waits for the device.
+fn received(passed: Passed) -> Result<Option<Pairs>> {
+    let Passed { count, places, scores } = passed;
+    let capacity = scores.dims()[0];
+    let (count, both) = if capacity <= AT_ONCE {
+        let read = Transaction::default().register(count).register(places).register(scores);
+        let [count, places, scores] = together(read)?;
+        (integers(count)?, Ok([places, scores]))
+    } else {
+        (integers(count.try_into_data().map_err(|error| failed(&error))?)?, Err((places, scores)))
+    };
+    let count = count.first().map_or(0, |count| usize::try_from(*count).unwrap_or(usize::MAX));
+    if count > capacity {
+        return Ok(None);
+    }
+    if count == 0 {
+        return Ok(Some(Pairs::default()));
+    }
+    let [places, scores] = match both {
+        Ok(both) => both,
+        Err((places, scores)) => {
+            let (places, scores) = (places.narrow(0, 0, 2 * count), scores.narrow(0, 0, count));
+            together(Transaction::default().register(places).register(scores))?
+        }
+    };
+    let mut places = integers(places)?.as_chunks::<2>().0.to_vec();
+    let mut scores: Vec<f32> = scores.try_into_vec().map_err(|error| failed(&error))?;
+    places.truncate(count);
+    scores.truncate(count);
+    Ok(Some((places, scores)))
+}
+
+/// Offers products to the queries that they are of, one query beside the other.
+#[allow(clippy::cast_sign_loss, reason = "no query and no action is negative")]
+fn offer((places, scores): &Pairs, found: &mut [Found]) {
+    // A counting sort by query.
+    let mut starts = vec![0; found.len() + 1];
+    for [row, _] in places {
+        starts[*row as usize + 1] += 1;
+    }
+    for row in 0..found.len() {
+        starts[row + 1] += starts[row];
+    }
+    let (mut sorted, mut next) = (vec![(0.0, 0); scores.len()], starts.clone());
+    for ([row, action], score) in places.iter().zip(scores) {
+        let place = &mut next[*row as usize];
+        sorted[*place] = (*score, *action as u32);
+        *place += 1;
+    }
+    found.par_iter_mut().enumerate().for_each(|(row, found)| {
+        for (score, action) in &sorted[starts[row]..starts[row + 1]] {
+            found.offer(*score, *action);
+        }
+        found.prune();
+    });
 }
 
 /// The products of queries with rows of a block, `[N, rows]`.
@@ -372,11 +430,14 @@ pub(super) fn floats<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
     data.try_into_vec().map_err(|error| failed(&error))
 }
 
-/// Counts and places, which are not negative.
-#[allow(clippy::cast_sign_loss, reason = "no count and no place is negative")]
-fn integers(data: TensorData) -> Result<Vec<u32>> {
-    let numbers = data.convert::<i32>().try_into_vec::<i32>().map_err(|error| failed(&error))?;
-    Ok(numbers.into_iter().map(|number| number as u32).collect())
+/// Device → host of several tensors in one wait.
+fn together<const N: usize>(read: Transaction) -> Result<[TensorData; N]> {
+    let read = read.try_execute().map_err(|error| failed(&error))?;
+    read.try_into().map_err(|read: Vec<TensorData>| failed(&read.len()))
+}
+
+fn integers(data: TensorData) -> Result<Vec<i32>> {
+    data.convert::<i32>().try_into_vec().map_err(|error| failed(&error))
 }
 
 /// Where the excluded actions of each of the queries `rows` begin, and all of them, at least one number.
@@ -398,8 +459,8 @@ fn excluded_lists(queries: Queries<'_>, rows: Range<usize>) -> (Vec<i32>, Vec<i3
 }
 
 impl Retriever for OnDevice {
-    fn blocks(&self) -> Option<&Arc<Blocks>> {
-        Some(&self.blocks)
+    fn on_device(&self) -> Option<&OnDevice> {
+        Some(self)
     }
 
     fn search(&self, queries: Queries<'_>) -> Result<Slates> {
@@ -456,6 +517,24 @@ mod tests {
                 assert_eq!(device.search(queries).unwrap(), host.search(queries).unwrap());
             }
         }
+    }
+
+    #[test]
+    fn products_are_offered_to_their_queries() {
+        let mut found: Vec<Found> =
+            (0..3).map(|_| Found { best: TopKeys::new(2, 0.0), threshold: f32::NAN }).collect();
+        let places = vec![[2, 7], [0, 4], [2, 1], [0, 5], [2, 3], [0, 6]];
+        offer(&(places, vec![0.5, 1.0, 0.25, 3.0, 0.75, 2.0]), &mut found);
+        let kept = found.iter().map(|found| {
+            let mut kept: Vec<(f32, u32)> =
+                found.best.keys.iter().map(|key| crate::retrieval::best::unpack(*key)).collect();
+            kept.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
+            (kept, found.threshold)
+        });
+        let kept: Vec<_> = kept.collect();
+        assert_eq!(kept[0], (vec![(3.0, 5), (2.0, 6)], 2.0));
+        assert!(kept[1].0.is_empty() && kept[1].1.is_nan());
+        assert_eq!(kept[2], (vec![(0.75, 3), (0.5, 7)], 0.5));
     }
 
     #[test]

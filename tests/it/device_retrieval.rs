@@ -5,14 +5,14 @@ use std::sync::Arc;
 use assert_cmd::Command;
 use burn::tensor::DType;
 use fast_slate::dataset::{ActionSets, Sessions, Split};
-use fast_slate::device::{self, Chosen, Memory};
+use fast_slate::device::{self, Chosen, Manner, Memory};
 use fast_slate::embedding::ActionEmbeddings;
 use fast_slate::estimator::{Estimator as _, PlRank};
 use fast_slate::matrix::Matrix;
 use fast_slate::policy::{
     BatchRows, Distribution, PlackettLuce, Sampling, SlateDraws, SlatePolicy as _,
 };
-use fast_slate::retrieval::{Candidates, Exact, Manner, OnDevice, Queries, Retriever};
+use fast_slate::retrieval::{Candidates, Exact, OnDevice, Queries, Retriever};
 use fast_slate::reward::LinearReward;
 use fast_slate::seed::{Purpose, Seed, Stream};
 use fast_slate::settings::Preset;
@@ -113,6 +113,29 @@ fn a_megabyte_is_enough() {
         let expected = host.search(queries).unwrap();
         for search in &on_device {
             assert_eq!(search.search(queries).unwrap(), expected);
+        }
+    }
+}
+
+/// Many blocks make a part of the catalogue, and ties lie across them. With few queries all that passes comes down
+/// at once, with many in two steps.
+#[test]
+fn parts_of_many_blocks_keep_ties_and_leave_the_excluded_out() {
+    let Some(chosen) = adapter(1 << 20) else { return };
+    let mut stream = Seed(21).stream(Purpose::Synthetic, 3, 5);
+    let beta = rounded(normals(&mut stream, 30_000, 8));
+    let latent = rounded(normals(&mut stream, 170, 8));
+    let excluded: Vec<Vec<u32>> =
+        (0..170).map(|row| (row % 7..30_000).step_by(3 + row as usize % 5).collect()).collect();
+    let (host, on_device) = searches(beta, &chosen);
+    for search in &on_device {
+        assert!(search.blocks().count() > 20);
+        for (rows, slate_size) in [(3, 40), (170, 70)] {
+            let first: Vec<u32> = (0..rows).collect();
+            let latent = latent.select(&first);
+            let lists: Vec<&[u32]> = excluded[..rows as usize].iter().map(Vec::as_slice).collect();
+            let queries = Queries { latent: &latent, slate_size, excluded: Some(&lists) };
+            assert_eq!(search.search(queries).unwrap(), host.search(queries).unwrap());
         }
     }
 }
@@ -316,6 +339,25 @@ fn the_command_line_searches_on_the_device() {
         (&measured["device"], &measured["searches"][0]["actions"]),
         (&"wgpu".into(), &5000.into())
     );
+    let row = &measured["searches"][0];
+    assert!(row["same"] == true && row["trials"]["products"].as_f64().unwrap() > 0.0, "{row}");
+    assert!(
+        row["trials"]["queries"].as_u64() > Some(200)
+            && row["hardware"].as_str().unwrap().ends_with(')')
+    );
+
+    let mut step = slate();
+    step.arg("bench").arg("step").arg(&data).args(["--steps", "1", "--device", "wgpu", "--json"]);
+    for manner in ["products", "sweep"] {
+        let row = &json(slate().args(bench.get_args()).args(["--manner", manner]))["searches"][0];
+        assert_eq!((&row["manner"], &row["numbers"]), (&manner.into(), &"f32".into()));
+        assert!(row["same"] == true && row["trials"].is_null(), "{row}");
+    }
+    let measured = json(step.args(["--manner", "sweep"]));
+    assert_eq!((&measured["manner"], &measured["numbers"]), (&"sweep".into(), &"f32".into()));
+    let mut on_host = slate();
+    on_host.args(["bench", "search", "--device", device::compiled()[0], "--manner", "half"]);
+    assert!(refused(&mut on_host).contains("--manner"));
     bench.args(["--device-memory", "1KB"]);
     assert!(refused(&mut bench).contains("--device-memory"));
 }

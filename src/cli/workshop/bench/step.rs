@@ -15,6 +15,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::{MannerArgs, Searcher};
 use crate::cli::report::Report;
 use crate::cli::workshop::prologue::{Opened, SettingsArgs};
 use crate::model::Model;
@@ -29,6 +30,8 @@ pub(crate) struct BenchStepArgs {
     data: PathBuf,
     #[command(flatten)]
     settings: SettingsArgs,
+    #[command(flatten)]
+    manner: MannerArgs,
 }
 
 /// The most steps before the measured ones, because the first steps find cold caches. No more steps
@@ -41,6 +44,9 @@ const STEPS: u64 = 200;
 /// The result of the benchmark.
 #[derive(Debug, Serialize)]
 struct Measured {
+    /// What makes the exact searches of everybody's vectors.
+    #[serde(flatten)]
+    searcher: Searcher,
     steps: u64,
     steps_per_second: f64,
     /// Milliseconds a step.
@@ -76,7 +82,9 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
         "steps are measured, so many as --steps: leave --epochs and --seconds out"
     );
     let Opened { prepared, device, settings } = args.settings.open(&args.data)?;
+    let device = args.manner.of(device)?;
     let task = Task::load(&prepared, &settings)?.on(&device)?;
+    let searcher = Searcher::new(&device, task.exact.on_device());
     let groups = task.training_groups();
     let nobody = groups.iter().all(Vec::is_empty);
     anyhow::ensure!(!nobody, "{}: no training user", args.data.display());
@@ -112,7 +120,7 @@ pub(crate) fn run(args: &BenchStepArgs) -> Result<Report> {
         Ok(())
     })?;
     let elapsed = started.elapsed();
-    let measured = Measured { candidates, ..parts.measured(steps, elapsed) };
+    let measured = Measured { candidates, ..parts.measured(searcher, steps, elapsed) };
     Report::new(&measured, measured.text()).context("reporting the benchmark")
 }
 
@@ -135,7 +143,7 @@ impl Parts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn measured(&self, steps: u64, elapsed: Duration) -> Measured {
+    fn measured(&self, searcher: Searcher, steps: u64, elapsed: Duration) -> Measured {
         let a_step = |time: Duration| time.as_secs_f64() * 1e3 / steps.max(1) as f64;
         let total = a_step(elapsed);
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -146,6 +154,7 @@ impl Parts {
             Part { name, milliseconds, share: milliseconds / total }
         };
         Measured {
+            searcher,
             steps,
             steps_per_second: 1e3 / total,
             total,
@@ -177,7 +186,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Parts {
 
 impl Measured {
     fn text(&self) -> String {
-        let mut text = format!("{} steps, {:.1} a second\n", self.steps, self.steps_per_second);
+        let (steps, rate) = (self.steps, self.steps_per_second);
+        let mut text = format!("{steps} steps, {rate:.1} a second; {}\n", self.searcher.text());
         for part in &self.parts {
             text += &format!(
                 "{:<10}  {:>9.3} ms  {:>5.1} %\n",
