@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(estimate.to_string(), "3.0000 ± 1.0801");
         assert_eq!(estimate.interval().to_string(), "+3.0000 [+0.8830, +5.1170]");
         // With three degrees of freedom 3.182 standard errors.
-        assert_eq!(estimate.interval_of(4).to_string(), "+3.0000 [-0.4373, +6.4373]");
+        assert_eq!(estimate.interval_of(4).to_string(), "+3.0000 [-0.4370, +6.4370]");
         assert!((student_t(60) - 2.0003).abs() < 0.01);
         assert_eq!(Estimate::of([].into_iter()), Estimate::default());
         // Groups of one are values by themselves; copies of a value say no more than one of them.

@@ -348,10 +348,11 @@ fn a_tuned_baseline_says_on_whom_it_was_tuned() {
     let line = text.lines().find(|line| line.starts_with("ease: ")).unwrap();
     assert_says(line, &["validation reward", "tried in", chosen]);
     let report = json(&mut evaluate("validation", tuned));
-    assert_eq!(report["against"][0]["note"], chosen);
+    assert!(report["against"][0]["note"].as_str().unwrap().starts_with(chosen));
     // Popularity has no settings, test users chose nothing, and without --tune nobody chose.
     assert!(report["against"][1]["note"].is_null());
-    assert!(json(&mut evaluate("test", tuned))["against"][0]["note"].is_null());
+    let report = json(&mut evaluate("test", tuned));
+    assert!(!report["against"][0]["note"].to_string().contains(chosen));
     assert!(!stdout(&mut evaluate("test", tuned)).contains(chosen));
     assert!(!stdout(&mut evaluate("validation", &[])).contains(chosen));
 }
