@@ -12,10 +12,12 @@ set -euo pipefail
 nodes=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
 head=${nodes[0]}
 port=6379
+# Since Slurm 22.05 srun does not take the number of CPUs from sbatch.
+cpus=(--cpus-per-task "$SLURM_CPUS_PER_TASK")
 common=(--object-store-memory 2000000000 --num-cpus "$SLURM_CPUS_PER_TASK" --block)
-srun --nodes 1 --ntasks 1 --nodelist "$head" ray start --head --port "$port" "${common[@]}" &
+srun --nodes 1 --ntasks 1 "${cpus[@]}" --nodelist "$head" ray start --head --port "$port" "${common[@]}" &
 sleep 20
-srun --nodes "$((SLURM_NNODES - 1))" --ntasks "$((SLURM_NNODES - 1))" --exclude "$head" \
-    ray start --address "$head:$port" "${common[@]}" &
+srun --nodes "$((SLURM_NNODES - 1))" --ntasks "$((SLURM_NNODES - 1))" "${cpus[@]}" --exclude "$head" \
+    ray start --address "$head:$port" --resources '{"shard": 1}' "${common[@]}" &
 sleep 20
 RAY_ADDRESS="$head:$port" python -m fast_slate.ray train train.toml

@@ -156,7 +156,7 @@ class SlatePolicy(Answering):
             Anything with ``__arrow_c_stream__`` (a Polars or pandas frame, a pyarrow table, a DuckDB
             relation), a scipy sparse matrix of users and items, the path of a file, or of a prepared
             folder, with which no argument or setting of the preparation may be given. With ``resume``
-            it is not read.
+            a prepared folder is where the run's data are now; anything else is not read.
         y
             Ignored; scikit-learn's pipelines pass it.
         user, item, time, weight
@@ -200,7 +200,8 @@ class SlatePolicy(Answering):
                 f"run_dir: {run_dir} holds a run already; go on with resume=True, or give another"
             )
         columns = {"user": user, "item": item, "time": time, "weight": weight}
-        is_prepared = not resume and _interactions.is_prepared(interactions)
+        there = _interactions.is_prepared(interactions)
+        is_prepared = there and not resume
         given: dict[str, Any] = {
             **columns,
             "item_embeddings": item_embeddings,
@@ -232,12 +233,8 @@ class SlatePolicy(Answering):
         lock = None if run_dir is None else _native.Lock(str(run_dir))
         folder = Path(run_dir or tempfile.mkdtemp(prefix="fast-slate-"))
         try:
-            data = None
-            if resume:
-                pass  # the run knows its data
-            elif is_prepared:
-                data = str(interactions)
-            else:
+            data = str(interactions) if there else None  # a run that goes on knows its data
+            if not (resume or there):
                 data = str(folder / "data")
                 _prepare(
                     interactions,
@@ -275,6 +272,7 @@ class SlatePolicy(Answering):
             if lock is not None:
                 lock.release()
         self._own(folder if run_dir is None else None, [folder, *([data] if data else [])])
+        self._has_index = bool(getattr(shards, "has_index", False))
         return self
 
     def _own(self, temporary: Path | None, used: Sequence[str | Path]) -> None:
@@ -367,7 +365,7 @@ class SlatePolicy(Answering):
             How many halves of the own items each user is asked about, of every row alike: more make the
             intervals narrower. By default one, and of validation users as many as in training.
         index
-            Retrieve through the index instead of exactly.
+            Retrieve through the index instead of exactly. After a fit in shards, theirs.
 
         Returns
         -------
@@ -380,6 +378,11 @@ class SlatePolicy(Answering):
         count(tune, "tune", 0)
         if halves is not None:
             count(halves, "halves", 1)
+        if (metrics or not index) and getattr(self, "_has_index", False):
+            raise ValueError(
+                "index: the run is searched in shards that have an index; start the shards with "
+                "exact=True, or evaluate with index=True and without metrics"
+            )
         listed = [[of] if isinstance(of, str) else list(of) for of in (against, metrics)]
         found = json.loads(self._trained().judge(listed[0], split, listed[1], tune, halves, index))
         zero = dict.fromkeys(("mean", "low", "high"))

@@ -6,6 +6,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,11 +33,12 @@ class Shards(Protocol):
         """The digest of the bundle whose shards they are."""
 
     def __call__(
-        self, latent: Any, k: int, starts: Any, excluded: Any
+        self, latent: Any, k: int, starts: Any, excluded: Any, *, exact: bool = False
     ) -> list[tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]]:
         """What each shard has for queries ``[N, L]``: numbers of items and scores, ``[N, k]``.
 
-        Query ``i`` leaves out the items ``excluded[starts[i]:starts[i + 1]]``.
+        Query ``i`` leaves out the items ``excluded[starts[i]:starts[i + 1]]``. If ``exact``, no index
+        is used.
         """
 
 
@@ -56,6 +58,10 @@ class Answering:
 
     def _asked(self) -> _native.Recommender:
         raise NotImplementedError
+
+    def _searching(self, exact: bool) -> _native.Recommender:
+        """What answers requests that ask for an ``exact`` search or not."""
+        return self._asked()
 
     def recommend(
         self,
@@ -183,8 +189,8 @@ class Answering:
         given = [one for one in (users, items, contexts) if one is not None]
         if len(given) != 1 and not of_batch:
             raise ValueError("users: give one of users=, items= and contexts=")
-        native = self._asked()
         options = {**USUAL, **asked}
+        native = self._searching(options["exact"])
         for name in ("k", "max_per_group"):
             if options[name] is not None:
                 count(options[name], name, 1)
@@ -272,6 +278,7 @@ class Recommender(Answering):
         if shards is not None:
             if shards.whole != self._native.whole():
                 raise ValueError(f"shards: expected those of {self.bundle}, found another bundle's")
+            self._exactly = self._native.through(partial(shards, exact=True))
             self._native = self._native.through(shards)
 
     def __call__(self, batch: Any) -> Table:
@@ -290,6 +297,9 @@ class Recommender(Answering):
 
     def _asked(self) -> _native.Recommender:
         return self._native
+
+    def _searching(self, exact: bool) -> _native.Recommender:
+        return self._exactly if exact and self.shards is not None else self._native
 
 
 def opened(folder: str, device: str | None) -> _native.Recommender:

@@ -202,7 +202,7 @@ pub fn train(
         if let Some((call, vectors)) = asked {
             if vectors != task.actions.digest() {
                 let problem = "hold other vectors than these settings make of this data; export them \
-                               from a run with the same";
+                               from a run with the same, in f32";
                 let (key, problem) = ("shards".into(), problem.into());
                 return Err(fast_slate::Error::Setting { key, problem });
             }

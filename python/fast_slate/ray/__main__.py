@@ -11,6 +11,7 @@ from typing import Any
 
 import ray
 
+from .._interactions import is_prepared
 from ..policy import SlatePolicy
 from ._shards import ShardedRetriever
 from ._storage import Storage
@@ -48,19 +49,22 @@ def _read(path: Path) -> dict[str, Any]:
 
 def train(config: dict[str, Any]) -> SlatePolicy:
     """Trains as ``config`` says; at each evaluation the run is stored."""
+    if not is_prepared(config["data"]):
+        raise ValueError(f"data: expected a folder that `slate prepare` wrote, found {config['data']}")
     storage = Storage(config["storage"])
     policy = SlatePolicy(**config.get("policy", {}), settings=config.get("settings"))
     shards = ShardedRetriever(**config["shards"]) if "shards" in config else None
     with tempfile.TemporaryDirectory(prefix="fast-slate-") as folder:
         run = Path(folder) / "run"
+        storage.claim()
         resume = storage.fetch(run)
 
         def kept(content: dict[str, Any]) -> None:
             if content["kind"] == "evaluation":
                 storage.store(run, {"run.lock"})
 
-        data = None if resume else config["data"]
-        policy.fit(data, run_dir=run, resume=resume, shards=shards, callback=kept)
+        # A run that goes on refuses other data than it began with.
+        policy.fit(config["data"], run_dir=run, resume=resume, shards=shards, callback=kept)
         storage.store(run, {"run.lock"})
     return policy
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import ray
 
 from .. import _native
 from ._log import digits, read
+from ._shared import answered
 
 _COLUMNS = 32
 """Columns of a block that travel at once."""
@@ -39,29 +41,39 @@ class Users:
         # An item that a user took twice counts once.
         pairs = np.unique(who.astype(np.int64) * max(1, len(self._items)) + what)
         self._pairs = [of.astype(np.int32) for of in np.divmod(pairs, max(1, len(self._items)))]
+        self._log, self._digest = log, _digest(pairs, self._items)
         self._slice: _native.Slice | None = None
 
-    def counts(self) -> tuple[pa.Array, npt.NDArray[np.int64], int]:
-        """The items here, the users of each, and the number of users."""
+    def counts(self) -> tuple[pa.Array, npt.NDArray[np.int64], int, str]:
+        """The items here, the users of each, the number of users, and the digest of the rows."""
         who, what = self._pairs
         users = np.bincount(what, minlength=len(self._items))
         # Users are numbered without gaps, and ascend.
-        return self._items, users, int(who[-1]) + 1 if len(who) else 0
+        return self._items, users, int(who[-1]) + 1 if len(who) else 0, self._digest
 
-    def energy(self, whole: Any) -> float:
-        """The sum of the squared entries."""
-        return self._sliced(whole).energy()
+    def energy(self, whole: Any, digest: str) -> float:
+        """The sum of the squared entries of the rows with this digest."""
+        return self._sliced(whole, digest).energy()
 
-    def times(self, whole: Any, block: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """A_pᵀ(A_p X)."""
-        return np.asarray(self._sliced(whole).times(block))
+    def times(
+        self, whole: Any, digest: str, block: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float32]:
+        """A_pᵀ(A_p X) of the rows with this digest."""
+        return np.asarray(self._sliced(whole, digest).times(block))
 
     def process(self) -> int:
         """The actor's process."""
         return os.getpid()
 
-    def _sliced(self, whole: tuple[pa.Array, npt.NDArray[np.int32], float]) -> _native.Slice:
+    def _sliced(
+        self, whole: tuple[pa.Array, npt.NDArray[np.int32], float], digest: str
+    ) -> _native.Slice:
         """The rows under the numbers of the whole; made anew where the actor is."""
+        if digest != self._digest:
+            raise ValueError(
+                f"{self._log}: its rows changed while they were read, so that an actor that was "
+                "started again found others; embed a log that stays as it is"
+            )
         if self._slice is None:
             items, counts, normalization = whole
             numbers = pc.index_in(self._items, value_set=items).to_numpy(zero_copy_only=False)
@@ -69,6 +81,13 @@ class Users:
             self._slice = _native.Slice(who, numbers.astype(np.int32)[what], counts, normalization)
             self._pairs = []
         return self._slice
+
+
+def _digest(pairs: npt.NDArray[np.int64], items: pa.Array) -> str:
+    """The same for the same users in the same order, and the same items of theirs."""
+    found = hashlib.blake2b(np.ascontiguousarray(pairs).data, digest_size=16)
+    found.update(np.ascontiguousarray(digits(items)).data)
+    return found.hexdigest()
 
 
 def _numbered(chunks: list[pa.Array], of: pa.DataType) -> tuple[npt.NDArray[np.int32], pa.Array]:
@@ -126,9 +145,14 @@ def embed(
         Is told the actors.
     """
     path = Path(out)
+    if "://" in str(out):
+        raise ValueError(f"out: expected a file of this machine, found {out}; copy it there afterwards")
     if path.suffix != ".safetensors":
         raise ValueError(f"out: expected a .safetensors file, found {path}")
     read(log, [user, item])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"out: {path.parent} cannot be written to")
     threads = threads or max(1, (os.cpu_count() or 1) // actors)
     chosen: dict[str, Any] = {
         "num_cpus": 0,
@@ -144,26 +168,26 @@ def embed(
 
     def asked(references: list[Any]) -> list[Any]:
         try:
-            return list(ray.get(references, timeout=timeout))
+            return answered(references, timeout)
         except ray.exceptions.GetTimeoutError:
             raise TimeoutError(f"embed: no answer of all {actors} actors in {timeout:g} s") from None
-        except ray.exceptions.ActorDiedError as error:
-            # The last line of a traceback says what went wrong in the other process.
-            raise RuntimeError(f"embed: {str(error).strip().splitlines()[-1]}") from None
 
     try:
         said = asked([of.counts.remote() for of in slices])
         table = pa.table(
             {
-                "item": pa.chunked_array([items for items, _, _ in said]),
-                "users": np.concatenate([counts for _, counts, _ in said]),
+                "item": pa.chunked_array([items for items, _, _, _ in said]),
+                "users": np.concatenate([counts for _, counts, _, _ in said]),
             }
         )
         table = table.group_by("item").aggregate([("users", "sum")]).sort_by("item")
         items = table.column("item").combine_chunks()
         counts = table.column("users_sum").to_numpy().astype(np.int32)
         whole = ray.put((items, counts, normalization))
-        energy = sum(asked([of.energy.remote(whole) for of in slices]))
+        # Who is started again reads the log again, and must find the same.
+        digests = [digest for _, _, _, digest in said]
+        known = list(zip(slices, digests, strict=True))
+        energy = sum(asked([of.energy.remote(whole, digest) for of, digest in known]))
 
         def times(block: Any) -> npt.NDArray[np.float32]:
             block = np.asarray(block)
@@ -171,14 +195,14 @@ def embed(
             for first in range(0, block.shape[1], _COLUMNS):
                 columns = slice(first, first + _COLUMNS)
                 part = ray.put(np.ascontiguousarray(block[:, columns]))
-                parts = asked([of.times.remote(whole, part) for of in slices])
+                parts = asked([of.times.remote(whole, digest, part) for of, digest in known])
                 total = parts[0].copy()
                 for other in parts[1:]:
                     total += other
                 product[:, columns] = total
             return product
 
-        shape = (sum(users for _, _, users in said), len(items))
+        shape = (sum(users for _, _, users, _ in said), len(items))
         beside = path.with_name(path.name + ".part")
         _native.decompose(
             times,

@@ -16,6 +16,7 @@ from .. import _native
 from .._interactions import chosen_by
 from ..policy import KEYS, PREPARE, _prepare, divided, own_folder, wanted
 from ._log import digits, read
+from ._shared import shared
 
 _PART = "part"
 _FOR_ROWS = ("min_rating", "rows")
@@ -59,6 +60,8 @@ def prepare(
     ----------
     log
         A Parquet file, or a folder of them, perhaps partitioned as Hive does it.
+    out
+        A folder on a disk that all nodes have under this path: each writes its pairs beside it.
     user, item, time, weight
         Names of columns.
     parts
@@ -96,7 +99,7 @@ def prepare(
     then: dict[str, Any] = {"user": "user", "item": "item", "time": time and "time", "weight": None}
     if (Path(out) / "prepare.toml").exists() and not arguments.get("overwrite"):
         raise ValueError(f"out: {out} is prepared already; give overwrite=True, or another folder")
-    pairs = Path(f"{out}.pairs")
+    pairs = Path(f"{out}.pairs").absolute()
     own_folder(pairs)
     try:
         rows = ray.data.read_parquet(log).select_columns(names)
@@ -109,7 +112,9 @@ def prepare(
         users = blocks.groupby(_PART, num_partitions=parts).map_groups(
             distinct(then, **split, **of_users), batch_format="pyarrow"
         )
-        users.drop_columns([_PART]).write_parquet(str(pairs))
+        # A node that made the folder on a disk of its own would keep its users there.
+        with shared(pairs, out):
+            users.drop_columns([_PART]).write_parquet(str(pairs), try_create_dir=False)
         rest = {key: value for key, value in more.items() if key not in _FOR_ROWS}
         log_of_pairs = f"{pairs}/*.parquet"
         # Columns of the pairs have names of their own; the table of users has the log's.

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import ray
 
 from .. import _native
+from ._shared import answered
 
 Found = tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]
 Folder = str | os.PathLike[str]
@@ -22,25 +24,44 @@ _LARGE = 100_000
 """Arguments of more bytes are kept once for all actors; smaller ones travel with the call."""
 
 
+class About(NamedTuple):
+    """What a shard holds."""
+
+    part: dict[str, Any] | None
+    """Which part of which whole."""
+    vectors: str
+    """The digest of the vectors of the whole, which says whether they are rounded."""
+    has_index: bool
+
+
 class Shard:
     """A part of a catalogue, opened as ``slate serve`` opens it."""
 
     def __init__(self, folder: str, exact: bool) -> None:
         self._native = _native.Recommender.open(folder, None)
-        self._exact = exact
+        manifest = tomllib.loads((Path(folder) / "bundle.toml").read_text(encoding="utf-8"))
+        scalar = manifest["vectors"]["scalar"]
+        vectors = self._native.vectors() + ("" if scalar == "f32" else f" in {scalar}")
+        part = json.loads(self._native.part())
+        self._folder, self._exact = folder, exact
+        self._about = About(part, vectors, "index" in manifest)
 
-    def about(self) -> tuple[Any, str | None, str]:
-        """Which part of what, the bundle of the whole, and the digest of its vectors."""
-        native = self._native
-        return json.loads(native.part()), native.whole(), native.vectors()
+    def about(self) -> About:
+        """What it holds."""
+        return self._about
 
     def process(self) -> int:
         """The actor's process."""
         return os.getpid()
 
-    def search(self, asked: tuple[Any, int, Any, Any]) -> Found:
-        """The best items here."""
-        actions, scores = self._native.search(*asked, exact=self._exact)
+    def search(self, asked: tuple[Any, int, Any, Any], exact: bool, part: dict[str, Any]) -> Found:
+        """The best items here, if it holds this ``part``."""
+        if self._about.part != part:
+            raise ValueError(
+                f"{self._folder}: was replaced, so that an actor which was started again found "
+                f"{_named(self._about.part)}, expected {_named(part)}; start the shards anew"
+            )
+        actions, scores = self._native.search(*asked, exact=exact or self._exact)
         return np.asarray(actions), np.asarray(scores)
 
 
@@ -86,41 +107,42 @@ class ShardedRetriever:
             **(options or {}),
         }
         actor = ray.remote(**chosen)(Shard)
-        self.folders, self.timeout = folders, timeout
+        self.folders, self.exact, self.timeout = folders, exact, timeout
         self._actors: list[Any] = [actor.remote(folder, exact) for folder in folders]
         self._check(self._asked([actor.about.remote() for actor in self._actors]))
 
-    def _check(self, said: list[tuple[Any, str | None, str]]) -> None:
+    def _check(self, said: list[About]) -> None:
         """Fails unless the actors hold all parts of one bundle; puts them in the order of the parts."""
-        for folder, (part, _, _) in zip(self.folders, said, strict=True):
-            if part is None:
+        parts = []
+        for folder, about in zip(self.folders, said, strict=True):
+            if about.part is None:
                 raise ValueError(f"bundle: {folder} is no shard; make some with --shards N")
-        places = [part["index"] for part, _, _ in said]
-        wholes = {whole for _, whole, _ in said}
-        if len(wholes) > 1 or sorted(places) != list(range(1, said[0][0]["of"] + 1)):
+            parts.append(about.part)
+        places = [part["index"] for part in parts]
+        wholes = {part["whole"] for part in parts}
+        if len(wholes) > 1 or sorted(places) != list(range(1, parts[0]["of"] + 1)):
             listed = ", ".join(self.folders)
             raise ValueError(f"bundle: expected each shard of one bundle once, found {listed}")
         order = np.argsort(places)
         self._actors = [self._actors[at] for at in order]
+        self._parts = [parts[at] for at in order]
         self.folders = [self.folders[at] for at in order]
-        self._whole, self._vectors = str(said[0][1]), said[0][2]
+        self._whole, self._vectors = str(parts[0]["whole"]), said[0].vectors
+        self.has_index = any(about.has_index for about in said) and not self.exact
 
     def _asked(self, references: list[Any]) -> list[Any]:
         try:
-            return list(ray.get(references, timeout=self.timeout))
+            return answered(references, self.timeout)
         except ray.exceptions.GetTimeoutError:
             _, waiting = ray.wait(references, num_returns=len(references), timeout=0)
             late = [self.folders[at] for at, of in enumerate(references) if of in waiting]
             raise TimeoutError(
                 f"no answer in {self.timeout:g} s of {', '.join(late) or 'a shard'}"
             ) from None
-        except ray.exceptions.ActorDiedError as error:
-            # The last line of a traceback says what went wrong in the other process.
-            raise RuntimeError(f"a shard died: {str(error).strip().splitlines()[-1]}") from None
 
     @property
     def vectors(self) -> str:
-        """The digest of the vectors that the shards hold together."""
+        """The digest of the vectors that the shards hold together; other words for rounded ones."""
         return self._vectors
 
     @property
@@ -128,14 +150,17 @@ class ShardedRetriever:
         """The digest of the bundle whose shards they are."""
         return self._whole
 
-    def __call__(self, latent: Any, k: int, starts: Any, excluded: Any) -> list[Found]:
-        """What each shard has for queries ``[N, L]``."""
+    def __call__(
+        self, latent: Any, k: int, starts: Any, excluded: Any, *, exact: bool = False
+    ) -> list[Found]:
+        """What each shard has for queries ``[N, L]``; if ``exact``, without its index."""
         asked: Any = tuple(np.asarray(of) for of in (latent, starts, excluded))
         size = sum(of.nbytes for of in asked)
         asked = (asked[0], k, asked[1], asked[2])
         if size > _LARGE:
             asked = ray.put(asked)
-        return self._asked([actor.search.remote(asked) for actor in self._actors])
+        actors = zip(self._actors, self._parts, strict=True)
+        return self._asked([actor.search.remote(asked, exact, part) for actor, part in actors])
 
     def close(self) -> None:
         """Ends the actors."""
@@ -145,6 +170,12 @@ class ShardedRetriever:
 
     def __repr__(self) -> str:
         return f"ShardedRetriever({self.folders!r})"
+
+
+def _named(part: dict[str, Any] | None) -> str:
+    if part is None:
+        return "no shard"
+    return f"part {part['index']} of {part['of']} of the bundle {part['whole'][:12]}"
 
 
 def _folders(bundle: Folder | Sequence[Folder]) -> list[str]:

@@ -14,6 +14,7 @@ import ray
 from common import slate, trainer
 
 from fast_slate.ray import embed
+from fast_slate.ray._embed import Users
 
 
 def tensors(path: Path) -> dict[str, np.ndarray]:
@@ -112,6 +113,18 @@ def test_actors_that_are_killed_read_their_rows_again(parts: str, tmp_path: Path
     assert whole == again
 
 
+def test_an_actor_that_comes_back_to_other_rows_says_so(frame: pl.DataFrame, tmp_path: Path) -> None:
+    frame.write_parquet(tmp_path / "one.parquet")
+    asked = (str(tmp_path), "user_id", "item_id", 0, 2)
+    items, counts, _, digest = Users(*asked).counts()
+    whole = (items, counts.astype(np.int32), 0.25)
+    assert Users(*asked).energy(whole, digest) > 0
+    # Pairs of the same users and the same items.
+    frame.with_columns(pl.col("item_id").shuffle(seed=1)).write_parquet(tmp_path / "two.parquet")
+    with pytest.raises(ValueError, match="its rows changed while they were read"):
+        Users(*asked).energy(whole, digest)
+
+
 def test_what_cannot_be_read_is_named(parts: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected a column person, found user_id, item_id, day"):
         embed(parts, tmp_path / "v.safetensors", user="person")
@@ -122,3 +135,10 @@ def test_what_cannot_be_read_is_named(parts: str, tmp_path: Path) -> None:
         embed(str(bad), tmp_path / "v.safetensors", actors=1)
     with pytest.raises(ValueError, match="expected a .safetensors file"):
         embed(parts, tmp_path / "v.npy")
+    with pytest.raises(ValueError, match="expected a file of this machine"):
+        embed(parts, "s3://bucket/v.safetensors")
+
+
+def test_the_folder_of_vectors_is_made(parts: str, tmp_path: Path) -> None:
+    embed(parts, tmp_path / "new" / "below" / "v.safetensors", latent_dim=8, actors=1)
+    assert (tmp_path / "new" / "below" / "v.ids").exists()

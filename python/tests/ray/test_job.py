@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
-from common import SETTINGS, model
+from common import NAMES, SETTINGS, model
 from pyarrow.fs import S3FileSystem
 
+from fast_slate import prepare
 from fast_slate.ray._storage import Storage
 
 CONFIG = """
@@ -23,6 +25,7 @@ steps = 1500
 bundle = "{bundle}"
 [settings]
 """
+PREPARED = {key: of for key, of in SETTINGS.items() if key.startswith("prepare.")}
 OWN = {"context.folds": 0, "evaluation.count": 30, "evaluation.patience": 0}
 
 
@@ -91,10 +94,12 @@ def test_storage_keeps_the_last_whole_state(tmp_path: Path) -> None:
     (folder / "below").mkdir(parents=True)
     (folder / "a").write_text("one")
     (folder / "below" / "b").write_text("two")
+    storage.claim()
     storage.store(folder, set())
     # A store that ends before its manifest changes nothing.
     (folder / "a").write_text("another")
     broken = Storage(str(tmp_path / "storage"))
+    broken.claim()
     write = broken._write
 
     def fails(path: str, content: bytes, *, again: bool) -> None:
@@ -108,9 +113,46 @@ def test_storage_keeps_the_last_whole_state(tmp_path: Path) -> None:
     assert storage.fetch(tmp_path / "back")
     assert (tmp_path / "back" / "a").read_text() == "one"
     assert (tmp_path / "back" / "below" / "b").read_text() == "two"
+    storage.claim()
     storage.store(folder, {"below"})
     assert set(storage.manifest() or {}) == {"a"}
     assert len(list((tmp_path / "storage" / "objects").iterdir())) == 1
+
+
+def test_of_two_jobs_the_later_one_keeps_the_storage(tmp_path: Path) -> None:
+    folder, other = tmp_path / "run", tmp_path / "other"
+    folder.mkdir()
+    other.mkdir()
+    first, second = (Storage(str(tmp_path / "storage")) for _ in range(2))
+    first.claim()
+    (folder / "a").write_text("one")
+    first.store(folder, set())
+    second.claim()
+    assert second.fetch(other)
+    (folder / "a").write_text("two")
+    with pytest.raises(ValueError, match="another job has begun to store its run here"):
+        first.store(folder, set())
+    (other / "a").write_text("three")
+    second.store(other, set())
+    assert Storage(str(tmp_path / "storage")).fetch(tmp_path / "back")
+    assert (tmp_path / "back" / "a").read_text() == "three"
+
+
+def test_a_job_goes_on_with_its_own_data_alone(
+    run: Path, bundles: dict[int, Path], frame: pl.DataFrame, tmp_path: Path
+) -> None:
+    path = config(tmp_path / "train.toml", run, bundles[2], str(tmp_path / "storage"))
+    # Shards of other data would be refused by their vectors.
+    shards = f'[shards]\nbundle = "{bundles[2]}"\n'
+    path.write_text(path.read_text().replace("steps = 1500", "steps = 60").replace(shards, ""))
+    end(start(path))
+    prepare(frame.head(len(frame) // 2), tmp_path / "data", **NAMES, settings=PREPARED)
+    for data, said in ((tmp_path / "data", "holds other data"), (tmp_path, "expected a folder that")):
+        other = tmp_path / "other.toml"
+        other.write_text(path.read_text().replace(str(run / "data"), str(data)))
+        job = start(other)
+        _, err = job.communicate(timeout=120)
+        assert job.returncode == 2 and said in err, err
 
 
 def test_a_config_that_cannot_be_is_refused_in_one_line(tmp_path: Path) -> None:

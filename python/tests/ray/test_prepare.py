@@ -54,6 +54,18 @@ def test_several_processes_prepare_what_one_does(
     assert not (tmp_path / "many.pairs").exists()
 
 
+def test_a_node_that_does_not_share_the_folder_is_an_error(
+    frame: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame.write_parquet(tmp_path / "log.parquet")
+    # As on a node with a disk of its own, where nobody made the folder.
+    monkeypatch.setattr("fast_slate.ray._prepare.own_folder", lambda _: None)
+    with pytest.raises(ValueError, match="out: a node does not have the folder"):
+        fast_slate.ray.prepare(
+            str(tmp_path / "log.parquet"), tmp_path / "own" / "data", user="user_id", item="item_id"
+        )
+
+
 def test_the_row_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     pl.DataFrame({"user_id": [1, 2, None], "item_id": [1, 2, 3]}).write_parquet(
         tmp_path / "log.parquet"

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import ray
 from common import model, slate, trainer
 
 from fast_slate import Recommender
-from fast_slate.ray import ShardedRetriever, recommend
+from fast_slate.ray import ShardedRetriever, SlatesOf, recommend
 
 # Shards search exactly, and what a graph misses among the candidates changes the gradient.
 SETTINGS = {"method.kind": "lgp", "context.folds": 0, "method.candidates": 15}
@@ -152,6 +153,68 @@ def test_shards_of_another_bundle_are_refused(
     shards.close()
 
 
+def test_a_shard_that_comes_back_as_another_is_refused(
+    run: Path, bundles: dict[int, Path], tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    assert slate("export", run, "--out", other, "--shards", 2, "--scalar", "f16").returncode == 0
+    links = [tmp_path / f"link-{at}" for at in (1, 2)]
+    for at, link in enumerate(links, 1):
+        link.symlink_to(f"{bundles[2]}-{at}-of-2")
+    shards = ShardedRetriever(links, timeout=60)
+    answers = Recommender(bundles[2], shards=shards)
+    assert len(answers.recommend(items=[[]], k=3)) == 3
+    links[1].unlink()
+    links[1].symlink_to(f"{other}-2-of-2")
+    kill(shards, 1)
+    with pytest.raises(ValueError, match="link-2: was replaced.*found part 2 of 2 of the bundle"):
+        answers.recommend(items=[[]], k=3)
+    shards.close()
+
+
+def test_rounded_shards_are_not_trained_in(run: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    asked = ("--scalar", "f16", "--histories", "--shards", 2)
+    assert slate("export", run, "--out", bundle, *asked).returncode == 0
+    shards = ShardedRetriever(bundle)
+    with pytest.raises(ValueError, match="`shards`: hold other vectors"):
+        trainer(settings=SETTINGS).fit(run / "data", run_dir=tmp_path / "run", shards=shards)
+    # What was trained in f32 answers with them.
+    found = Recommender(bundle, shards=shards).recommend(items=[[]], k=3)
+    assert found.to_dict() == Recommender(bundle).recommend(items=[[]], k=3).to_dict()
+    shards.close()
+
+
+def test_an_exact_search_is_exact_in_shards_with_an_index(run: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    asked = ("--index", "--histories", "--shards", 2)
+    told = slate("export", run, "--out", bundle, *asked)
+    assert told.returncode == 0, told.stderr
+    shards, asked = ShardedRetriever(bundle), []
+
+    class Told:
+        vectors, whole = shards.vectors, shards.whole
+
+        def __call__(self, *queries: object, exact: bool = False) -> object:
+            asked.append(exact)
+            return shards(*queries, exact=exact)
+
+    answers = Recommender(bundle, shards=Told())
+    found = answers.recommend(items=[[]], k=3, exact=True)
+    assert found.to_dict() == Recommender(bundle).recommend(items=[[]], k=3, exact=True).to_dict()
+    answers.recommend(items=[[]], k=3)
+    assert asked == [True, False]
+
+    trained = trainer(settings=SETTINGS).fit(run / "data", run_dir=tmp_path / "run", shards=shards)
+    with pytest.raises(ValueError, match="index: .* shards that have an index.*exact=True"):
+        trained.evaluate()
+    assert trained.evaluate(index=True)
+    exact = ShardedRetriever(bundle, exact=True)
+    assert shards.has_index and not exact.has_index
+    shards.close()
+    exact.close()
+
+
 def test_a_batch_has_a_slate_for_everybody(
     frame: pl.DataFrame, bundles: dict[int, Path], tmp_path: Path
 ) -> None:
@@ -168,6 +231,36 @@ def test_a_batch_has_a_slate_for_everybody(
         assert found.equals(wanted)
         with pytest.raises(ValueError, match="out: .* holds files already; give overwrite=True"):
             recommend(bundles[2], str(tmp_path / "users"), str(out), k=3)
+
+
+def test_slates_are_replaced_by_those_of_all_or_not_at_all(
+    frame: pl.DataFrame, bundles: dict[int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, out = tmp_path / "users.parquet", tmp_path / "out"
+    frame.select("user_id").unique().head(50).write_parquet(users)
+    recommend(bundles[1], str(users), str(out), k=3)
+    before = pq.read_table(out)
+    strange = tmp_path / "strange.parquet"
+    pl.DataFrame({"user_id": [*frame["user_id"].head(3), -5]}).write_parquet(strange)
+    with pytest.raises(ValueError, match="users: .* does not know the user '-5'"):
+        recommend(bundles[1], str(strange), str(out), k=3, overwrite=True)
+    with pytest.raises(ray.exceptions.RayError):
+        recommend(bundles[1], str(users), str(out), k=10**6, overwrite=True)
+    assert pq.read_table(out).equals(before)
+    recommend(bundles[1], str(users), str(out), k=2, overwrite=True)
+    assert len(pq.read_table(out)) == 100
+    assert sorted(of.name for of in tmp_path.iterdir()) == ["out", "strange.parquet", "users.parquet"]
+    # As on a node with a disk of its own, where nobody made the folder.
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)
+    with pytest.raises(ValueError, match="out: a node does not have the folder"):
+        recommend(bundles[1], str(users), str(tmp_path / "own"), k=3)
+
+
+def test_a_worker_that_finds_another_bundle_ends(bundles: dict[int, Path]) -> None:
+    whole = Recommender(bundles[1])._asked().whole()
+    assert len(SlatesOf(str(bundles[1]), k=3, whole=whole)(pa.table({"items": [[1, 2]]}))) == 3
+    with pytest.raises(ValueError, match="was replaced: expected the bundle 0{64}"):
+        SlatesOf(str(bundles[1]), whole="0" * 64)
 
 
 def test_a_batch_outlives_its_shards(
