@@ -3,7 +3,7 @@
 //! A replica that fails, or that is late, is asked no more until it answers again; a question goes to
 //! another replica of the shard at once where one failed, and where it is later than 19 of 20 answers are,
 //! as long as no more than one question in twenty is asked twice. A shard that does not answer in time
-//! is missing.
+//! is missing. So is one that holds another part than its place among the addresses says.
 
 use std::collections::VecDeque;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use super::api::ShardsAnswered;
 use super::loaded::Loaded;
-use super::search::{KIND, LARGEST, PATH, parts, question, read_answer, rows_of};
+use super::search::{KIND, LARGEST, PATH, Place, parts, question, read_answer, rows_of};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::{FanOut, Partial, Queries};
@@ -81,14 +81,52 @@ struct Replica {
     address: Uri,
     /// True if it answered what it was asked last.
     answers: AtomicBool,
+    /// The part that it holds, if it is another than the one expected of it.
+    wrong: Mutex<Option<Place>>,
+}
+
+impl Replica {
+    /// True if it holds the part that is expected of it; says so where it does not.
+    fn holds(&self, found: Place, expected: Place) -> bool {
+        let wrong = (found != expected).then_some(found);
+        let mut known = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        if wrong.is_some() && *known != wrong {
+            tracing::warn!(
+                "shard {} holds {found}, expected {expected}: its place in --shards is another part's",
+                self.name()
+            );
+        }
+        *known = wrong;
+        wrong.is_none()
+    }
+
+    /// Its address.
+    fn name(&self) -> &str {
+        self.address.authority().map_or("", |authority| authority.as_str())
+    }
 }
 
 /// The replicas of one shard.
 #[derive(Debug)]
 struct Group {
+    /// The part that each of them holds.
+    place: Place,
     replicas: Vec<Arc<Replica>>,
     /// Whose turn it is.
     turn: AtomicUsize,
+}
+
+impl Group {
+    /// Its first address, or the replicas that hold another part, with what they hold.
+    fn described(&self) -> String {
+        let wrong = |replica: &Arc<Replica>| {
+            let found = (*replica.wrong.lock().unwrap_or_else(PoisonError::into_inner))?;
+            let name = replica.name();
+            Some(format!("{name}, which holds {found}, expected {}", self.place))
+        };
+        let wrong: Vec<String> = self.replicas.iter().filter_map(wrong).collect();
+        if wrong.is_empty() { self.replicas[0].name().to_owned() } else { wrong.join("; ") }
+    }
 }
 
 /// The shards of the bundle that answers.
@@ -131,13 +169,18 @@ impl Front {
             let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
             value.map_err(|_| Error::setting("shard-token", "is no text of a header"))
         });
-        let replica = |address| Arc::new(Replica { address, answers: AtomicBool::new(false) });
-        let group = |addresses: Vec<Uri>| Group {
+        let replica = |address| {
+            let (answers, wrong) = (AtomicBool::new(false), Mutex::default());
+            Arc::new(Replica { address, answers, wrong })
+        };
+        let of = groups.len();
+        let group = |(at, addresses): (usize, Vec<Uri>)| Group {
+            place: Place { index: at + 1, of },
             replicas: addresses.into_iter().map(replica).collect(),
             turn: AtomicUsize::new(0),
         };
         Ok(Self {
-            groups: groups.into_iter().map(group).collect(),
+            groups: groups.into_iter().enumerate().map(group).collect(),
             least,
             timeout,
             token: token.transpose()?,
@@ -160,8 +203,7 @@ impl Front {
         let silent = |group: &&Group| {
             !group.replicas.iter().any(|replica| replica.answers.load(Ordering::Relaxed))
         };
-        let name = |group: &Group| group.replicas[0].address.authority().map(ToString::to_string);
-        self.groups.iter().filter(silent).filter_map(name).collect()
+        self.groups.iter().filter(silent).map(Group::described).collect()
     }
 
     /// True if enough shards answer.
@@ -182,7 +224,8 @@ impl Front {
                 let asking = Asking { body: body.clone(), rows: 0, slate_size: 1 };
                 let (front, replica) = (Arc::clone(self), Arc::clone(replica));
                 asked.spawn(async move {
-                    let answer = timeout(front.timeout, front.one(&replica, &asking)).await;
+                    let place = front.groups[at].place;
+                    let answer = timeout(front.timeout, front.one(&replica, place, &asking)).await;
                     let answers = matches!(answer, Ok(Some(_)));
                     replica.answers.store(answers, Ordering::Relaxed);
                     (at, answers)
@@ -196,7 +239,7 @@ impl Front {
             }
         }
         let unknown = self.groups.iter().zip(known).filter(|(_, known)| !known);
-        unknown.map(|(group, _)| group.replicas[0].address.to_string()).collect()
+        unknown.map(|(group, _)| group.described()).collect()
     }
 
     /// What is wrong with shards that do not know a bundle yet, if they are too many.
@@ -254,8 +297,8 @@ impl Front {
         may
     }
 
-    /// What one replica answers; none if it does not, or something else.
-    async fn one(&self, replica: &Replica, asking: &Asking) -> Option<Partial> {
+    /// What one replica answers for the part at `place`; none if it does not, or something else.
+    async fn one(&self, replica: &Replica, place: Place, asking: &Asking) -> Option<Partial> {
         let mut request = Request::post(&replica.address).header(header::CONTENT_TYPE, KIND);
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, token);
@@ -266,7 +309,8 @@ impl Front {
             return None;
         }
         let body = to_bytes(Body::new(response.into_body()), LARGEST).await.ok()?;
-        read_answer(&body, asking.rows, asking.slate_size)
+        let (found, partial) = read_answer(&body, asking.rows, asking.slate_size)?;
+        replica.holds(found, place).then_some(partial)
     }
 
     /// What a shard answers in time.
@@ -286,7 +330,7 @@ impl Front {
             next += 1;
             let (front, asking) = (Arc::clone(&self), Arc::clone(&asking));
             asked.spawn(async move {
-                let found = front.one(&replica, &asking).await;
+                let found = front.one(&replica, front.groups[at].place, &asking).await;
                 replica.answers.store(found.is_some(), Ordering::Relaxed);
                 found
             });

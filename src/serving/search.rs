@@ -3,8 +3,8 @@
 //!
 //! | question | | answer | |
 //! |---|---|---|---|
-//! | `slate/q1` | 8 bytes | `slate/a1` | 8 bytes |
-//! | digest of the whole bundle | 64 hexadecimal digits | N, K | `u32` each |
+//! | `slate/q1` | 8 bytes | `slate/a2` | 8 bytes |
+//! | digest of the whole bundle | 64 hexadecimal digits | place of the part from 1, number of parts, N, K | `u32` each |
 //! | K, exact (0 or 1), N, L | `u32` each | actions `[N, K]` | `u32`, the greatest where there are no more |
 //! | z `[N, L]` | `f32` | scores `[N, K]` | `f32` |
 //! | where each row's exclusions begin `[N + 1]` | `u32` | | |
@@ -12,6 +12,7 @@
 //!
 //! Actions have the numbers that the whole catalogue gives them.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,12 +23,13 @@ use axum::response::IntoResponse;
 
 use super::problem::{Problem, ProblemBody};
 use super::service::Service;
+use crate::bundle::Bundle;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::{Partial, Queries, Search};
 
 const QUESTION: &[u8; 8] = b"slate/q1";
-const ANSWER: &[u8; 8] = b"slate/a1";
+const ANSWER: &[u8; 8] = b"slate/a2";
 /// Bytes of a digest in hexadecimal.
 const DIGEST: usize = 64;
 
@@ -157,25 +159,49 @@ impl Question {
     }
 }
 
+/// A part of a catalogue: its place among all parts, from 1, and their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) index: usize,
+    pub(super) of: usize,
+}
+
+impl Place {
+    /// The place of a bundle; the bundle of the whole is the only part.
+    fn of(bundle: &Bundle) -> Self {
+        let whole = Self { index: 1, of: 1 };
+        bundle.part.as_ref().map_or(whole, |part| Self { index: part.index, of: part.of })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "part {} of {}", self.index, self.of)
+    }
+}
+
 #[allow(clippy::cast_possible_truncation, reason = "sizes of an answer")]
-fn answer(found: &Partial, slate_size: usize) -> Vec<u8> {
+fn answer(place: Place, found: &Partial, slate_size: usize) -> Vec<u8> {
     let rows = found.actions.len() / slate_size;
     let mut body = ANSWER.to_vec();
-    body.extend([rows, slate_size].iter().flat_map(|size| (*size as u32).to_le_bytes()));
+    let sizes = [place.index, place.of, rows, slate_size];
+    body.extend(sizes.iter().flat_map(|size| (*size as u32).to_le_bytes()));
     body.extend(found.actions.iter().flat_map(|action| action.to_le_bytes()));
     body.extend(found.scores.iter().flat_map(|score| score.to_le_bytes()));
     body
 }
 
-/// What a shard found for `rows` queries; none for a body that says something else.
-pub(super) fn read_answer(body: &[u8], rows: usize, slate_size: usize) -> Option<Partial> {
+/// Which part a shard holds, and what it found for `rows` queries; none for a body that says something
+/// else.
+pub(super) fn read_answer(body: &[u8], rows: usize, slate_size: usize) -> Option<(Place, Partial)> {
     let mut reader = Reader(body);
     (reader.bytes(ANSWER.len())? == ANSWER).then_some(())?;
-    (reader.sizes()? == [rows, slate_size]).then_some(())?;
+    let [index, of, sizes @ ..] = reader.sizes::<4>()?;
+    (sizes == [rows, slate_size]).then_some(())?;
     let count = rows.checked_mul(slate_size)?;
     let actions = reader.numbers(count)?.map(u32::from_le_bytes).collect();
     let scores = reader.numbers(count)?.map(f32::from_le_bytes).collect();
-    reader.0.is_empty().then_some(Partial { actions, scores })
+    reader.0.is_empty().then_some((Place { index, of }, Partial { actions, scores }))
 }
 
 /// The best items of this bundle for queries.
@@ -221,7 +247,7 @@ pub(super) async fn search(
         let Question { latent, slate_size, .. } = &question;
         let queries = Queries { latent, slate_size: *slate_size, excluded: Some(&lists) };
         let found = loaded.recommender.shard(search)?.search(queries)?;
-        Ok::<_, Error>(answer(&found, *slate_size))
+        Ok::<_, Error>(answer(Place::of(loaded.recommender.bundle()), &found, *slate_size))
     };
     let body = service.search(work).await??;
     Ok(([(header::CONTENT_TYPE, KIND)], body))
@@ -272,8 +298,9 @@ mod tests {
         }
 
         let found = Partial { actions: vec![4, 9, 1, Partial::NOBODY], scores: vec![0.5; 4] };
-        let body = answer(&found, 2);
-        assert_eq!(read_answer(&body, 2, 2), Some(found));
+        let place = Place { index: 2, of: 3 };
+        let body = answer(place, &found, 2);
+        assert_eq!(read_answer(&body, 2, 2), Some((place, found)));
         for (rows, slate_size) in [(2, 1), (1, 4), (4, 1)] {
             assert_eq!(read_answer(&body, rows, slate_size), None);
         }

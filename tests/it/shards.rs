@@ -186,6 +186,45 @@ fn another_replica_answers_for_one_that_does_not() {
 }
 
 #[test]
+fn an_address_in_the_place_of_another_part_gives_no_answer() {
+    let place = Place::new();
+    let servers: Vec<Server> = [1, 2, 3, 0].map(|at| place.shard(at)).into();
+    let at = |of: &[usize]| {
+        let all = of.iter().map(|of| format!("http://{}", servers[*of].address));
+        all.collect::<Vec<_>>().join(",")
+    };
+    // One twice, one too few, two that changed places, the whole beside parts.
+    let wrong = [
+        (at(&[0, 1, 1]), "holds part 2 of 3, expected part 3 of 3"),
+        (at(&[0, 1]), "holds part 1 of 3, expected part 1 of 2"),
+        (at(&[0, 2, 1]), "holds part 3 of 3, expected part 2 of 3"),
+        (at(&[3, 1, 2]), "holds part 1 of 1, expected part 1 of 3"),
+    ];
+    for (addresses, said) in wrong {
+        let front = place.front(&addresses, &[]);
+        // The first look may not be over.
+        let started = Instant::now();
+        while !front.get("/readyz").body.contains(said) {
+            assert!(started.elapsed() < Duration::from_secs(10), "{}", front.get("/readyz").body);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(ready(&front), 503);
+        assert_eq!(front.post("/v1/slates", &json!({"user": "5"})).problem().0, 503);
+    }
+    // A replica of another part is not asked for an answer; the right one gives it.
+    let mixed = format!("{}|http://{},{}", at(&[0]), servers[1].address, at(&[1, 2]));
+    let front = place.front(&mixed, &[]);
+    until(|| ready(&front), 200);
+    let alone = place.front(&at(&[0, 1, 2]), &[]);
+    until(|| ready(&alone), 200);
+    for _ in 0..10 {
+        let [ours, theirs] = [&front, &alone].map(|front| front.slates(json!({"user": "5"})));
+        assert_eq!(shown(&ours), shown(&theirs));
+        assert_eq!(ours["shards"]["answered"], SHARDS);
+    }
+}
+
+#[test]
 fn a_reload_waits_for_the_shards_and_never_mixes_bundles() {
     let place = Place::new();
     let shards: Vec<Server> = (1..=SHARDS).map(|at| place.shard(at)).collect();
