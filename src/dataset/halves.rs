@@ -93,7 +93,9 @@ impl Halved {
     /// Items ascending.
     fn sorted(mut self) -> Self {
         if let Self::Into(parts) = &mut self {
-            parts.iter_mut().for_each(|part| part.sort_unstable());
+            for part in parts {
+                part.sort_unstable();
+            }
         }
         self
     }

@@ -60,15 +60,15 @@ impl<'a> Jury<'a> {
         let fits = Fits::new(sessions, folds, without, asking, seed);
         // A reward that compares items compares them by the same vectors for every candidate.
         let mut compared = None;
-        let mut vectors = || match &compared {
-            Some(actions) => Ok(Arc::clone(actions)),
-            None => {
-                let users = sessions.contexts(Split::Train);
-                let source = start(NORMALIZATIONS[0], SHORT.min(fits.longest()?), 0.0).source();
-                let stored = source.fit(sessions, &users, seed)?;
-                let fitted = stored.into_vectors(&plain(), &sessions.popularity(&users))?;
-                Ok(Arc::clone(compared.insert(fitted.actions)))
+        let mut vectors = || {
+            if let Some(actions) = &compared {
+                return Ok(Arc::clone(actions));
             }
+            let users = sessions.contexts(Split::Train);
+            let source = start(NORMALIZATIONS[0], SHORT.min(fits.longest()?), 0.0).source();
+            let stored = source.fit(sessions, &users, seed)?;
+            let fitted = stored.into_vectors(&plain(), &sessions.popularity(&users))?;
+            Ok(Arc::clone(compared.insert(fitted.actions)))
         };
         let halves = asked.into_iter().map(|sessions| {
             let reward =
