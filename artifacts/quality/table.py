@@ -20,10 +20,8 @@ out = Path(sys.argv[1])
 TEST_SHARE = 0.1
 NAMES = {
     "ml-2k": "MovieLens (2 149 users)",
-    "cds": "Amazon CDs, users with 20 items",
-    "cds-5": "Amazon CDs",
-    "gowalla": "Gowalla, users with 20 places",
-    "gowalla-5": "Gowalla",
+    "cds": "Amazon CDs",
+    "gowalla": "Gowalla",
     "beauty": "Amazon Beauty, by time",
     "ml-2k-time": "MovieLens (2 149 users), by time",
     "texts": "MovieLens small, text vectors",

@@ -362,7 +362,7 @@ class SlatePolicy(Answering):
         tune
             Whole seconds in which each baseline is tuned on the validation users.
         halves
-            How many halves of the own items each user is asked about, of every row alike: more make the
+            How many halves of their items each user is asked about, of every row alike: more make the
             intervals narrower. By default one, and of validation users as many as in training.
         index
             Retrieve through the index instead of exactly. After a fit in shards, theirs.

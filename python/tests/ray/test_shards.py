@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import ray
 from common import model, slate, trainer
 
 from fast_slate import Recommender
-from fast_slate.ray import ShardedRetriever, SlatesOf, recommend
+from fast_slate.ray import ShardedRetriever, recommend
 
 # Shards search exactly, and what a graph misses among the candidates changes the gradient.
 SETTINGS = {"method.kind": "lgp", "context.folds": 0, "method.candidates": 15}
@@ -231,36 +230,6 @@ def test_a_batch_has_a_slate_for_everybody(
         assert found.equals(wanted)
         with pytest.raises(ValueError, match="out: .* holds files already; give overwrite=True"):
             recommend(bundles[2], str(tmp_path / "users"), str(out), k=3)
-
-
-def test_slates_are_replaced_by_those_of_all_or_not_at_all(
-    frame: pl.DataFrame, bundles: dict[int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    users, out = tmp_path / "users.parquet", tmp_path / "out"
-    frame.select("user_id").unique().head(50).write_parquet(users)
-    recommend(bundles[1], str(users), str(out), k=3)
-    before = pq.read_table(out)
-    strange = tmp_path / "strange.parquet"
-    pl.DataFrame({"user_id": [*frame["user_id"].head(3), -5]}).write_parquet(strange)
-    with pytest.raises(ValueError, match="users: .* does not know the user '-5'"):
-        recommend(bundles[1], str(strange), str(out), k=3, overwrite=True)
-    with pytest.raises(ray.exceptions.RayError):
-        recommend(bundles[1], str(users), str(out), k=10**6, overwrite=True)
-    assert pq.read_table(out).equals(before)
-    recommend(bundles[1], str(users), str(out), k=2, overwrite=True)
-    assert len(pq.read_table(out)) == 100
-    assert sorted(of.name for of in tmp_path.iterdir()) == ["out", "strange.parquet", "users.parquet"]
-    # As on a node with a disk of its own, where nobody made the folder.
-    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)
-    with pytest.raises(ValueError, match="out: a node does not have the folder"):
-        recommend(bundles[1], str(users), str(tmp_path / "own"), k=3)
-
-
-def test_a_worker_that_finds_another_bundle_ends(bundles: dict[int, Path]) -> None:
-    whole = Recommender(bundles[1])._asked().whole()
-    assert len(SlatesOf(str(bundles[1]), k=3, whole=whole)(pa.table({"items": [[1, 2]]}))) == 3
-    with pytest.raises(ValueError, match="was replaced: expected the bundle 0{64}"):
-        SlatesOf(str(bundles[1]), whole="0" * 64)
 
 
 def test_a_batch_outlives_its_shards(
