@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dataset::ActionSets;
 use crate::embedding::StoredEmbeddings;
-use crate::embedding::descent::{LANES, improve};
+use crate::embedding::descent::{LANES, Penalty, improve};
 use crate::embedding::fold_in::FoldInOptions;
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -83,13 +83,18 @@ pub fn implicit_als(
 ) -> Result<StoredEmbeddings> {
     options.validate()?;
     let start = small(num_actions, options.latent_dim, seed);
-    Ok(swept(matrix, start, options)?.into())
+    Ok(swept(matrix, start, options, Penalty::Same)?.into())
 }
 
 /// The item vectors `[P, L]` after the sweeps of `options`, which begin at `items`, whose rows are
 /// [`padded`].
-pub(super) fn swept(matrix: &ActionSets, items: Matrix, options: AlsOptions) -> Result<Matrix> {
-    let mut factors = Factors::new(matrix, items, options);
+pub(super) fn swept(
+    matrix: &ActionSets,
+    items: Matrix,
+    options: AlsOptions,
+    penalty: Penalty,
+) -> Result<Matrix> {
+    let mut factors = Factors::new(matrix, items, options, penalty);
     for _ in 0..options.iterations {
         interrupt::check()?;
         factors.sweep();
@@ -122,23 +127,33 @@ struct Factors<'a> {
     users: Matrix,
     items: Matrix,
     options: FoldInOptions,
+    penalty: Penalty,
 }
 
 impl<'a> Factors<'a> {
     /// Starts at these items, in whole registers; the first sweep begins with the users.
-    fn new(matrix: &'a ActionSets, items: Matrix, options: AlsOptions) -> Self {
+    fn new(matrix: &'a ActionSets, items: Matrix, options: AlsOptions, penalty: Penalty) -> Self {
         Self {
             by_user: matrix,
             by_item: matrix.transposed(items.rows()),
             users: Matrix::zeros(matrix.len(), items.cols()),
             items,
             options: options.fold_in(),
+            penalty,
         }
     }
 
     fn sweep(&mut self) {
-        improve(self.by_user, &mut self.users, &self.items, self.options);
-        improve(&self.by_item, &mut self.items, &self.users, self.options);
+        self.improve_users();
+        self.improve_items();
+    }
+
+    fn improve_users(&mut self) {
+        improve(self.by_user, &mut self.users, &self.items, self.options, self.penalty);
+    }
+
+    fn improve_items(&mut self) {
+        improve(&self.by_item, &mut self.items, &self.users, self.options, self.penalty);
     }
 }
 
@@ -179,10 +194,25 @@ mod tests {
         if did { (7.0, 1.0) } else { (1.0, 0.0) }
     }
 
+    /// What λ is multiplied with for each of these sets.
+    fn scales(sets: &ActionSets, rows: usize, penalty: Penalty) -> Vec<f64> {
+        let sizes: Vec<f64> =
+            (0..rows).map(|row| sets.of(row.try_into().unwrap()).len() as f64).collect();
+        let used = sizes.iter().filter(|size| **size > 0.0).count() as f64;
+        let mean = sizes.iter().sum::<f64>() / used;
+        let scale = |size: &f64| if penalty == Penalty::Same { 1.0 } else { size / mean };
+        sizes.iter().map(scale).collect()
+    }
+
     /// Every user's and item's normal equations, written out.
-    fn dense_sweep(matrix: &ActionSets, items: &mut Mat<f64>) -> Mat<f64> {
-        let solve = |far: &Mat<f64>, weight: &dyn Fn(usize) -> (f64, f64)| {
-            let mut normal = Mat::<f64>::identity(far.ncols(), far.ncols()) * faer::Scale(0.7);
+    fn dense_sweep(matrix: &ActionSets, items: &mut Mat<f64>, penalty: Penalty) -> Mat<f64> {
+        let of_users = scales(matrix, USERS, penalty);
+        let of_items = scales(&matrix.transposed(ITEMS), ITEMS, penalty);
+        let solve = |far: &Mat<f64>, scale: f64, weight: &dyn Fn(usize) -> (f64, f64)| {
+            // Where the set is empty, 0 is the solution for any λ.
+            let scale = if scale > 0.0 { scale } else { 1.0 };
+            let identity = Mat::<f64>::identity(far.ncols(), far.ncols());
+            let mut normal = identity * faer::Scale(0.7 * scale);
             let mut right = Mat::zeros(far.ncols(), 1);
             for i in 0..far.nrows() {
                 let (confidence, preference) = weight(i);
@@ -194,11 +224,11 @@ mod tests {
         let dim = items.ncols();
         let mut users = Mat::zeros(USERS, dim);
         for user in 0..USERS {
-            let x = solve(items, &|item| weight(matrix, user, item));
+            let x = solve(items, of_users[user], &|item| weight(matrix, user, item));
             (0..dim).for_each(|j| users[(user, j)] = x[(j, 0)]);
         }
         for item in 0..ITEMS {
-            let x = solve(&users, &|user| weight(matrix, user, item));
+            let x = solve(&users, of_items[item], &|user| weight(matrix, user, item));
             (0..dim).for_each(|j| items[(item, j)] = x[(j, 0)]);
         }
         users
@@ -218,17 +248,22 @@ mod tests {
 
     #[test]
     fn in_as_many_dimensions_as_steps_it_is_the_dense_solution() {
-        let matrix = tastes();
-        let mut factors = Factors::new(&matrix, small(ITEMS, STEPS, Seed(1)), options(STEPS));
-        let mut items = wide(&factors.items).subcols(0, STEPS).to_owned();
-        for _ in 0..4 {
-            factors.sweep();
-            let users = dense_sweep(&matrix, &mut items);
-            for (found, expected) in [(&factors.users, &users), (&factors.items, &items)] {
-                let error = wide(found).subcols(0, STEPS) - expected;
-                assert!(error.norm_max() < 1e-4 * expected.norm_max());
+        let (matrix, start) = (tastes(), || small(ITEMS, STEPS, Seed(1)));
+        let swept_as = |penalty| {
+            let mut factors = Factors::new(&matrix, start(), options(STEPS), penalty);
+            let mut items = wide(&factors.items).subcols(0, STEPS).to_owned();
+            for _ in 0..4 {
+                factors.sweep();
+                let users = dense_sweep(&matrix, &mut items, penalty);
+                for (found, expected) in [(&factors.users, &users), (&factors.items, &items)] {
+                    let error = wide(found).subcols(0, STEPS) - expected;
+                    assert!(error.norm_max() < 1e-4 * expected.norm_max());
+                }
             }
-        }
+            factors
+        };
+        swept_as(Penalty::BySize);
+        let factors = swept_as(Penalty::Same);
         let found = implicit_als(&matrix, ITEMS, options(STEPS), Seed(1)).unwrap();
         assert_eq!(found.v.as_slice(), narrow(factors.items, STEPS).unwrap().as_slice());
         assert_eq!(found.v.row(ITEMS - 1), [0.0; STEPS]);
@@ -237,7 +272,8 @@ mod tests {
     #[test]
     fn every_half_sweep_lowers_the_objective_towards_that_of_exact_solutions() {
         let matrix = tastes();
-        let mut factors = Factors::new(&matrix, small(ITEMS, 12, Seed(1)), options(12));
+        let start = small(ITEMS, 12, Seed(1));
+        let mut factors = Factors::new(&matrix, start, options(12), Penalty::Same);
         let mut items = wide(&factors.items);
         let mut last = f64::INFINITY;
         let mut lowers = |factors: &Factors<'_>| {
@@ -247,11 +283,11 @@ mod tests {
         };
         let mut users = Mat::zeros(USERS, items.ncols());
         for _ in 0..20 {
-            improve(&matrix, &mut factors.users, &factors.items, factors.options);
+            factors.improve_users();
             lowers(&factors);
-            improve(&factors.by_item, &mut factors.items, &factors.users, factors.options);
+            factors.improve_items();
             lowers(&factors);
-            users = dense_sweep(&matrix, &mut items);
+            users = dense_sweep(&matrix, &mut items, Penalty::Same);
         }
         let exact = objective(&matrix, &users, &items);
         assert!((last / exact - 1.0).abs() < 0.01, "{last}, and exactly {exact}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::candidate::{Candidate, svd_columns};
 use super::fits::ALL;
-use crate::embedding::{AlsOptions, BlendOptions};
+use crate::embedding::BlendOptions;
 use crate::experiment::search::Deadline;
 
 /// Share of the time left that the long decompositions may take.
@@ -22,8 +22,8 @@ const SETTLING: f64 = 0.25;
 /// The time of a fit, of an SVD or of ALS, grows as this power of its columns from one length to the next,
 /// between the sparse products' 1 and the dense ones' 2.
 const GROWTH: f64 = 1.5;
-/// The fits of an SVD that take as long as one of ALS of the same length.
-const OF_ALS: u32 = 5;
+/// The fits of an SVD that take as long as ALS that starts there.
+const OF_ALS: u32 = 2;
 /// The time of a fit, and its columns.
 #[derive(Clone, Copy)]
 struct Fit {
@@ -49,7 +49,7 @@ pub(super) struct Budget {
     svd: Option<Fit>,
     /// The time of the slowest SVD.
     slowest: Duration,
-    /// The ALS that was fitted last.
+    /// The ALS that was fitted last, without its SVD.
     als: Option<Fit>,
     /// The time of the last blend, without its SVD.
     blend: Option<Duration>,
@@ -84,7 +84,7 @@ impl Budget {
         self.clock.elapsed()
     }
 
-    /// A candidate's source was fitted in this time; of a blend, without its SVD.
+    /// A candidate's source was fitted in this time; of ALS and a blend, without the SVD.
     pub(super) fn fitted(&mut self, candidate: Candidate, time: Duration) {
         let fit = Fit { time, columns: candidate.columns() };
         match candidate {
@@ -111,28 +111,31 @@ impl Budget {
         let columns = candidate.columns();
         match candidate {
             Candidate::Svd { .. } => self.time_of_svd(columns),
-            Candidate::Als { latent_dim, .. } => self.time_of_als(latent_dim),
+            Candidate::Als { blend, .. } => {
+                self.time_of_svd(svd_columns(blend.svd.latent_dim)) + self.time_of_als(blend)
+            }
             Candidate::Blend { blend, .. } => {
                 let svd = self.time_of_svd(svd_columns(blend.svd.latent_dim));
-                svd + self.blend.unwrap_or_else(|| svd.max(self.of_sweeps(blend)))
+                svd + self.blend.unwrap_or_else(|| svd.max(self.time_of_als(blend)))
             }
         }
+    }
+
+    /// The time of what a candidate fits beside its SVD.
+    pub(super) fn beside_svd(&self, candidate: Candidate) -> Duration {
+        let of_svd = |blend: BlendOptions| self.time_of_svd(svd_columns(blend.svd.latent_dim));
+        let svd = candidate.of_svd().map_or(Duration::ZERO, of_svd);
+        self.of(candidate).saturating_sub(svd)
     }
 
     fn time_of_svd(&self, columns: f64) -> Duration {
         self.svd.map_or(Duration::ZERO, |fit| fit.of(columns))
     }
 
-    fn time_of_als(&self, latent_dim: usize) -> Duration {
-        let of_svd = || OF_ALS * self.time_of_svd(svd_columns(latent_dim));
-        self.als.map_or_else(of_svd, |fit| fit.of(latent_dim as f64))
-    }
-
-    /// The time of what a blend fits of ALS.
-    fn of_sweeps(&self, blend: BlendOptions) -> Duration {
-        let AlsOptions { latent_dim, iterations, .. } = blend.als();
-        let share = iterations as f64 / AlsOptions::default().iterations as f64;
-        self.time_of_als(latent_dim).mul_f64(share)
+    /// The time of the ALS of a blend, without its SVD.
+    fn time_of_als(&self, blend: BlendOptions) -> Duration {
+        let of_svd = || OF_ALS * self.time_of_svd(svd_columns(blend.als_dim));
+        self.als.map_or_else(of_svd, |fit| fit.of(2.0 * blend.als_dim as f64))
     }
 
     /// The time of the fits that are still to make if the game ends now, where an SVD's take `of_svd`.
@@ -175,10 +178,14 @@ impl Budget {
         left.is_some_and(|left| left < self.last_round(FINALISTS))
     }
 
+    /// The time that is left.
+    pub(super) fn left(&self) -> Duration {
+        self.clock.left().unwrap_or_default()
+    }
+
     /// The time for fits. A longer SVD is worth more than all but the first of the last round.
     pub(super) fn spare(&self) -> Duration {
-        let left = self.clock.left().unwrap_or_default();
-        left.saturating_sub(self.settling(FINALISTS)).mul_f64(FITTING)
+        self.left().saturating_sub(self.settling(FINALISTS)).mul_f64(FITTING)
     }
 }
 
@@ -194,12 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn a_blend_takes_what_its_sweeps_do_where_there_are_many_users() {
+    fn a_blend_takes_what_its_als_does_where_there_are_many_users() {
         let mut budget = Budget::new(Instant::now(), 100, 0.0);
         let blend = svd(512).blends()[0];
         budget.fitted(svd(512), SECOND);
-        assert_eq!(budget.of(blend), 2 * SECOND);
-        budget.fitted(Candidate::als(100)[0], 6 * SECOND);
+        assert_eq!(budget.of(blend), 3 * SECOND);
+        budget.fitted(svd(100).als()[0], SECOND);
         assert!(budget.of(blend) > 10 * SECOND, "{:?}", budget.of(blend));
         budget.fitted(blend, 5 * SECOND);
         assert_eq!(budget.of(blend), 6 * SECOND);
@@ -210,13 +217,14 @@ mod tests {
         let mut budget = Budget::new(Instant::now(), 100, 5.0);
         budget.judged(SECOND / 8);
         budget.fitted(svd(100), SECOND);
-        budget.fitted(Candidate::als(100)[0], 5 * SECOND);
+        let als = svd(100).als()[0];
+        budget.fitted(als, 4 * SECOND);
         let left = |budget: &Budget, winner| {
             let kept = budget.last_fits(winner, 6 * SECOND);
             budget.before(kept).left().map(|left| left.as_secs_f64().round())
         };
         assert_eq!(left(&budget, Some(svd(100))), Some(100.0 - 10.0 - 6.0));
-        assert_eq!(left(&budget, Some(Candidate::als(100)[0])), Some(100.0 - 10.0 - 30.0));
+        assert_eq!(left(&budget, Some(als)), Some(100.0 - 10.0 - 30.0));
         assert!(budget.spare() < 78 * SECOND && budget.spare() > 77 * SECOND);
         budget.judged(SECOND);
         assert_eq!(left(&budget, Some(svd(100))), Some(100.0 - 25.0 - 6.0), "a quarter at most");

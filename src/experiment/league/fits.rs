@@ -10,6 +10,7 @@ use crate::embedding::{
 };
 use crate::error::Result;
 use crate::interrupt;
+use crate::prepared::EmbeddingSource;
 use crate::retrieval::Exact;
 use crate::seed::Seed;
 
@@ -73,12 +74,14 @@ pub(super) struct Fits<'a> {
     without: Without,
     /// The number of fits that judge until the last round.
     count: usize,
+    /// The number of fits that judge now.
+    judging: usize,
     /// Users of each action in each fit.
     popularity: Vec<Vec<u32>>,
     fitted: Option<Fitted>,
     /// Those with κ in place.
     searched: Vec<Arc<Searched>>,
-    /// The SVD of which blends are made.
+    /// The SVD at which ALS starts, and of which blends are made.
     base: Option<Fitted>,
 }
 
@@ -108,6 +111,7 @@ impl<'a> Fits<'a> {
             folds,
             without,
             count,
+            judging: count,
             popularity,
             fitted: None,
             searched: Vec::new(),
@@ -178,7 +182,7 @@ impl<'a> Fits<'a> {
     pub(super) fn fit(&mut self, candidate: Candidate) -> Result<()> {
         // Two of them at once may be more than the memory holds.
         self.put(None);
-        let stored = (0..FOLDS).take(self.count).map(|fold| self.fit_without(fold, candidate));
+        let stored = (0..FOLDS).take(self.judging).map(|fold| self.fit_without(fold, candidate));
         let stored = stored.collect::<Result<_>>()?;
         self.fitted = Some(Fitted { candidate, stored });
         Ok(())
@@ -187,6 +191,7 @@ impl<'a> Fits<'a> {
     /// Fits it without every fold, where folds are left out; what was fitted is among them, if it serves.
     pub(super) fn fit_all(&mut self, candidate: Candidate) -> Result<()> {
         if self.by_folds() {
+            self.judging = FOLDS.into();
             let stored = self.folds_of(candidate)?;
             self.fitted = Some(Fitted { candidate, stored });
         } else if !self.is_fitted(candidate) {
@@ -204,9 +209,11 @@ impl<'a> Fits<'a> {
                 (&**asked, asked.contexts(Split::Train), SessionPart::Observed)
             }
         };
-        if let (Candidate::Blend { blend: options, .. }, Some(base)) = (candidate, &self.base) {
+        if let (Some(options), Some(base)) = (candidate.of_svd(), &self.base) {
             let length = options.svd.latent_dim;
-            if candidate.is_blend_of(base.candidate.with_length(length)) {
+            let of_svd = EmbeddingSource::Svd { interactions: part, options: options.svd };
+            let is_there = base.candidate.latent_dim() >= length;
+            if is_there && base.candidate.with_length(length).source_of(part) == of_svd {
                 let svd = base.stored[usize::from(fold)].resized(length);
                 return blend(&svd, &interactions_of(sessions, &users, part), options);
             }
@@ -214,7 +221,7 @@ impl<'a> Fits<'a> {
         candidate.source_of(part).fit(sessions, &users, self.seed)
     }
 
-    /// Keeps the fits of an SVD for blends of it, or of a shorter one.
+    /// Keeps the fits of an SVD for what is made of it, or of a shorter one.
     pub(super) fn keep_base(&mut self) {
         self.base = self.take();
     }

@@ -9,10 +9,9 @@ use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
 use super::fits::{FOLDS, Fits, Searched};
 use super::nobody;
 use crate::dataset::{Folds, Sessions, Split, Times};
-use crate::embedding::{FoldIn, FoldInOptions};
-use crate::encoder::{ContextEncoder, Known, Mean, encode_all};
+use crate::encoder::{Known, Mean, encode_all};
 use crate::error::Result;
-use crate::prepared::{HeldOut, Judge};
+use crate::prepared::{ChosenSettings, HeldOut, Judge};
 use crate::retrieval::{Queries, Retriever as _};
 use crate::reward::SlateReward;
 use crate::seed::Seed;
@@ -24,7 +23,7 @@ struct Halves {
 }
 
 /// An encoder, and what the dimensions of its contexts are multiplied with.
-type Encoding = (Box<dyn ContextEncoder>, Option<Vec<f32>>);
+type Encoding = (Mean, Option<Vec<f32>>);
 
 /// The judging users, and what is fitted for them.
 pub(super) struct Jury<'a> {
@@ -125,7 +124,7 @@ impl<'a> Jury<'a> {
                 times: self.times.as_ref().map(|times| observed.values_of(user, &times.observed)),
                 features: None,
             };
-            let mut latent = encode_all(encoder.as_ref(), users, known);
+            let mut latent = encode_all(&encoder, users, known);
             if let Some(squares) = &squares {
                 latent.par_rows_mut().for_each(|row| {
                     row.iter_mut().zip(squares).for_each(|(value, square)| *value *= square);
@@ -147,28 +146,18 @@ impl<'a> Jury<'a> {
     /// The encoder of a candidate for a part of the judges, and what its dimensions are multiplied with: the
     /// weights f of both vectors are in the queries, so that one search serves all of them.
     fn encoder(&self, candidate: Candidate, part: usize, searched: &Searched) -> Result<Encoding> {
-        match candidate {
-            Candidate::Als { confidence, regularization, .. } => {
-                let options = FoldInOptions { regularization, confidence };
-                let fold_in = FoldIn::new(Arc::clone(&searched.vectors.actions), options)?;
-                Ok((Box::new(fold_in), None))
-            }
-            Candidate::Svd { form, popularity_power, recency, .. }
-            | Candidate::Blend { form, popularity_power, recency, .. } => {
-                let (inputs, fit) = (&searched.vectors.inputs, self.fits.of_part(part));
-                let popularity = self.fits.popularity(fit);
-                let mean =
-                    Mean::inverse_popularity(Arc::clone(inputs), popularity, popularity_power);
-                let weights =
-                    self.fits.spectrum(fit).map(|it| it.weights(&form, candidate.latent_dim()));
-                let squares = weights.transpose()?.map(|weights| {
-                    let squares = weights.iter().map(|weight| weight * weight);
-                    // A shorter candidate uses the first dimensions of a fit.
-                    squares.chain(std::iter::repeat(0.0)).take(inputs.cols()).collect()
-                });
-                Ok((Box::new(mean.with_recency(recency)), squares))
-            }
-        }
+        let ChosenSettings { embedding, popularity_power, recency, .. } = candidate.settings();
+        let (inputs, fit) = (&searched.vectors.inputs, self.fits.of_part(part));
+        let popularity = self.fits.popularity(fit);
+        let mean = Mean::inverse_popularity(Arc::clone(inputs), popularity, popularity_power);
+        let weights =
+            self.fits.spectrum(fit).map(|it| it.weights(&embedding, candidate.latent_dim()));
+        let squares = weights.transpose()?.map(|weights| {
+            let squares = weights.iter().map(|weight| weight * weight);
+            // A shorter candidate uses the first dimensions of a fit.
+            squares.chain(std::iter::repeat(0.0)).take(inputs.cols()).collect()
+        });
+        Ok((mean.with_recency(recency), squares))
     }
 
     /// The number of judges until the last round.

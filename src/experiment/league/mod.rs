@@ -15,10 +15,11 @@
 //! more, are judged again by up to five times as many.
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
-//! one for every η, and ALS; then longer and longer ones for the best η, as long as that does not earn less
-//! and the time allows; their weights are searched from the best so far. So do the other η, of which the
-//! weights are searched as far where they are level with the best. ALS grows longer too where it may win.
-//! Blends are made of the winner so far, before lengths beyond 1 024, if there is time to
+//! one for every η, and ALS that starts there; then longer and longer ones for the best η, as long as that does not earn
+//! less and the time allows; their weights are searched from the best so far. So do the other η, of which the
+//! weights are searched as far where they are level with the best. ALS grows longer too, as long as it earns
+//! more than the SVD of its length: against the longest of them a short one says nothing of a long one.
+//! Unless that is ALS, blends are made of the winner so far, before lengths beyond 1 024, if there is time to
 //! make them for every fold; more of them where the first earn more than it, or leave a longer SVD its time.
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
@@ -76,10 +77,11 @@ pub fn league(
         let keep = if turn == 0 { left } else { ALL };
         let mut best = play.climb(best, keep, if turn == 0 { BLENDED } else { usize::MAX })?;
         if turn == 0 {
-            play.around_als(play.before(keep))?;
+            play.als(best, BLENDED, play.before(keep))?;
             play.weigh(best, keep)?;
-            play.blends(best)?;
+            play.blends()?;
             best = play.climb(best, keep, usize::MAX)?;
+            play.als(best, usize::MAX, play.before(keep))?;
         }
         if play.jury.fits.is_fitted(best) && play.standings.is_level(best) {
             play.weigh(best, keep)?;

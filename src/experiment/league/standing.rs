@@ -176,7 +176,8 @@ impl Standings {
         best
     }
 
-    /// The best of those that are longer parts of this one's decomposition, if it earned more.
+    /// The best of those that are longer parts of this one's decomposition, or longer ALS like it, if it earned
+    /// more.
     pub(super) fn longer_and_better(&self, of: Candidate) -> Option<Candidate> {
         let (length, source) = (of.latent_dim(), of.source());
         let is_longer = |tried: &&Tried| {

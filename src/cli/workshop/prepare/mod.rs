@@ -162,8 +162,13 @@ fn name(candidate: &Candidate) -> String {
             let weights = weights(form, *popularity_power, *recency);
             format!("svd L = {latent_dim}, η = {normalization}, {weights}")
         }
-        Candidate::Als { latent_dim, confidence, regularization } => {
-            format!("als L = {latent_dim}, α = {confidence}, λ = {regularization}")
+        Candidate::Als { blend, form, popularity_power, recency } => {
+            let BlendOptions { latent_dim, svd, confidence, regularization, .. } = blend;
+            let weights = weights(form, *popularity_power, *recency);
+            format!(
+                "als L = {latent_dim} from svd with η = {}, α = {confidence}, λ = {regularization}, {weights}",
+                svd.normalization,
+            )
         }
         Candidate::Blend { blend, form, popularity_power, recency } => {
             let BlendOptions {
