@@ -33,6 +33,7 @@ mod called;
 mod candidate;
 mod fits;
 mod jury;
+mod last_round;
 mod rounds;
 mod standing;
 
