@@ -18,7 +18,8 @@
 //! one for every η, and ALS that starts there; then longer and longer ones for the best η, as long as that does not earn
 //! less and the time allows; their weights are searched from the best so far. So do the other η, of which the
 //! weights are searched as far where they are level with the best. ALS grows longer too, as long as it earns
-//! more than the SVD of its length: against the longest of them a short one says nothing of a long one.
+//! more than the SVD of its length: against the longest of them a short one says nothing of a long one. Where it
+//! wins beyond chance, no more SVDs are fitted.
 //! Unless that is ALS, blends are made of the winner so far, before lengths beyond 1 024, if there is time to
 //! make them for every fold; more of them where the first earn more than it, or leave a longer SVD its time.
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
@@ -79,6 +80,9 @@ pub fn league(
         let mut best = play.climb(best, keep, if turn == 0 { BLENDED } else { usize::MAX })?;
         if turn == 0 {
             play.als(best, BLENDED, play.before(keep))?;
+            if play.standings.is_for_als(best)? {
+                break;
+            }
             play.weigh(best, keep)?;
             play.blends()?;
             best = play.climb(best, keep, usize::MAX)?;

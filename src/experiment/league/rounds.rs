@@ -239,7 +239,7 @@ impl<'a> Play<'a> {
         // Of the winner, which need not be the best: longer blends on MovieLens earned no more on users who
         // did not judge, in twice the time.
         let best = self.standings.winner()?;
-        // With less than all of it a blend earns less than ALS where that earns more than the SVD.
+        // Where ALS earns more than the SVD, a blend of both earns less than ALS alone.
         if matches!(best, Candidate::Als { .. }) {
             return Ok(());
         }

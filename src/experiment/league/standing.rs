@@ -134,6 +134,14 @@ impl Standings {
         highest.zip(self.highest_like(like)).is_some_and(|(highest, like)| !like.is_below(highest))
     }
 
+    /// True if ALS wins, and the best SVD, of `svd`'s normalisation, earns less by more than a standard error: more
+    /// of them are not worth the time of the last round.
+    pub(super) fn is_for_als(&self, svd: Candidate) -> Result<bool> {
+        let als_wins = matches!(self.winner()?, Candidate::Als { .. });
+        let best = self.highest_at_any_length(svd).zip(self.highest().ok());
+        Ok(als_wins && best.is_some_and(|(svd, highest)| svd.is_below(highest)))
+    }
+
     /// True if the best of this one's kind, normalisation and length earns more than the best of `other`'s.
     pub(super) fn is_above(&self, like: Candidate, other: Candidate) -> bool {
         let [own, other] = [like, other].map(|like| self.highest_like(like).map(Tried::mean));
