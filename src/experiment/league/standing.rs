@@ -276,6 +276,23 @@ mod tests {
     }
 
     #[test]
+    fn als_wins_where_no_svd_is_level() {
+        let svd = start(0.25, 100, 0.0);
+        let als = svd.als()[0];
+        let is_for_als = |rewards: [[f64; 4]; 2]| {
+            let tried = [svd, als].into_iter().zip(rewards);
+            let tried =
+                tried.map(|(candidate, rewards)| Tried { candidate, rewards: rewards.into() });
+            Standings(tried.collect()).is_for_als(svd).unwrap()
+        };
+        let (low, high) = ([1.0, 2.0, 1.0, 2.0], [2.0, 3.0, 2.0, 3.0]);
+        assert!(is_for_als([low, high]));
+        assert!(!is_for_als([high, low]));
+        // A mean difference within its standard error.
+        assert!(!is_for_als([[2.1, 2.8, 2.2, 2.8], high]));
+    }
+
+    #[test]
     fn a_longer_part_of_the_winner_is_judged_again_only_where_it_earned_more() {
         let (short, long) = (start(0.25, 100, 0.0), start(0.25, 200, 0.0));
         let longer = |rewards: [f64; 3], other: Candidate| {
