@@ -263,7 +263,7 @@ mod tests {
         let both = [scores(&f, &f), scores(&z, &of_als)];
         // ALS alone has fewer dimensions, and only starts at the SVD.
         for (share, latent_dim) in [(0.3, 14), (1.0, 6)] {
-            let options = BlendOptions { share, latent_dim, ..options };
+            let options = BlendOptions { latent_dim, share, ..options };
             let expected = &both[0] * faer::Scale(1.0 - share) + &both[1] * faer::Scale(share);
             let half = formed(blend(&stored, &matrix, options).unwrap(), &Form::default());
             let error = &half * half.transpose() - &expected;

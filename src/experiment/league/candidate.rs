@@ -225,7 +225,7 @@ impl Candidate {
         let next =
             all.filter(|&(confidence, regularization)| is_next(of_als(confidence, regularization)));
         let with = |(confidence, regularization)| {
-            let blend = BlendOptions { confidence, regularization, ..blend };
+            let blend = BlendOptions { regularization, confidence, ..blend };
             Self::Als { blend, form, popularity_power, recency }
         };
         next.map(with).collect()
