@@ -99,13 +99,13 @@ pub fn blend(
     if als_dim == 0 || als_dim > length {
         return refused("als_dim", format!("is {als_dim}, but must be from 1 to {length}"));
     }
+    if !(0.0..=1.0).contains(&share) {
+        return refused("share", format!("is {share}, but must be from 0 to 1"));
+    }
     // ALS alone only starts at the SVD.
     let width = if share < 1.0 { length + als_dim } else { als_dim };
     if latent_dim == 0 || latent_dim > width {
         return refused("latent_dim", format!("is {latent_dim}, but must be from 1 to {width}"));
-    }
-    if !(0.0..=1.0).contains(&share) {
-        return refused("share", format!("is {share}, but must be from 0 to 1"));
     }
     options.als().validate()?;
     form.validate()?;
