@@ -161,7 +161,8 @@ class SlatePolicy(Answering):
             Ignored; scikit-learn's pipelines pass it.
         user, item, time, weight
             Names of columns. A time is needed by a split by time and by ``context.recency``; numbers
-            are seconds since 1970 (or milli-, micro- or nanoseconds, told by their size). The model
+            are seconds since 1970 (or milli-, micro- or nanoseconds, told by their size), texts are
+            ISO 8601. The model
             knows interactions, not weights: a weight counts by ``settings={"prepare.min_rating": …}``
             alone, below which a row is no interaction.
         item_embeddings

@@ -10,6 +10,7 @@ mod value;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use chrono::{DateTime, SubsecRound as _};
 use clap::{Args, Subcommand, ValueHint};
 use serde::Serialize;
 
@@ -172,19 +173,8 @@ fn conclusions(missing: &[String], learnable: &[String]) -> String {
 
 /// Milliseconds since 1970 as a date and a time of day.
 fn utc(milliseconds: i64) -> String {
-    let (days, rest) =
-        (milliseconds.div_euclid(86_400_000), milliseconds.rem_euclid(86_400_000) / 1000);
-    // Years that begin in March end with the leap day; 400 of them have 146 097 days.
-    let shifted = days + 719_468;
-    let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = year + 400 * era + next;
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    let time = DateTime::from_timestamp_millis(milliseconds).map(|time| time.trunc_subsecs(0));
+    time.map_or_else(|| format!("{milliseconds} ms since 1970"), |time| time.to_string())
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! A day, or a number of seconds, as somebody types it ↔ seconds since 1970.
+//! A day, a time, or a number of seconds, as somebody types it ↔ seconds since 1970.
 
 use std::fmt;
 use std::str::FromStr;
 
+use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use serde::{Deserialize, Serialize};
 
 const DAY: i64 = 86_400;
@@ -30,8 +31,7 @@ impl FromStr for Moment {
         if let Ok(seconds) = text.parse() {
             return Ok(Self(seconds));
         }
-        let day = day_number(text).filter(|&day| iso(day) == text);
-        day.map(|day| Self(day * DAY)).ok_or_else(|| {
+        day(text).map(Self).ok_or_else(|| {
             format!("expected a day such as 2024-01-31 or seconds since 1970, found `{text}`")
         })
     }
@@ -53,34 +53,27 @@ impl From<Moment> for String {
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 >= FIRST_DAY && self.0 % DAY == 0 {
-            return f.write_str(&iso(self.0 / DAY));
+        match DateTime::from_timestamp(self.0, 0) {
+            Some(time) if self.0 >= FIRST_DAY && self.0 % DAY == 0 => {
+                write!(f, "{}", time.date_naive())
+            }
+            _ => write!(f, "{}", self.0),
         }
-        write!(f, "{}", self.0)
     }
 }
 
-/// The days since 1970 of `year-month-day`; of a day that does not exist, those of another one.
-fn day_number(text: &str) -> Option<i64> {
-    let mut parts = text.splitn(3, '-').map(|part| part.parse::<i64>().ok());
-    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
-    let in_range = (0..10_000).contains(&year) && (1..=12).contains(&month);
-    // Years begin in March, so that a leap day is the last; 306 days of year 0 come before.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    in_range.then_some(365 * year + leaps + (153 * month + 2) / 5 + day - 1 - 719_468)
+/// Seconds since 1970 of an ISO 8601 day, such as 2024-01-31, or of a time of one, such as 2024-01-31T18:05:00+01:00:
+/// with a blank for the `T`, without seconds or the minutes of an offset, and in UTC without an offset.
+pub(super) fn iso_8601(text: &str) -> Option<i64> {
+    let whole = |missing| format!("{text}{missing}").parse::<DateTime<Utc>>().ok();
+    let time = || ["", "Z", ":00", ":00Z"].into_iter().find_map(whole);
+    day(text).or_else(|| time().map(|time| time.timestamp()))
 }
 
-/// The ISO 8601 form of a day, counted from 1970.
-fn iso(days: i64) -> String {
-    let days = days + 719_468; // since March of year 0
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
-    format!("{:04}-{month:02}-{day:02}", 400 * era + year)
+/// Seconds since 1970 of the beginning of a day in UTC, written as the day is displayed.
+fn day(text: &str) -> Option<i64> {
+    let day: NaiveDate = text.parse().ok()?;
+    (day.to_string() == text).then(|| day.and_time(NaiveTime::MIN).and_utc().timestamp())
 }
 
 #[cfg(test)]
@@ -107,9 +100,25 @@ mod tests {
     }
 
     #[test]
-    fn every_day_of_four_hundred_years_comes_back() {
-        for day in -146_097..146_097 {
-            assert_eq!(day_number(&iso(day)), Some(day));
+    fn times_of_several_writers_are_read() {
+        let time = 1_706_720_700;
+        for text in [
+            "2024-01-31T17:05:00Z",
+            "2024-01-31T18:05:00+01:00",
+            "2024-01-31 17:05:00",
+            "2024-01-31 17:05:00.999999",
+            "2024-01-31T17:05:00",
+            "2024-01-31 17:05:00 UTC",
+            "2024-01-31 17:05:00+00",
+            "2024-01-31 18:05:00+0100",
+            "2024-01-31 18:05:00 +01:00",
+        ] {
+            assert_eq!(iso_8601(text), Some(time), "{text}");
+        }
+        assert_eq!(iso_8601("2024-01-31 17:05"), Some(time));
+        assert_eq!(iso_8601("2024-01-31"), Some(time - time % DAY));
+        for text in ["", "31/01/2024", "2024-01-32 10:00:00", "2024-01-31 25:00:00", "noon"] {
+            assert_eq!(iso_8601(text), None, "{text}");
         }
     }
 

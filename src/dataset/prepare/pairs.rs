@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::filter::Filters;
 use super::ids::Numbered;
 use super::interactions::Interactions;
+use super::moment::iso_8601;
 use super::rows::{BadRows, Batch, Columns, Wanted as _};
 use crate::dataset::ActionSets;
 use crate::error::{Error, Result};
@@ -18,8 +19,8 @@ use crate::interrupt;
 const FIRST_SWEEP: usize = 1 << 26;
 
 /// What a cell of a column of times holds.
-const TIME: &str = "a time, as a number of seconds, milli-, micro- or nanoseconds since 1970, or as a date or \
-                    time of Parquet";
+const TIME: &str = "a time, as a number of seconds, milli-, micro- or nanoseconds since 1970, or as in \
+                    2024-01-31 or 2024-01-31T17:05:00Z";
 
 /// The interactions of a log while it is read: 8 bytes for each different pair, and 8 more for its
 /// time where times are asked for.
@@ -330,6 +331,10 @@ fn seconds(column: &Series) -> PolarsResult<Vec<Option<i64>>> {
         let times = column.cast(&DataType::Datetime(TimeUnit::Milliseconds, None))?;
         let times = times.cast(&DataType::Int64)?;
         return Ok(times.i64()?.iter().map(|time| Some(time?.div_euclid(1000))).collect());
+    }
+    if let Ok(cells) = column.str() {
+        let time = |cell: &str| cell.parse().ok().and_then(in_seconds).or_else(|| iso_8601(cell));
+        return Ok(cells.par_iter().map(|cell| time(cell?)).collect());
     }
     let numbers = column.cast(&DataType::Float64)?;
     Ok(numbers.f64()?.iter().map(|number| in_seconds(number?)).collect())

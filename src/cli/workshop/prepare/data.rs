@@ -61,8 +61,8 @@ pub(super) struct DataArgs {
     #[arg(long)]
     rating_column: Option<String>,
     /// The column of times, for --split temporal and context.recency: seconds, milli-, micro- or
-    /// nanoseconds since 1970 (their size tells which), places in a sequence, or in Parquet also
-    /// dates and times.
+    /// nanoseconds since 1970 (their size tells which), places in a sequence, or days and times such as
+    /// 2024-01-31 and 2024-01-31T17:05:00Z.
     #[arg(long)]
     time_column: Option<String>,
     /// The rows that count as interactions: COLUMN=VALUE, all, or known (the rule of a known data

@@ -112,6 +112,22 @@ fn times_of_parquet_are_numbers_dates_or_times() {
 }
 
 #[test]
+fn times_may_be_written_as_iso_8601() {
+    let cells = ["2024-01-31T17:05:00Z", "2024-01-31 17:05:00", "2024-01-31", "1706659201"];
+    let expected = [1_706_720_700, 1_706_720_700, 1_706_659_200, 1_706_659_201];
+    let rows = cells.iter().enumerate().map(|(user, cell)| format!("{user},7,{cell}\n"));
+    let text = std::iter::once("who,what,when\n".to_owned()).chain(rows).collect::<String>();
+    let ids = Column::new("who".into(), [0_i64, 1, 2, 3]);
+    let items = Column::new("what".into(), [7_i64; 4]);
+    for (_folder, source) in
+        [file("log.csv", text), parquet(vec![ids, items, Column::new("when".into(), cells)])]
+    {
+        let source = named(Source { time_column: Some("when".into()), ..source });
+        assert_eq!(times(&source, &all()).unwrap(), expected);
+    }
+}
+
+#[test]
 fn rows_may_be_chosen_by_their_time() {
     let (_folder, source) = parquet(vec![
         Column::new("who".into(), [1_i64, 2, 3]),
@@ -126,7 +142,7 @@ fn rows_may_be_chosen_by_their_time() {
 #[test]
 fn what_is_no_time_is_named() {
     let text = |cell: &str| format!("who,what,when\n1,2,3\n1,2,{cell}\n");
-    for cell in ["", "2024-01-31", "inf", "NaN", "1e30"] {
+    for cell in ["", "31/01/2024", "inf", "NaN", "1e30"] {
         let (_folder, source) = file("log.csv", text(cell));
         let source = named(Source { time_column: Some("when".into()), ..source });
         let message = read(&source, &all()).unwrap_err().to_string();
