@@ -15,6 +15,8 @@ use crate::task::Task;
 
 /// The numbers that are multiplied for all that users are asked, about two seconds of two cores.
 const PRODUCTS: usize = 300_000_000_000;
+/// How many times as many are multiplied where a gain is in doubt at the end.
+const DOUBTED: usize = 3;
 /// The numbers in the contexts of a task, `[U, D]`, up to which other halves are drawn, which copies them.
 const COPIED: usize = 100_000_000;
 
@@ -38,8 +40,20 @@ impl<'a> Panel<'a> {
     /// users, items and the length of their vectors make it long to ask.
     #[must_use]
     pub fn with_halves(self, halves: u64) -> Self {
+        self.within(PRODUCTS, halves)
+    }
+
+    /// Asked about more halves of their items each, up to so many, in three times the time that
+    /// [`with_halves`](Self::with_halves) takes; none where that allows no more.
+    #[must_use]
+    pub fn with_more_halves(&self, halves: u64) -> Option<Self> {
+        let more = self.clone().within(DOUBTED * PRODUCTS, halves);
+        (more.halves > self.halves).then_some(more)
+    }
+
+    fn within(self, products: usize, halves: u64) -> Self {
         let (users, actions) = (self.contexts.len(), &self.task.actions);
-        let affordable = affordable(users, actions.num_actions(), actions.latent_dim());
+        let affordable = affordable(products, users, actions.num_actions(), actions.latent_dim());
         let copied = self.task.sessions.num_contexts().saturating_mul(self.task.shape()[0]);
         let again = self.task.has_other_halves(self.split) && copied <= COPIED;
         Self { halves: if again { halves.min(affordable) } else { 1 }, ..self }
@@ -111,10 +125,10 @@ impl<'a> Panel<'a> {
     }
 }
 
-/// The halves that so many users can be asked about.
-fn affordable(users: usize, num_actions: usize, latent_dim: usize) -> u64 {
+/// The halves that so many users can be asked about with so many products.
+fn affordable(products: usize, users: usize, num_actions: usize, latent_dim: usize) -> u64 {
     let once = users.max(1).saturating_mul(num_actions.max(1)).saturating_mul(latent_dim.max(1));
-    ((PRODUCTS / once) as u64).max(1)
+    ((products / once) as u64).max(1)
 }
 
 #[cfg(test)]
@@ -124,9 +138,9 @@ mod tests {
     #[test]
     fn many_users_items_or_dimensions_are_asked_about_few_halves() {
         // Gowalla with vectors of two lengths, MovieLens, and a large shop.
-        assert_eq!(affordable(1_561, 40_981, 2048), 2);
-        assert_eq!(affordable(1_561, 40_981, 512), 9);
-        assert!(affordable(136, 9_000, 200) > 1000);
-        assert_eq!(affordable(10_000, 2_230_000, 100), 1);
+        assert_eq!(affordable(PRODUCTS, 1_561, 40_981, 2048), 2);
+        assert_eq!(affordable(PRODUCTS, 1_561, 40_981, 512), 9);
+        assert!(affordable(PRODUCTS, 136, 9_000, 200) > 1000);
+        assert_eq!(affordable(DOUBTED * PRODUCTS, 10_000, 2_230_000, 100), 1);
     }
 }

@@ -27,14 +27,15 @@ const EXACT_SCORES: usize = 1 << 30;
 /// The users that a run reports on, and the decision's rewards at step 0.
 pub(super) struct Record<'a> {
     trainer: &'a Trainer<'a>,
+    initial: &'a Model,
     panels: Vec<(Panel<'a>, Evaluation)>,
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn new(trainer: &'a Trainer<'a>, initial: &Model) -> Result<Self> {
+    pub(super) fn new(trainer: &'a Trainer<'a>, initial: &'a Model) -> Result<Self> {
         let Trainer { task, settings, .. } = trainer;
         let of = &settings.evaluation;
-        let mut record = Self { trainer, panels: Vec::new() };
+        let mut record = Self { trainer, initial, panels: Vec::new() };
         for (position, split, most, halves) in [
             (1, Split::Validation, of.validation_contexts, of.validation_halves),
             (0, Split::Train, of.train_contexts, 1),
@@ -83,16 +84,28 @@ impl<'a> Record<'a> {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let Moment { clock, budget, .. } = now;
+        let settings = self.trainer.settings;
         let model = learner.model().valid();
         let mut rows = Vec::new();
         for (panel, start) in &self.panels {
-            let found = match clock.step {
+            let mut found = match clock.step {
                 0 => start.clone(),
                 _ => self.evaluate(&model, panel)?,
             };
-            let gain = found.gain_over(start);
+            let (mut gain, mut halves) = (found.gain_over(start), panel.halves());
             if panel.split() == Split::Validation {
-                watch(state, clock.step, found.mean(), gain);
+                let is_last = budget.is_spent(clock) || self.is_patience_over(state);
+                if is_last
+                    && is_in_doubt(state, gain)
+                    && let Some(more) =
+                        panel.with_more_halves(settings.evaluation.validation_halves)
+                {
+                    found = self.evaluate(&model, &more)?;
+                    gain = found.gain_over(&self.evaluate(self.initial, &more)?);
+                    halves = more.halves();
+                }
+                // By the halves of the start, as all others.
+                watch(state, clock.step, start.mean() + gain.mean, gain);
             }
             rows.push(MetricsRow::Evaluation {
                 step: clock.step,
@@ -102,7 +115,7 @@ impl<'a> Record<'a> {
                 reward_se: found.standard_error(),
                 gain,
                 contexts: panel.contexts().len(),
-                halves: panel.halves(),
+                halves,
                 learning_rate: budget.learning_rate(clock, state.growths),
             });
         }
@@ -115,6 +128,12 @@ impl<'a> Record<'a> {
         self.checkpoint(learner, adam, clock, state)?;
         observer.recorded(&rows);
         Ok(())
+    }
+
+    /// True if no later checkpoint is waited for, unless this one earns the most so far.
+    fn is_patience_over(&self, state: &CheckpointState) -> bool {
+        let patience = self.trainer.settings.evaluation.patience;
+        patience > 0 && state.since_best + 1 >= patience
     }
 
     /// Writes a checkpoint and removes those that need not be kept.
@@ -223,8 +242,18 @@ pub(super) struct Moment<'a> {
     pub(super) budget: &'a Budget,
 }
 
-/// Updates the best checkpoint: the start, until a later one gains more than its paired interval; a single
-/// user gives no interval. The
+/// True if the start is the best so far, and a gain over it may be chance.
+fn is_in_doubt(state: &CheckpointState, gain: Interval) -> bool {
+    let is_start = state.best.is_some_and(|best| best.step == 0);
+    is_start && gain.mean > 0.0 && !is_sure(gain)
+}
+
+/// True if a gain is more than its interval; a single user gives none.
+fn is_sure(gain: Interval) -> bool {
+    0.0 < gain.low && gain.low < gain.mean
+}
+
+/// Updates the best checkpoint: the start, until a later one surely gains. The
 /// highest reward, which patience looks at, may be chance.
 fn watch(state: &mut CheckpointState, step: u64, reward: f64, gain: Interval) {
     if state.highest.is_none_or(|highest| reward > highest) {
@@ -232,8 +261,7 @@ fn watch(state: &mut CheckpointState, step: u64, reward: f64, gain: Interval) {
     } else {
         state.since_best += 1;
     }
-    let sure = 0.0 < gain.low && gain.low < gain.mean;
-    if state.best.is_none_or(|best| reward > best.reward && sure) {
+    if state.best.is_none_or(|best| reward > best.reward && is_sure(gain)) {
         state.best = Some(Best { step, reward });
         // It has found what pays: go on faster.
         state.growths += u32::from(step > 0);
@@ -260,5 +288,18 @@ mod tests {
         watch(&mut state, 30, 0.505, gain(0.002));
         assert_eq!((state.best.map(|best| best.step), state.since_best), (Some(20), 2));
         assert_eq!(state.growths, 1);
+    }
+
+    #[test]
+    fn a_gain_is_in_doubt_where_it_may_be_chance_and_the_start_would_be_served() {
+        let best = |step| CheckpointState {
+            best: Some(Best { step, reward: 0.5 }),
+            ..CheckpointState::default()
+        };
+        let gain = |mean| Interval { mean, low: mean - 0.01, high: mean + 0.01 };
+        assert!(is_in_doubt(&best(0), gain(0.005)));
+        assert!(!is_in_doubt(&best(0), gain(0.02)));
+        assert!(!is_in_doubt(&best(0), gain(-0.005)));
+        assert!(!is_in_doubt(&best(100), gain(0.005)));
     }
 }
