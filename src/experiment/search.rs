@@ -52,6 +52,12 @@ impl Deadline {
         self.until(self.left().map(|left| self.elapsed() + left / 2))
     }
 
+    /// The sooner one of two of the same clock.
+    #[must_use]
+    pub fn sooner(self, other: Self) -> Self {
+        self.until(self.limit.into_iter().chain(other.limit).min())
+    }
+
     /// The time left; none without a limit.
     #[must_use]
     pub fn left(&self) -> Option<Duration> {

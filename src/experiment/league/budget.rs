@@ -124,7 +124,7 @@ impl Budget {
     /// The time of what a candidate fits beside its SVD.
     pub(super) fn beside_svd(&self, candidate: Candidate) -> Duration {
         let of_svd = |blend: BlendOptions| self.time_of_svd(svd_columns(blend.svd.latent_dim));
-        let svd = candidate.of_svd().map_or(Duration::ZERO, of_svd);
+        let svd = candidate.beside_svd().map_or(Duration::ZERO, of_svd);
         self.of(candidate).saturating_sub(svd)
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let blend = svd(512).blends()[0];
         budget.fitted(svd(512), SECOND);
         assert_eq!(budget.of(blend), 3 * SECOND);
-        budget.fitted(svd(100).als()[0], SECOND);
+        budget.fitted(svd(100).first_als().unwrap(), SECOND);
         assert!(budget.of(blend) > 10 * SECOND, "{:?}", budget.of(blend));
         budget.fitted(blend, 5 * SECOND);
         assert_eq!(budget.of(blend), 6 * SECOND);
@@ -217,7 +217,7 @@ mod tests {
         let mut budget = Budget::new(Instant::now(), 100, 5.0);
         budget.judged(SECOND / 8);
         budget.fitted(svd(100), SECOND);
-        let als = svd(100).als()[0];
+        let als = svd(100).first_als().unwrap();
         budget.fitted(als, 4 * SECOND);
         let left = |budget: &Budget, winner| {
             let kept = budget.last_fits(winner, 6 * SECOND);

@@ -19,8 +19,8 @@ const OF_ACTIONS: [f32; 3] = [0.0, 0.25, 0.5];
 const OF_CONTEXTS: [f32; 3] = [0.0, 0.25, 0.5];
 /// ρ, where a split hid the latest items; elsewhere the order says nothing about what is hidden.
 const RECENCIES: [f32; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
-const CONFIDENCES: [f64; 5] = [1.0, 3.0, 10.0, 30.0, 100.0];
-const REGULARIZATIONS: [f64; 5] = [0.3, 1.0, 10.0, 100.0, 300.0];
+const CONFIDENCES: [f64; 6] = [1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
+const REGULARIZATIONS: [f64; 7] = [0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
 /// Columns that the SVD adds to L.
 const ADDED: f64 = 64.0;
 /// ω.
@@ -196,43 +196,37 @@ impl Candidate {
         all.into_iter().filter_map(blend).collect()
     }
 
-    /// ALS that starts at this SVD, in all its weights, the first one before the others. None of what is no
-    /// SVD.
-    pub(super) fn als(self) -> Vec<Self> {
-        let mut all = vec![FIRST_ALS];
-        for confidence in CONFIDENCES {
-            all.extend(REGULARIZATIONS.map(|regularization| (confidence, regularization)));
+    /// The first ALS that starts at this SVD; this one, if it is ALS. None of a blend.
+    pub(super) fn first_als(self) -> Option<Self> {
+        if let Self::Als { .. } = self {
+            return Some(self);
         }
-        let als = |(confidence, regularization)| {
-            let Self::Blend { blend, form, popularity_power, recency } =
-                self.blend(confidence, regularization, 1.0)?
-            else {
-                return None;
-            };
-            let blend = BlendOptions { als_dim: blend.latent_dim, ..blend };
-            Some(Self::Als { blend, form, popularity_power, recency })
+        let (confidence, regularization) = FIRST_ALS;
+        let Self::Blend { blend, form, popularity_power, recency } =
+            self.blend(confidence, regularization, 1.0)?
+        else {
+            return None;
         };
-        all.into_iter().filter_map(als).collect()
+        let blend = BlendOptions { als_dim: blend.latent_dim, ..blend };
+        Some(Self::Als { blend, form, popularity_power, recency })
     }
 
-    /// This ALS with α or λ a step further; none of what is no ALS.
-    pub(super) fn next_als(self) -> Vec<Self> {
+    /// This ALS in every α and λ, the most regularised first: the longer it is, the more of that earns the most.
+    /// None of what is no ALS.
+    pub(super) fn every_als(self) -> Vec<Self> {
         let Self::Als { blend, form, popularity_power, recency } = self else { return Vec::new() };
-        let at = of_als(blend.confidence, blend.regularization);
-        let is_next =
-            |[alpha, lambda]: [usize; 2]| alpha.abs_diff(at[0]) + lambda.abs_diff(at[1]) == 1;
-        let all = CONFIDENCES.into_iter().flat_map(|alpha| REGULARIZATIONS.map(|it| (alpha, it)));
-        let next =
-            all.filter(|&(confidence, regularization)| is_next(of_als(confidence, regularization)));
+        let every = |regularization| CONFIDENCES.map(|confidence| (confidence, regularization));
+        let mut all: Vec<(f64, f64)> = REGULARIZATIONS.into_iter().rev().flat_map(every).collect();
+        all.sort_by(|a, b| (b.1 / b.0).total_cmp(&(a.1 / a.0)));
         let with = |(confidence, regularization)| {
             let blend = BlendOptions { regularization, confidence, ..blend };
             Self::Als { blend, form, popularity_power, recency }
         };
-        next.map(with).collect()
+        all.into_iter().map(with).collect()
     }
 
-    /// What is fitted of ALS, and of what SVD; none for an SVD alone.
-    pub(super) fn of_svd(self) -> Option<BlendOptions> {
+    /// What it fits beside an SVD, and of which; none for an SVD alone.
+    pub(super) fn beside_svd(self) -> Option<BlendOptions> {
         match self {
             Self::Svd { .. } => None,
             Self::Als { blend, .. } | Self::Blend { blend, .. } => Some(blend),
@@ -327,7 +321,7 @@ pub(super) fn probes(normalization: f32, latent_dim: usize, recency: f32) -> Vec
 /// All weights and powers of what a candidate fits; `ordered` where a split hid the latest items.
 pub(super) fn weights(of: Candidate, ordered: bool) -> Vec<Candidate> {
     // A blend has its ridge within.
-    let ridges = if of.of_svd().is_none() { &RIDGES[..] } else { &[] };
+    let ridges = if of.beside_svd().is_none() { &RIDGES[..] } else { &[] };
     let powers = POWERS.iter().map(|&power| Form { power, ..plain() });
     let recencies = if ordered { &RECENCIES[..] } else { &RECENCIES[..1] };
     let ridges = ridges.iter().map(|&ridge| Form { ridge, ..plain() });
@@ -383,6 +377,7 @@ fn of_als(confidence: f64, regularization: f64) -> [usize; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::search::nearest;
 
     #[test]
     fn the_longest_that_the_data_allow_is_among_the_lengths() {
@@ -391,5 +386,21 @@ mod tests {
         assert_eq!(lengths(389), [50, 100, 200, 389]);
         assert_eq!(lengths(1011), [50, 100, 200, 512, 1011]);
         assert_eq!(lengths(5000), [50, 100, 200, 512, 1024, 2048]);
+    }
+
+    #[test]
+    fn of_the_next_als_the_more_regularised_come_first() {
+        let first = start(0.25, 100, 0.0).first_als().unwrap();
+        let mut all = first.every_als();
+        let mut next = || nearest(&mut all, places, &first, 1);
+        assert_eq!(next(), Some(first));
+        let strength = |als: Candidate| {
+            let blend = als.beside_svd().unwrap();
+            blend.regularization / blend.confidence
+        };
+        let next: Vec<f64> = std::iter::from_fn(next).map(strength).collect();
+        let own = strength(first);
+        let stronger: Vec<bool> = next.into_iter().map(|next| next > own).collect();
+        assert_eq!(stronger, [true, true, false, false]);
     }
 }

@@ -209,7 +209,7 @@ impl<'a> Fits<'a> {
                 (&**asked, asked.contexts(Split::Train), SessionPart::Observed)
             }
         };
-        if let (Some(options), Some(base)) = (candidate.of_svd(), &self.base) {
+        if let (Some(options), Some(base)) = (candidate.beside_svd(), &self.base) {
             let length = options.svd.latent_dim;
             let of_svd = EmbeddingSource::Svd { interactions: part, options: options.svd };
             let is_there = base.candidate.latent_dim() >= length;
@@ -224,6 +224,11 @@ impl<'a> Fits<'a> {
     /// Keeps the fits of an SVD for what is made of it, or of a shorter one.
     pub(super) fn keep_base(&mut self) {
         self.base = self.take();
+    }
+
+    /// True if there are fits of [`Self::keep_base`].
+    pub(super) fn has_base(&self) -> bool {
+        self.base.is_some()
     }
 
     /// Takes the fits of [`Self::keep_base`] out.

@@ -18,16 +18,19 @@
 //! one for every η, and ALS that starts there; then longer and longer ones for the best η, as long as that does not earn
 //! less and the time allows; their weights are searched from the best so far. So do the other η, of which the
 //! weights are searched as far where they are level with the best. ALS grows longer too, as long as it earns
-//! more than the SVD of its length: against the longest of them a short one says nothing of a long one. Where it
-//! wins beyond chance, no more SVDs are fitted.
-//! Unless that is ALS, blends are made of the winner so far, before lengths beyond 1 024, if there is time to
+//! more than the SVD of its length: against the longest of them a short one says nothing of a long one. The
+//! longer it is, the more of its α and λ matter, so they are searched at every length.
+//! Unless ALS leads, blends are made of the winner so far, before lengths beyond 1 024, if there is time to
 //! make them for every fold; more of them where the first earn more than it, or leave a longer SVD its time.
+//! Where ALS of 1 024 leads beyond chance, a longer SVD comes first, if it may reach that: on CiteULike one of
+//! 2 048 earns more, and a blend of it more still. Where none does, the time that is left goes to the last round.
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
 //!
 //! EASE itself is not fitted: at the same lengths its factorisation earned no more than the closed
 //! form of [`Form::ridge`](crate::embedding::Form), which costs nothing once the SVD is there.
 
+mod als;
 mod asked;
 mod budget;
 mod called;
@@ -81,7 +84,13 @@ pub fn league(
         if turn == 0 {
             play.als(best, BLENDED, play.before(keep))?;
             if play.standings.is_for_als(best)? {
-                break;
+                if play.may_reach_als(best) {
+                    best = play.climb(best, keep, usize::MAX)?;
+                    play.als(best, usize::MAX, play.before(keep))?;
+                }
+                if play.standings.is_for_als(best)? {
+                    break;
+                }
             }
             play.weigh(best, keep)?;
             play.blends()?;

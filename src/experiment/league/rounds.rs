@@ -31,7 +31,7 @@ pub(super) struct Play<'a> {
     pub(super) standings: Standings,
     pub(super) budget: Budget,
     /// The longest SVD that every fold allows.
-    longest: usize,
+    pub(super) longest: usize,
     pub(super) settled: Option<Settled>,
     pub(super) left_out: Vec<String>,
 }
@@ -61,7 +61,7 @@ impl<'a> Play<'a> {
     }
 
     /// The time of the fits that are still to make if the game ends now, where an SVD's take `of_svd`.
-    fn last_fits(&self, of_svd: Duration) -> Duration {
+    pub(super) fn last_fits(&self, of_svd: Duration) -> Duration {
         self.budget.last_fits(self.standings.winner().ok(), of_svd)
     }
 
@@ -84,7 +84,8 @@ impl<'a> Play<'a> {
             self.search(self.budget.end(), probes(normalization, short, recency), Vec::new(), 0)?;
         }
         let Some(best) = self.standings.best_of_each().first().copied() else { return Ok(()) };
-        self.als(best, short, self.budget.end())
+        // Half of the time at least is for longer vectors.
+        self.als(best, short, self.budget.end().halfway())
     }
 
     /// Longer and longer SVDs of the normalisation of `best` up to a length, as long as not two in a row earn
@@ -133,14 +134,8 @@ impl<'a> Play<'a> {
     }
 
     /// True if there is time and memory for the fits of a candidate; otherwise it is left out.
-    fn is_possible(&mut self, candidate: Candidate, time: Duration) -> bool {
-        let reason = if time > self.budget.spare() {
-            NO_TIME
-        } else if self.takes(candidate, ALL + 1) > memory() / 2.0 {
-            "no memory"
-        } else {
-            return true;
-        };
+    pub(super) fn is_possible(&mut self, candidate: Candidate, time: Duration) -> bool {
+        let Some(reason) = self.why_not(candidate, time) else { return true };
         let named = candidate.named(reason);
         if !self.left_out.contains(&named) {
             self.left_out.push(named);
@@ -148,80 +143,23 @@ impl<'a> Play<'a> {
         false
     }
 
+    /// What there is too little of for the fits of a candidate.
+    pub(super) fn why_not(&self, candidate: Candidate, time: Duration) -> Option<&'static str> {
+        let takes = || self.takes(candidate, ALL + 1);
+        if time > self.budget.spare() {
+            Some(NO_TIME)
+        } else if takes() > memory() / 2.0 {
+            Some("no memory")
+        } else {
+            None
+        }
+    }
+
     /// The bytes of so many of a candidate's fits, and of the users' side of the one that is made, twice.
     fn takes(&self, candidate: Candidate, fits: u32) -> f64 {
         let (actions, users) = (self.jury.fits.num_actions(), self.jury.fits.num_users());
         let rows = actions as f64 * f64::from(fits) + 2.0 * users as f64;
         4.0 * candidate.columns() * rows
-    }
-
-    /// ALS that starts at the SVDs of the normalisation of `best`, up to a length: longer and longer ones as
-    /// long as it earns more than the SVD of its length, and there is time. On Amazon CDs and CiteULike it
-    /// does from 100 dimensions to 1 024, on DeepCF's Amazon Toys at 100 alone, on MovieLens, Amazon Office and
-    /// Grocery nowhere.
-    pub(super) fn als(&mut self, best: Candidate, longest: usize, until: Deadline) -> Result<()> {
-        let from = SHORT.min(self.longest);
-        let lengths = lengths(self.longest).into_iter().filter(|at| (from..=longest).contains(at));
-        let bases = lengths.filter_map(|length| self.standings.best_like(best.with_length(length)));
-        let bases: Vec<Candidate> = bases.collect();
-        let Some(last) = bases.last().copied() else { return Ok(()) };
-        let mut kept = false;
-        let mut shorter: Option<Candidate> = None;
-        for base in bases {
-            let grid = base.als();
-            let Some(first) = grid.first().copied() else { break };
-            if self.standings.best_like(first).is_none() {
-                let known = shorter.map(|shorter| shorter.with_length(first.latent_dim()));
-                let given = self.first_als(known.unwrap_or(first));
-                if given.is_empty() {
-                    break;
-                }
-                if !kept {
-                    if !self.jury.fits.is_fitted(last) {
-                        self.fit(last)?;
-                    }
-                    self.jury.fits.keep_base();
-                    kept = true;
-                }
-                self.search(until, given, Vec::new(), 0)?;
-                if shorter.is_none() {
-                    self.search(until, Vec::new(), grid, 1)?;
-                }
-                let Some(found) = self.standings.best_like(first) else { break };
-                if !self.jury.fits.is_fitted(found) {
-                    self.fit(found)?;
-                }
-                self.search(until, Vec::new(), weights(found, self.jury.ordered()), 1)?;
-            }
-            if !self.standings.is_above(first, base) {
-                break;
-            }
-            shorter = self.standings.best_like(first);
-        }
-        if kept {
-            let base = self.jury.fits.take_base();
-            self.jury.fits.put(base);
-        }
-        Ok(())
-    }
-
-    /// The ALS that is judged first at its length, and where there is time those that are a step from it; nothing
-    /// without time for the first.
-    fn first_als(&mut self, first: Candidate) -> Vec<Candidate> {
-        let fit = self.budget.beside_svd(first) * self.jury.fits.count();
-        let last = self.last_fits(self.budget.of(first).max(self.budget.slowest()) * ALL);
-        if !self.is_possible(first, fit + last) {
-            return Vec::new();
-        }
-        let mut all = vec![first];
-        // At the first length, what is around the best is searched in any case.
-        let others = if first.latent_dim() > SHORT { first.next_als() } else { Vec::new() };
-        // One of them once more, if it is the best.
-        let fits: u32 = others.iter().map(|_| 1).sum::<u32>() + 2;
-        if Budget::left_for(fit * fits + last) < self.budget.left() {
-            all.extend(others);
-        }
-        all
     }
 
     /// The time that must be left for the next longer SVD, if there is one that was not judged and that is
@@ -287,7 +225,7 @@ impl<'a> Play<'a> {
     }
 
     /// Fits the source of a candidate for those who judge.
-    fn fit(&mut self, candidate: Candidate) -> Result<()> {
+    pub(super) fn fit(&mut self, candidate: Candidate) -> Result<()> {
         let began = Instant::now();
         self.jury.fits.fit(candidate)?;
         let time = began.elapsed() / self.jury.fits.count();
@@ -297,7 +235,7 @@ impl<'a> Play<'a> {
     }
 
     /// The mean reward of a candidate whose source is fitted, with at least its length.
-    fn judge(&mut self, candidate: Candidate) -> Result<f64> {
+    pub(super) fn judge(&mut self, candidate: Candidate) -> Result<f64> {
         let began = Instant::now();
         let rewards = self.jury.judge(candidate)?;
         self.budget.judged(began.elapsed());
@@ -384,34 +322,6 @@ mod tests {
     use crate::dataset::{SplitSettings, SyntheticSettings, assemble, synthetic};
 
     #[test]
-    fn als_grows_as_long_as_it_earns_more_than_the_svd_of_its_length() {
-        let settings = SyntheticSettings { users: 700, actions: 500, ..Default::default() };
-        let interactions = synthetic(&settings).unwrap();
-        let sessions = assemble(interactions, &SplitSettings::default()).unwrap().sessions;
-        let judge = Judge::default();
-        let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
-        let lengths: Vec<usize> =
-            lengths(play.longest).into_iter().filter(|length| *length >= SHORT).collect();
-        assert_eq!(lengths.len(), 3);
-        // The SVDs are made to earn less, up to the last length but one.
-        for (at, length) in lengths.iter().enumerate() {
-            let svd = start(0.25, *length, 0.0);
-            play.fit(svd).unwrap();
-            play.judge(svd).unwrap();
-            let low = if at + 2 < lengths.len() { 0.0 } else { 9.0 };
-            play.standings.0.last_mut().unwrap().rewards.fill(low);
-        }
-        let best = start(0.25, SHORT, 0.0);
-        play.als(best, usize::MAX, play.budget.end()).unwrap();
-        let judged =
-            |length: &usize| play.standings.best_like(best.with_length(*length).als()[0]).is_some();
-        let (last, others) = lengths.split_last().unwrap();
-        assert!(others.iter().all(judged) && !judged(last));
-        // The SVD is there for what comes next.
-        assert!(play.jury.fits.is_fitted(best.with_length(*last)));
-    }
-
-    #[test]
     fn a_candidate_is_judged_by_its_own_vectors_whatever_was_fitted_before() {
         let settings = SyntheticSettings { users: 200, actions: 300, ..Default::default() };
         let interactions = synthetic(&settings).unwrap();
@@ -420,7 +330,7 @@ mod tests {
         let blend = start(0.5, length, 0.0).blends()[0];
         let candidates = [
             start(0.5, length, 0.0),
-            start(0.5, length, 0.0).als()[0],
+            start(0.5, length, 0.0).first_als().unwrap(),
             blend,
             start(0.25, length, 0.0),
         ];

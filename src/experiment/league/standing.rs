@@ -115,6 +115,16 @@ impl Standings {
         self.highest_like(like).map(|tried| tried.candidate)
     }
 
+    /// What the best of those with this one's normalisation and length earned.
+    pub(super) fn mean_like(&self, like: Candidate) -> Option<f64> {
+        self.highest_like(like).map(Tried::mean)
+    }
+
+    /// What the best of all earned.
+    pub(super) fn highest_mean(&self) -> Option<f64> {
+        self.highest().ok().map(Tried::mean)
+    }
+
     /// The best of those with this one's normalisation, at any length.
     pub(super) fn best_at_any_length(&self, like: Candidate) -> Option<Candidate> {
         self.highest_at_any_length(like).map(|tried| tried.candidate)
@@ -144,8 +154,7 @@ impl Standings {
 
     /// True if the best of this one's kind, normalisation and length earns more than the best of `other`'s.
     pub(super) fn is_above(&self, like: Candidate, other: Candidate) -> bool {
-        let [own, other] = [like, other].map(|like| self.highest_like(like).map(Tried::mean));
-        own > other
+        self.mean_like(like) > self.mean_like(other)
     }
 
     /// The best of those with this one's normalisation and length, unless it is beyond doubt not the
@@ -278,7 +287,7 @@ mod tests {
     #[test]
     fn als_wins_where_no_svd_is_level() {
         let svd = start(0.25, 100, 0.0);
-        let als = svd.als()[0];
+        let als = svd.first_als().unwrap();
         let is_for_als = |rewards: [[f64; 4]; 2]| {
             let tried = [svd, als].into_iter().zip(rewards);
             let tried =

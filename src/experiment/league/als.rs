@@ -1,0 +1,151 @@
+//! ALS, longer and longer, as long as it earns more than the SVD of its length, at which it starts.
+
+use std::time::Duration;
+
+use super::candidate::{Candidate, SHORT, lengths, weights};
+use super::fits::ALL;
+use super::rounds::Play;
+use crate::error::Result;
+use crate::experiment::search::Deadline;
+
+impl Play<'_> {
+    /// ALS that starts at the SVDs of the normalisation of `best`, up to a length: longer and longer ones as
+    /// long as it earns more than the SVD of its length, and there is time; until the deadline, those with other
+    /// weights. On Amazon CDs and CiteULike it does from 100 dimensions to 1 024, on DeepCF's Amazon Toys to
+    /// 512, on MovieLens, Amazon Office and Grocery nowhere.
+    pub(super) fn als(&mut self, best: Candidate, longest: usize, until: Deadline) -> Result<()> {
+        let svds = self.svds_like(best, longest);
+        let Some(last) = svds.last().copied() else { return Ok(()) };
+        let mut shorter: Option<Candidate> = None;
+        for (at, svd) in svds.iter().enumerate() {
+            let known = shorter.unwrap_or(*svd).with_length(svd.latent_dim());
+            let Some(first) = known.first_als() else { break };
+            if self.standings.best_like(first).is_none() {
+                if !self.is_possible(first, self.fit_and_last(first)) {
+                    break;
+                }
+                self.start_at(last)?;
+                let longer = svds.get(at + 1).map(|longer| first.with_length(longer.latent_dim()));
+                let is_possible =
+                    |als: &Candidate| self.why_not(*als, self.fit_and_last(*als)).is_none();
+                self.around_als(first, longer.filter(is_possible).unwrap_or(first), until)?;
+            }
+            if !self.standings.is_above(first, *svd) {
+                break;
+            }
+            shorter = self.standings.best_like(first);
+        }
+        // Unless more SVDs come next, which start there too, the fits of the winner stay.
+        let base = self.jury.fits.take_base();
+        if base.is_some() && !self.standings.is_for_als(best)? {
+            self.jury.fits.put(base);
+        }
+        Ok(())
+    }
+
+    /// True if an SVD that is a step longer would earn what the best does, were that step worth what the last one
+    /// was.
+    pub(super) fn may_reach_als(&self, svd: Candidate) -> bool {
+        let svds = self.svds_like(svd, usize::MAX);
+        let mut means = svds.into_iter().rev().map_while(|svd| self.standings.mean_like(svd));
+        let (Some(last), Some(shorter)) = (means.next(), means.next()) else { return false };
+        Some(2.0 * last - shorter) >= self.standings.highest_mean()
+    }
+
+    /// The best SVDs of this one's normalisation, from the length on at which ALS is judged first up to another,
+    /// ascending.
+    fn svds_like(&self, svd: Candidate, longest: usize) -> Vec<Candidate> {
+        let first = SHORT.min(self.longest);
+        let lengths = lengths(self.longest).into_iter().filter(|at| (first..=longest).contains(at));
+        lengths.filter_map(|length| self.standings.best_like(svd.with_length(length))).collect()
+    }
+
+    /// Keeps an SVD as the one at which ALS starts, fitted again if need be.
+    fn start_at(&mut self, svd: Candidate) -> Result<()> {
+        if self.jury.fits.has_base() {
+            return Ok(());
+        }
+        if !self.jury.fits.is_fitted(svd) {
+            self.fit(svd)?;
+        }
+        self.jury.fits.keep_base();
+        Ok(())
+    }
+
+    /// The time in which those who judge have an ALS fitted, and the last fits are made if it wins.
+    fn fit_and_last(&self, als: Candidate) -> Duration {
+        let last = self.budget.of(als).max(self.budget.slowest()) * ALL;
+        self.budget.beside_svd(als) * self.jury.fits.count() + self.last_fits(last)
+    }
+
+    /// Judges an ALS, and those next to the best so far on the axes of α and λ as long as there is time for them
+    /// and for the fits of `then`; last, the weights of the best.
+    fn around_als(&mut self, first: Candidate, then: Candidate, until: Deadline) -> Result<()> {
+        self.search(until, vec![first], Vec::new(), 0)?;
+        let until = until.sooner(self.budget.before(self.fit_and_last(then)));
+        self.search(until, Vec::new(), first.every_als(), 1)?;
+        let found = self.standings.best_like(first).unwrap_or(first);
+        if !self.jury.fits.is_fitted(found) {
+            self.fit(found)?;
+        }
+        self.search(until, Vec::new(), weights(found, self.jury.ordered()), 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidate::start;
+    use super::super::standing::Tried;
+    use super::*;
+    use crate::dataset::{Sessions, SplitSettings, SyntheticSettings, assemble, synthetic};
+    use crate::prepared::{HeldOut, Judge};
+    use crate::seed::Seed;
+
+    fn log() -> (Sessions, Judge) {
+        let settings = SyntheticSettings { users: 700, actions: 500, ..Default::default() };
+        let interactions = synthetic(&settings).unwrap();
+        (assemble(interactions, &SplitSettings::default()).unwrap().sessions, Judge::default())
+    }
+
+    #[test]
+    fn als_grows_as_long_as_it_earns_more_than_the_svd_of_its_length() {
+        let (sessions, judge) = log();
+        let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+        let lengths: Vec<usize> =
+            lengths(play.longest).into_iter().filter(|length| *length >= SHORT).collect();
+        assert_eq!(lengths.len(), 3);
+        // The SVDs are made to earn less, up to the last length but one.
+        for (at, length) in lengths.iter().enumerate() {
+            let svd = start(0.25, *length, 0.0);
+            play.fit(svd).unwrap();
+            play.judge(svd).unwrap();
+            let reward = if at + 2 < lengths.len() { 0.0 } else { 9.0 };
+            play.standings.0.last_mut().unwrap().rewards.fill(reward);
+        }
+        let best = start(0.25, SHORT, 0.0);
+        play.als(best, usize::MAX, play.budget.end()).unwrap();
+        let judged = |length: &usize| {
+            play.standings.best_like(best.with_length(*length).first_als().unwrap()).is_some()
+        };
+        let (last, others) = lengths.split_last().unwrap();
+        assert!(others.iter().all(judged) && !judged(last));
+        // The SVD is there for what comes next.
+        assert!(play.jury.fits.is_fitted(best.with_length(*last)));
+    }
+
+    #[test]
+    fn an_svd_that_gains_too_little_with_its_length_does_not_reach_als() {
+        let (sessions, judge) = log();
+        let svd = start(0.25, SHORT, 0.0);
+        let may_reach = |rewards: [f64; 3]| {
+            let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+            let als = svd.first_als().unwrap();
+            for (candidate, reward) in [svd, svd.with_length(200), als].into_iter().zip(rewards) {
+                play.standings.0.push(Tried { candidate, rewards: vec![reward; 3] });
+            }
+            play.may_reach_als(svd)
+        };
+        assert!(may_reach([0.5, 0.6, 0.69]));
+        assert!(!may_reach([0.5, 0.6, 0.71]));
+    }
+}
