@@ -13,6 +13,9 @@ import ray
 from ..recommender import Recommender
 from ._shards import ShardedRetriever
 
+_UNFINISHED = "_unfinished"
+"""The folder in ``out`` of slates until all are written. Readers of Parquet pass over names that begin so."""
+
 
 class SlatesOf(Recommender):
     """A bundle for ``ray.data.Dataset.map_batches``: a batch of users in, their slates out.
@@ -61,10 +64,11 @@ def recommend(
     shards
         Where items are searched for, for a catalogue that no worker holds.
     overwrite
-        Replace what is in ``out``; without it a folder that holds anything is refused.
+        Replace what is in ``out``, once all slates are written; without it a folder that holds
+        anything is refused.
     """
     files, at = pyarrow.fs.FileSystem.from_uri(out if "://" in out else Path(out).absolute().as_uri())
-    there = files.get_file_info(pyarrow.fs.FileSelector(at, allow_not_found=True))
+    there = [found for found in _found(files, at) if found.base_name != _UNFINISHED]
     if there and not overwrite:
         raise ValueError(f"out: {out} holds files already; give overwrite=True, or another folder")
     resources: Any = ray.cluster_resources()  # type: ignore[no-untyped-call]
@@ -88,4 +92,20 @@ def recommend(
         num_cpus=0.5 if shards is None else 0,
         runtime_env={"env_vars": {"RAYON_NUM_THREADS": "1"}},
     )
-    slates.write_parquet(out, mode=ray.data.SaveMode.OVERWRITE if overwrite else ray.data.SaveMode.APPEND)
+    unfinished = f"{at}/{_UNFINISHED}"
+    slates.write_parquet(unfinished, filesystem=files, mode=ray.data.SaveMode.OVERWRITE)
+    for old in there:
+        if old.type == pyarrow.fs.FileType.Directory:
+            files.delete_dir(old.path)
+        else:
+            files.delete_file(old.path)
+    for new in _found(files, unfinished):
+        files.move(new.path, f"{at}/{new.base_name}")
+    # An object store has no empty folder.
+    if files.get_file_info(unfinished).type != pyarrow.fs.FileType.NotFound:
+        files.delete_dir(unfinished)
+
+
+def _found(files: pyarrow.fs.FileSystem, at: str) -> list[pyarrow.fs.FileInfo]:
+    """What is in a folder, if it is there."""
+    return list(files.get_file_info(pyarrow.fs.FileSelector(at, allow_not_found=True)))

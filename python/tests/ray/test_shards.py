@@ -232,6 +232,29 @@ def test_a_batch_has_a_slate_for_everybody(
             recommend(bundles[2], str(tmp_path / "users"), str(out), k=3)
 
 
+def test_a_batch_replaces_slates_when_all_are_written(
+    frame: pl.DataFrame, bundles: dict[int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users, out = tmp_path / "users.parquet", tmp_path / "out"
+    frame.select("user_id").unique().write_parquet(users)
+    out.mkdir()
+    pl.DataFrame({"user": [1]}).write_parquet(out / "before.parquet")
+
+    def fails(_slates: object, path: str, **_arguments: object) -> None:
+        Path(path).mkdir()
+        (Path(path) / "half.parquet").write_bytes(b"half")
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ray.data.Dataset, "write_parquet", fails)
+        with pytest.raises(OSError, match="no space left"):
+            recommend(bundles[2], str(users), str(out), overwrite=True)
+    assert pq.read_table(out).to_pydict() == {"user": [1]}
+    recommend(bundles[2], str(users), str(out), k=3, overwrite=True)
+    assert len(pq.read_table(out)) == 3 * frame["user_id"].n_unique()
+    assert all(file.suffix == ".parquet" and file.name != "before.parquet" for file in out.iterdir())
+
+
 def test_a_batch_outlives_its_shards(
     frame: pl.DataFrame, bundles: dict[int, Path], tmp_path: Path
 ) -> None:
