@@ -17,8 +17,8 @@ use crate::task::Task;
 const PRODUCTS: usize = 300_000_000_000;
 /// How many times as many are multiplied where a gain is in doubt at the end.
 const DOUBTED: usize = 3;
-/// The numbers in the contexts of a task, `[U, D]`, up to which other halves are drawn, which copies them.
-const COPIED: usize = 100_000_000;
+/// The numbers in the contexts of a task, `[U, D]`, up to which other halves are drawn, which copies them: 800 MB.
+const COPIED: usize = 200_000_000;
 
 /// Users who judge, and how often each is asked.
 #[derive(Clone, Debug)]
