@@ -78,10 +78,14 @@ impl Play<'_> {
         self.budget.beside_svd(als) * self.jury.fits.count() + self.last_fits(last)
     }
 
-    /// Judges an ALS, and those next to the best so far on the axes of α and λ as long as there is time for them
-    /// and for the fits of `then`; last, the weights of the best.
+    /// Judges an ALS. Where it earns more than everything before, or is short, also those next to the best so far
+    /// on the axes of α and λ as long as there is time for them and for the fits of `then`, and last the weights of
+    /// the best; elsewhere blends are worth more of the time.
     fn around_als(&mut self, first: Candidate, then: Candidate, until: Deadline) -> Result<()> {
         self.search(until, vec![first], Vec::new(), 0)?;
+        if first.latent_dim() > SHORT && !self.standings.leads(first) {
+            return Ok(());
+        }
         let until = until.sooner(self.budget.before(self.fit_and_last(then)));
         self.search(until, Vec::new(), first.every_als(), 1)?;
         let found = self.standings.best_like(first).unwrap_or(first);

@@ -19,7 +19,7 @@
 //! less and the time allows; their weights are searched from the best so far. So do the other η, of which the
 //! weights are searched as far where they are level with the best. ALS grows longer too, as long as it earns
 //! more than the SVD of its length: against the longest of them a short one says nothing of a long one. The
-//! longer it is, the more of its α and λ matter, so they are searched at every length.
+//! longer it is, the more its α and λ matter, so they are searched at every length at which it leads.
 //! Unless ALS leads, blends are made of the winner so far, before lengths beyond 1 024, if there is time to
 //! make them for every fold; more of them where the first earn more than it, or leave a longer SVD its time.
 //! Where ALS of 1 024 leads beyond chance, a longer SVD comes first, if it may reach that: on CiteULike one of
@@ -83,14 +83,12 @@ pub fn league(
         let mut best = play.climb(best, keep, if turn == 0 { BLENDED } else { usize::MAX })?;
         if turn == 0 {
             play.als(best, BLENDED, play.before(keep))?;
+            if play.standings.is_for_als(best)? && play.may_reach_als(best) {
+                best = play.climb(best, keep, usize::MAX)?;
+            }
             if play.standings.is_for_als(best)? {
-                if play.may_reach_als(best) {
-                    best = play.climb(best, keep, usize::MAX)?;
-                    play.als(best, usize::MAX, play.before(keep))?;
-                }
-                if play.standings.is_for_als(best)? {
-                    break;
-                }
+                play.als(best, usize::MAX, play.before(keep))?;
+                break;
             }
             play.weigh(best, keep)?;
             play.blends()?;

@@ -144,6 +144,11 @@ impl Standings {
         highest.zip(self.highest_like(like)).is_some_and(|(highest, like)| !like.is_below(highest))
     }
 
+    /// True if the best of this one's kind, normalisation and length earns the most of all.
+    pub(super) fn leads(&self, like: Candidate) -> bool {
+        self.highest().is_ok_and(|highest| highest.candidate.is_like(like))
+    }
+
     /// True if ALS wins, and the best SVD, of `svd`'s normalisation, earns less by more than a standard error: more
     /// of them are not worth the time of the last round.
     pub(super) fn is_for_als(&self, svd: Candidate) -> Result<bool> {
