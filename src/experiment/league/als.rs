@@ -28,7 +28,7 @@ impl Play<'_> {
                 let longer = svds.get(at + 1).map(|longer| first.with_length(longer.latent_dim()));
                 let is_possible =
                     |als: &Candidate| self.why_not(*als, self.fit_and_last(*als)).is_none();
-                self.around_als(first, longer.filter(is_possible).unwrap_or(first), until)?;
+                self.around_als(first, longer.filter(is_possible), until)?;
             }
             if !self.standings.is_above(first, *svd) {
                 break;
@@ -78,14 +78,20 @@ impl Play<'_> {
         self.budget.beside_svd(als) * self.jury.fits.count() + self.last_fits(last)
     }
 
-    /// Judges an ALS. Where it earns more than everything before, or is short, also those next to the best so far
-    /// on the axes of α and λ as long as there is time for them and for the fits of `then`, and last the weights of
-    /// the best; elsewhere blends are worth more of the time.
-    fn around_als(&mut self, first: Candidate, then: Candidate, until: Deadline) -> Result<()> {
+    /// Judges an ALS, then those next to the best so far on the axes of α and λ as long as there is time for them
+    /// and for the fits of a `longer` one, and last the weights of the best. The longest one alone where it
+    /// does not lead: blends are worth more of the time.
+    fn around_als(
+        &mut self,
+        first: Candidate,
+        longer: Option<Candidate>,
+        until: Deadline,
+    ) -> Result<()> {
         self.search(until, vec![first], Vec::new(), 0)?;
-        if first.latent_dim() > SHORT && !self.standings.leads(first) {
+        if longer.is_none() && first.latent_dim() > SHORT && !self.standings.leads(first) {
             return Ok(());
         }
+        let then = longer.unwrap_or(first);
         let until = until.sooner(self.budget.before(self.fit_and_last(then)));
         self.search(until, Vec::new(), first.every_als(), 1)?;
         let found = self.standings.best_like(first).unwrap_or(first);

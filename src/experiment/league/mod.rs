@@ -19,7 +19,7 @@
 //! less and the time allows; their weights are searched from the best so far. So do the other η, of which the
 //! weights are searched as far where they are level with the best. ALS grows longer too, as long as it earns
 //! more than the SVD of its length: against the longest of them a short one says nothing of a long one. The
-//! longer it is, the more its α and λ matter, so they are searched at every length at which it leads.
+//! longer it is, the more its α and λ matter, so they are searched at every length; at the longest, if it leads.
 //! Unless ALS leads, blends are made of the winner so far, before lengths beyond 1 024, if there is time to
 //! make them for every fold; more of them where the first earn more than it, or leave a longer SVD its time.
 //! Where ALS of 1 024 leads beyond chance, a longer SVD comes first, if it may reach that: on CiteULike one of
