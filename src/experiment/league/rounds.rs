@@ -145,10 +145,9 @@ impl<'a> Play<'a> {
 
     /// What there is too little of for the fits of a candidate.
     pub(super) fn why_not(&self, candidate: Candidate, time: Duration) -> Option<&'static str> {
-        let takes = || self.takes(candidate, ALL + 1);
         if time > self.budget.spare() {
             Some(NO_TIME)
-        } else if takes() > memory() / 2.0 {
+        } else if self.takes(candidate, ALL + 1) > memory() / 2.0 {
             Some("no memory")
         } else {
             None
