@@ -94,8 +94,7 @@ impl<'a> Panel<'a> {
     /// A task of the same users with each of these halves, first those that it has.
     pub fn halves_of<'t>(&self, task: &'t Task) -> impl Iterator<Item = Cow<'t, Task>> {
         let (split, seed) = (self.split, task.split_seed());
-        let others = (1..self.halves).map_while(move |draw| task.redrawn(split, seed, draw));
-        std::iter::once(Cow::Borrowed(task)).chain(others.map(Cow::Owned))
+        self.draws(task, move |draw| task.redrawn(split, seed, draw))
     }
 
     /// [`evaluate`](Self::evaluate) for recommenders that look at users' items alone: contexts are not
@@ -108,9 +107,18 @@ impl<'a> Panel<'a> {
         evaluate: impl Fn(&Task, &[u32]) -> Result<Evaluation>,
     ) -> Result<Evaluation> {
         let (task, split, seed) = (self.task, self.split, self.task.split_seed());
-        let others = (1..self.halves).map_while(|draw| task.asked_anew(split, seed, draw));
-        let all = std::iter::once(Cow::Borrowed(task)).chain(others.map(Cow::Owned));
+        let all = self.draws(task, |draw| task.asked_anew(split, seed, draw));
         Evaluation::mean_of(all.map(|task| evaluate(&task, &self.contexts)))
+    }
+
+    /// A task, and what `drawn` makes of it for each of the other halves.
+    fn draws<'t>(
+        &self,
+        task: &'t Task,
+        drawn: impl Fn(u64) -> Option<Task>,
+    ) -> impl Iterator<Item = Cow<'t, Task>> {
+        let others = (1..self.halves).map_while(drawn);
+        std::iter::once(Cow::Borrowed(task)).chain(others.map(Cow::Owned))
     }
 
     /// The mean of what `evaluate` finds on each of the halves.

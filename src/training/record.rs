@@ -84,29 +84,26 @@ impl<'a> Record<'a> {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let Moment { clock, budget, .. } = now;
-        let settings = self.trainer.settings;
         let model = learner.model().valid();
         let mut rows = Vec::new();
         for (panel, start) in &self.panels {
-            let mut found = match clock.step {
+            let found = match clock.step {
                 0 => start.clone(),
                 _ => self.evaluate(&model, panel)?,
             };
-            let (mut gain, mut halves) = (found.gain_over(start), panel.halves());
+            let mut answer = Answer { gain: found.gain_over(start), found, halves: panel.halves() };
             if panel.split() == Split::Validation {
                 let is_last = budget.is_spent(clock) || self.is_patience_over(state);
                 if is_last
-                    && is_in_doubt(state, gain)
-                    && let Some(more) =
-                        panel.with_more_halves(settings.evaluation.validation_halves)
+                    && is_in_doubt(state, answer.gain)
+                    && let Some(surer) = self.second_look(&model, panel)?
                 {
-                    found = self.evaluate(&model, &more)?;
-                    gain = found.gain_over(&self.evaluate(self.initial, &more)?);
-                    halves = more.halves();
+                    answer = surer;
                 }
                 // By the halves of the start, as all others.
-                watch(state, clock.step, start.mean() + gain.mean, gain);
+                watch(state, clock.step, start.mean() + answer.gain.mean, answer.gain);
             }
+            let Answer { found, gain, halves } = answer;
             rows.push(MetricsRow::Evaluation {
                 step: clock.step,
                 seconds: clock.seconds,
@@ -128,6 +125,15 @@ impl<'a> Record<'a> {
         self.checkpoint(learner, adam, clock, state)?;
         observer.recorded(&rows);
         Ok(())
+    }
+
+    /// What a panel says of a model when it is asked about more halves; none where it has no more.
+    fn second_look(&self, model: &Model, panel: &Panel<'_>) -> Result<Option<Answer>> {
+        let halves = self.trainer.settings.evaluation.validation_halves;
+        let Some(panel) = panel.with_more_halves(halves) else { return Ok(None) };
+        let found = self.evaluate(model, &panel)?;
+        let gain = found.gain_over(&self.evaluate(self.initial, &panel)?);
+        Ok(Some(Answer { found, gain, halves: panel.halves() }))
     }
 
     /// True if no later checkpoint is waited for, unless this one earns the most so far.
@@ -240,6 +246,13 @@ pub(super) struct Moment<'a> {
     pub(super) task: &'a Task,
     pub(super) clock: Clock,
     pub(super) budget: &'a Budget,
+}
+
+/// What a panel says of a model, asked about so many halves.
+struct Answer {
+    found: Evaluation,
+    gain: Interval,
+    halves: u64,
 }
 
 /// True if the start is the best so far, and a gain over it may be chance.

@@ -21,10 +21,12 @@ impl Play<'_> {
             let known = shorter.unwrap_or(*svd).with_length(svd.latent_dim());
             let Some(first) = known.first_als() else { break };
             if self.standings.best_like(first).is_none() {
-                if !self.is_possible(first, self.fit_and_last(first)) {
+                let base =
+                    if self.jury.fits.has_base() { Duration::ZERO } else { self.again(last) };
+                if !self.is_possible(first, base + self.fit_and_last(first)) {
                     break;
                 }
-                self.start_at(last)?;
+                self.keep_base(last)?;
                 let longer = svds.get(at + 1).map(|longer| first.with_length(longer.latent_dim()));
                 let is_possible =
                     |als: &Candidate| self.why_not(*als, self.fit_and_last(*als)).is_none();
@@ -60,18 +62,6 @@ impl Play<'_> {
         lengths.filter_map(|length| self.standings.best_like(svd.with_length(length))).collect()
     }
 
-    /// Keeps an SVD as the one at which ALS starts, fitted again if need be.
-    fn start_at(&mut self, svd: Candidate) -> Result<()> {
-        if self.jury.fits.has_base() {
-            return Ok(());
-        }
-        if !self.jury.fits.is_fitted(svd) {
-            self.fit(svd)?;
-        }
-        self.jury.fits.keep_base();
-        Ok(())
-    }
-
     /// The time in which those who judge have an ALS fitted, and the last fits are made if it wins.
     fn fit_and_last(&self, als: Candidate) -> Duration {
         let last = self.budget.of(als).max(self.budget.slowest()) * ALL;
@@ -105,21 +95,15 @@ impl Play<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::candidate::start;
+    use super::super::made_up;
     use super::super::standing::Tried;
     use super::*;
-    use crate::dataset::{Sessions, SplitSettings, SyntheticSettings, assemble, synthetic};
     use crate::prepared::{HeldOut, Judge};
     use crate::seed::Seed;
 
-    fn log() -> (Sessions, Judge) {
-        let settings = SyntheticSettings { users: 700, actions: 500, ..Default::default() };
-        let interactions = synthetic(&settings).unwrap();
-        (assemble(interactions, &SplitSettings::default()).unwrap().sessions, Judge::default())
-    }
-
     #[test]
     fn als_grows_as_long_as_it_earns_more_than_the_svd_of_its_length() {
-        let (sessions, judge) = log();
+        let (sessions, judge) = (made_up(700, 500), Judge::default());
         let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
         let lengths: Vec<usize> =
             lengths(play.longest).into_iter().filter(|length| *length >= SHORT).collect();
@@ -145,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_svd_that_gains_too_little_with_its_length_does_not_reach_als() {
-        let (sessions, judge) = log();
+        let (sessions, judge) = (made_up(700, 500), Judge::default());
         let svd = start(0.25, SHORT, 0.0);
         let may_reach = |rewards: [f64; 3]| {
             let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();

@@ -21,7 +21,8 @@
 //! more than the SVD of its length: against the longest of them a short one says nothing of a long one. The
 //! longer it is, the more its α and λ matter, so they are searched at every length; at the longest, if it leads.
 //! Unless ALS leads, blends are made of the winner so far, before lengths beyond 1 024, if there is time to
-//! make them for every fold; more of them where the first earn more than it, or leave a longer SVD its time.
+//! make them for every fold; more of them where the first earn more than it, or leave a longer SVD its time. If
+//! that one wins then, blends are made of it too, in the time that is left.
 //! Where ALS of 1 024 leads beyond chance, a longer SVD comes first, if it may reach that: on CiteULike one of
 //! 2 048 earns more, and a blend of it more still. Where none does, the time that is left goes to the last round.
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
@@ -32,6 +33,7 @@
 
 mod als;
 mod asked;
+mod blends;
 mod budget;
 mod called;
 mod candidate;
@@ -93,6 +95,7 @@ pub fn league(
             play.weigh(best, keep)?;
             play.blends()?;
             best = play.climb(best, keep, usize::MAX)?;
+            play.blends()?;
             play.als(best, usize::MAX, play.before(keep))?;
         }
         if play.jury.fits.is_fitted(best) && play.standings.is_level(best) {
@@ -120,4 +123,13 @@ pub fn league(
     };
     let choice = Choice { source, settings: Some(winner.settings()) };
     Ok((Chosen { choice, embeddings, folds }, report))
+}
+
+/// A made-up log, split by its users.
+#[cfg(test)]
+fn made_up(users: u64, actions: u64) -> Sessions {
+    use crate::dataset::{SplitSettings, SyntheticSettings, assemble, synthetic};
+
+    let settings = SyntheticSettings { users, actions, ..Default::default() };
+    assemble(synthetic(&settings).unwrap(), &SplitSettings::default()).unwrap().sessions
 }

@@ -4,9 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::budget::Budget;
-use super::candidate::{
-    Candidate, FIRST_BLENDS, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights,
-};
+use super::candidate::{Candidate, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights};
 use super::fits::ALL;
 use super::jury::Jury;
 use super::standing::{Settled, Standings, Tried};
@@ -127,7 +125,10 @@ impl<'a> Play<'a> {
     }
 
     /// The candidate at the longer lengths, ascending.
-    fn longer_than(&self, candidate: Candidate) -> impl Iterator<Item = Candidate> + use<> {
+    pub(super) fn longer_than(
+        &self,
+        candidate: Candidate,
+    ) -> impl Iterator<Item = Candidate> + use<> {
         let length = candidate.latent_dim();
         let longer = lengths(self.longest).into_iter().filter(move |longer| *longer > length);
         longer.map(move |length| candidate.with_length(length))
@@ -161,65 +162,21 @@ impl<'a> Play<'a> {
         4.0 * candidate.columns() * rows
     }
 
-    /// The time that must be left for the next longer SVD, if there is one that was not judged and that is
-    /// possible.
-    fn time_of_longer(&mut self, svd: Candidate) -> Option<Duration> {
-        let next = self.longer_than(svd).find(|next| self.standings.best_like(*next).is_none())?;
+    /// The time in which those who judge have an SVD fitted again, unless it is there.
+    pub(super) fn again(&self, svd: Candidate) -> Duration {
         let fits = &self.jury.fits;
-        let time = self.budget.of(next) * (fits.count() + ALL - fits.kept());
-        self.is_possible(next, time).then(|| Budget::left_for(time))
+        if fits.is_fitted(svd) { Duration::ZERO } else { self.budget.of(svd) * fits.count() }
     }
 
-    /// Blends with ALS of the winner so far, or of the longest shorter one that may win and that there is time
-    /// for. Then their weights and shorter blends.
-    pub(super) fn blends(&mut self) -> Result<()> {
-        // Of the winner, which need not be the best: longer blends on MovieLens earned no more on users who
-        // did not judge, in twice the time.
-        let best = self.standings.winner()?;
-        // Where ALS earns more than the SVD, a blend of both earns less than ALS alone.
-        if matches!(best, Candidate::Als { .. }) {
+    /// Keeps an SVD as the one at which ALS starts and which blends are made of, fitted again if need be.
+    pub(super) fn keep_base(&mut self, svd: Candidate) -> Result<()> {
+        if self.jury.fits.has_base() {
             return Ok(());
         }
-        let fits = self.jury.fits.count();
-        let longest = best.latent_dim();
-        let shorter = lengths(self.longest).into_iter().rev().filter(|length| *length < longest);
-        for length in std::iter::once(longest).chain(shorter) {
-            let Some(base) = self.standings.centre(best.with_length(length)) else { continue };
-            let mut grid = base.blends();
-            let Some(first) = grid.first().copied() else { continue };
-            let svd = self.budget.of(base);
-            let again = if self.jury.fits.is_fitted(base) { Duration::ZERO } else { svd * fits };
-            let few = self.budget.beside_svd(first) * FIRST_BLENDS * fits;
-            // The fits of a blend if it wins, or of an SVD again if that wins after all.
-            let last = |play: &Self| {
-                play.last_fits(play.budget.of(first).max(play.budget.slowest()) * ALL)
-            };
-            if !self.is_possible(first, again + few + last(self)) {
-                continue;
-            }
-            if !self.jury.fits.is_fitted(base) {
-                self.fit(base)?;
-            }
-            self.jury.fits.keep_base();
-            let few = grid.drain(..FIRST_BLENDS as usize).collect();
-            self.search(self.budget.end(), few, Vec::new(), 0)?;
-            // Where these earn less by more than chance, others hardly earn more.
-            if self.standings.is_level(first) {
-                // Where they earn no more, a longer SVD comes first.
-                let is_above = self.standings.is_above(first, base);
-                let of_longer = if is_above { None } else { self.time_of_longer(base) };
-                let until = self.budget.before(last(self).max(of_longer.unwrap_or_default()));
-                self.search(until.halfway(), Vec::new(), grid, 1)?;
-                let found = self.standings.best_like(first).unwrap_or(first);
-                self.search(until, Vec::new(), weights(found, self.jury.ordered()), 1)?;
-                self.shorter(self.standings.best_like(first).unwrap_or(found), until)?;
-            }
-            let base = self.jury.fits.take_base();
-            if !matches!(self.standings.winner()?, Candidate::Blend { .. }) {
-                self.jury.fits.put(base);
-            }
-            break;
+        if !self.jury.fits.is_fitted(svd) {
+            self.fit(svd)?;
         }
+        self.jury.fits.keep_base();
         Ok(())
     }
 
@@ -257,7 +214,7 @@ impl<'a> Play<'a> {
     }
 
     /// Judges the weights of `best`, and what is near them, at all shorter lengths.
-    fn shorter(&mut self, best: Candidate, until: Deadline) -> Result<()> {
+    pub(super) fn shorter(&mut self, best: Candidate, until: Deadline) -> Result<()> {
         let lengths = lengths(self.longest).into_iter().rev();
         for length in lengths.filter(|length| *length < best.latent_dim()) {
             if until.left().is_some_and(|left| left.is_zero()) {
@@ -317,14 +274,12 @@ fn too_large(latent_dim: usize, bytes: f64) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::made_up;
     use super::*;
-    use crate::dataset::{SplitSettings, SyntheticSettings, assemble, synthetic};
 
     #[test]
     fn a_candidate_is_judged_by_its_own_vectors_whatever_was_fitted_before() {
-        let settings = SyntheticSettings { users: 200, actions: 300, ..Default::default() };
-        let interactions = synthetic(&settings).unwrap();
-        let sessions = assemble(interactions, &SplitSettings::default()).unwrap().sessions;
+        let sessions = made_up(200, 300);
         let (judge, length) = (Judge::default(), 10);
         let blend = start(0.5, length, 0.0).blends()[0];
         let candidates = [
