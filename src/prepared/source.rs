@@ -65,7 +65,7 @@ pub struct Judge {
 }
 
 impl Default for Judge {
-    /// The default preset's reward, for two hundred seconds.
+    /// The default preset's reward, for 180 seconds.
     fn default() -> Self {
         Self { reward: RewardKind::Discounted, slate_size: 5, exclude_observed: true, within: 180 }
     }

@@ -33,7 +33,7 @@ pub(crate) struct PrepareArgs {
     /// --embedding-ids [default: auto; svd with --preset paper, or with a flag of svd].
     #[arg(long, value_name = "auto|svd|als|FILE", value_hint = ValueHint::FilePath)]
     embeddings: Option<Embeddings>,
-    /// The seconds in which auto looks for embeddings [default: 200].
+    /// The seconds in which auto looks for embeddings [default: 180].
     #[arg(long, value_name = "SECONDS")]
     within: Option<u64>,
     /// The reward that auto looks at, as in reward.kind [default: discounted].
