@@ -5,6 +5,8 @@
 //! So the same input gives the same bytes on any number of threads, and the parts ([`Part`]) [`join`] to
 //! the whole, byte for byte.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -14,8 +16,10 @@ use serde::Serialize;
 use super::request::Placed;
 use super::table::slates;
 use super::{Options, Recommender, Request, Who};
-use crate::dataset::parquet::{column_names, num_rows, pieces, read_columns, whole_row_groups};
-use crate::dataset::{USER_ID, as_text};
+use crate::dataset::parquet::{
+    column_names, metadata, num_rows, pieces, read_columns, whole_row_groups,
+};
+use crate::dataset::{ITEM_ID, USER_ID, as_text};
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
 
@@ -28,8 +32,15 @@ const READ: usize = 16 * BLOCK;
 const ITEMS: &str = "items";
 const CONTEXT: &str = "context";
 
+/// The columns of slates.
+const SLATES: &[&str] = &[USER_ID, "rank", ITEM_ID, "score"];
+
+/// The key of a [`Part`] in the metadata of its Parquet file; the whole has none.
+const PART_KEY: &str = "fast-slate.batch.part";
+
 /// Slates for the users in a file, a row each: `user_id` (integers or text) and, for users who are not
-/// in the bundle, `items` (a list of item ids; none for a user of the bundle) or `context` (a list of D numbers).
+/// in the bundle, `items` (a list of item ids, empty for a stranger; null for a user of the bundle) or
+/// `context` (a list of D numbers).
 ///
 /// The slates have a row for each item, in the order of the users: `user_id`, `rank` (`u32`, from 1),
 /// `item_id`, `score` (`f32`).
@@ -37,7 +48,7 @@ const CONTEXT: &str = "context";
 pub struct Batch<'a> {
     /// The users.
     pub users: &'a Path,
-    /// Where to write the slates.
+    /// Where to write the slates; only slates are replaced.
     pub out: &'a Path,
     /// The part of the users to do.
     pub part: Part,
@@ -66,6 +77,12 @@ impl FromStr for Part {
             Some((Ok(index), Ok(of))) if (1..=of).contains(&index) => Ok(Self { index, of }),
             _ => Err("expected i/n with i from 1 to n, as in 2/4".into()),
         }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.of)
     }
 }
 
@@ -103,8 +120,8 @@ impl Batch<'_> {
     /// Answers all users of the part; `progress` hears how many of how many are done.
     ///
     /// # Errors
-    /// An error naming the file, row and column at fault; the errors of [`Recommender::recommend`].
-    /// No file appears then.
+    /// An error naming the file, row and column at fault; [`Error::File`] for an `out` that holds
+    /// something else than slates; the errors of [`Recommender::recommend`]. No file appears then.
     pub fn write(
         &self,
         recommender: &Recommender,
@@ -119,6 +136,7 @@ impl Batch<'_> {
         if place(self.out).is_some_and(|out| Some(out) == place(self.users)) {
             return Err(Error::file(self.out, "holds the users; give another name for the slates"));
         }
+        may_replace(self.out)?;
         let beside = self.beside(recommender)?;
         let columns: &[&str] = match beside {
             Beside::Items => &[USER_ID, ITEMS],
@@ -138,7 +156,10 @@ impl Batch<'_> {
         };
         let schema = self.slates(&empty, &[], recommender)?.schema().clone();
         write_atomic(self.out, |file| {
-            let mut writer = ParquetWriter::new(file).batched(&schema).map_err(failed)?;
+            let part = || vec![(PART_KEY.to_owned(), self.part.to_string())];
+            let part = (self.part.of > 1).then(|| KeyValueMetadata::from_static(part()));
+            let writer = ParquetWriter::new(file).with_key_value_metadata(part);
+            let mut writer = writer.batched(&schema).map_err(failed)?;
             for piece in pieces(self.users, columns, rows, READ)? {
                 let piece = piece?;
                 for at in (0..piece.height()).step_by(BLOCK) {
@@ -208,27 +229,23 @@ impl Batch<'_> {
             })?;
             lists.list().cloned().map_err(|error| Error::library(name, error))
         };
-        let user = |id: &str| {
-            let who = || Who::User { id: id.to_owned(), newer: Vec::new() };
-            recommender.knows(id).then(who)
+        let user = |at: usize, id: Option<&str>| {
+            let id = id.unwrap_or_default();
+            let who = Who::User { id: id.to_owned(), newer: Vec::new() };
+            let stranger = || cell(at, USER_ID, "a user of the bundle", id);
+            recommender.knows(id).then_some(who).ok_or_else(stranger)
         };
         let who: Vec<Who> = match beside {
             Beside::Nothing => {
                 let ids = as_text(block, USER_ID, self.users)?;
-                let ids = ids.iter().map(Option::unwrap_or_default).enumerate();
-                let who = ids.map(|(at, id)| {
-                    let stranger = || cell(at, USER_ID, "a user of the bundle", id);
-                    user(id).ok_or_else(stranger)
-                });
-                who.collect::<Result<_>>()?
+                ids.iter().enumerate().map(|(at, id)| user(at, id)).collect::<Result<_>>()?
             }
             Beside::Items => {
                 let lists = lists(ITEMS, DataType::String, "lists of item ids")?;
                 let user_ids = as_text(block, USER_ID, self.users)?;
                 let who = (0..block.height()).map(|at| {
                     let Some(list) = lists.get_as_series(at) else {
-                        let known = user_ids.get(at).and_then(user);
-                        return Ok(known.unwrap_or_else(|| Who::Items(Vec::new())));
+                        return user(at, user_ids.get(at));
                     };
                     let ids = list.str().map_err(|error| Error::library(ITEMS, error))?;
                     let found = ids.iter().map(|id| id.map(str::to_owned));
@@ -275,16 +292,30 @@ impl Batch<'_> {
     }
 }
 
-/// Joins the `parts` of a batch, given in their order, into the file that a batch of the whole writes,
-/// byte for byte. Returns the number of its rows.
+/// Fails if there is something else than slates at `out`.
+fn may_replace(out: &Path) -> Result<()> {
+    // Opening a pipe would wait for a writer.
+    let holds_slates = || out.is_file() && column_names(out).is_ok_and(|names| names == SLATES);
+    if !out.exists() || holds_slates() {
+        return Ok(());
+    }
+    let problem = format!(
+        "is there already, and only a file of slates, with the columns {}, is replaced; give another \
+         name",
+        SLATES.join(", ")
+    );
+    Err(Error::file(out, problem))
+}
+
+/// Joins the `parts` of a batch into the file that a batch of the whole writes, byte for byte. Returns
+/// the number of its rows. Parts of earlier builds do not say which they are, and are joined as given.
 ///
 /// # Errors
-/// [`Error::File`] for a part that is given twice or has other columns than the first; an error naming the file that cannot
-/// be read or written. No file appears then.
+/// [`Error::File`] for a part that is missing, given twice, one of another number of parts, or has other
+/// columns than the first; an error naming the file that cannot be read or written. No file appears then.
 pub fn join(parts: &[PathBuf], out: &Path) -> Result<usize> {
-    const COLUMNS: &[&str] = &[USER_ID, "rank", "item_id", "score"];
     let schema_of = |part: &PathBuf| {
-        let head = pieces(part, COLUMNS, 0..1, 1)?.next().transpose()?;
+        let head = pieces(part, SLATES, 0..1, 1)?.next().transpose()?;
         Ok::<_, Error>(head.unwrap_or_default().schema().clone())
     };
     let Some(first) = parts.first() else { return Err(Error::file(out, "there are no parts")) };
@@ -306,12 +337,13 @@ pub fn join(parts: &[PathBuf], out: &Path) -> Result<usize> {
             return Err(Error::file(part, problem));
         }
     }
+    let parts = in_order(parts, out)?;
     let failed = |error: PolarsError| Error::writing(out, error);
     let mut rows = 0;
     write_atomic(out, |file| {
         let mut writer = ParquetWriter::new(file).batched(&schema).map_err(failed)?;
         for part in parts {
-            for slates in whole_row_groups(part, COLUMNS)? {
+            for slates in whole_row_groups(part, SLATES)? {
                 let mut slates = slates?;
                 slates.rechunk_mut();
                 rows += slates.height();
@@ -322,6 +354,40 @@ pub fn join(parts: &[PathBuf], out: &Path) -> Result<usize> {
         Ok(())
     })?;
     Ok(rows)
+}
+
+/// The parts from 1 to n, each of which must be there once; as they are given if none says which it is.
+fn in_order<'a>(parts: &'a [PathBuf], out: &Path) -> Result<Vec<&'a PathBuf>> {
+    const NAMED: usize = 8;
+    let said = parts.iter().map(|path| {
+        let part = metadata(path, PART_KEY)?.map(|text| text.parse::<Part>()).transpose();
+        part.map_err(|problem| Error::file(path, format!("`{PART_KEY}`: {problem}")))
+    });
+    let said = said.collect::<Result<Vec<Option<Part>>>>()?;
+    let Some(of) = said.iter().flatten().map(|part| part.of).next() else {
+        return Ok(parts.iter().collect());
+    };
+    let mut placed: BTreeMap<u32, &PathBuf> = BTreeMap::new();
+    for (path, part) in parts.iter().zip(said) {
+        let problem = match part {
+            None => format!("does not say which of {of} parts it is; write it again with --part"),
+            Some(part) if part.of != of => format!("is part {part}, expected one of {of} parts"),
+            Some(part) => match placed.insert(part.index, path) {
+                None => continue,
+                Some(other) => format!("is part {part}, and so is {}", other.display()),
+            },
+        };
+        return Err(Error::file(path, problem));
+    }
+    let count = of as usize - placed.len();
+    if count > 0 {
+        let missing = (1..=of).filter(|index| !placed.contains_key(index)).take(NAMED);
+        let missing: Vec<String> = missing.map(|index| Part { index, of }.to_string()).collect();
+        let more = if count > NAMED { ", …" } else { "" };
+        let problem = format!("would lack {count} of {of} parts: {}{more}", missing.join(", "));
+        return Err(Error::file(out, problem));
+    }
+    Ok(placed.into_values().collect())
 }
 
 impl Summary {
@@ -355,6 +421,49 @@ mod tests {
         assert_eq!("2/4".parse(), Ok(Part { index: 2, of: 4 }));
         for text in ["", "1", "0/4", "5/4", "1/0", "a/b", "-1/2"] {
             assert!(text.parse::<Part>().unwrap_err().contains("2/4"), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_are_joined_in_their_order_each_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let saved = |name: &str, part: Option<&str>| {
+            let path = folder.path().join(name);
+            let part = part.map(|part| vec![(PART_KEY.to_owned(), part.to_owned())]);
+            let file = fs_err::File::create(&path).unwrap();
+            let writer = ParquetWriter::new(file)
+                .with_key_value_metadata(part.map(KeyValueMetadata::from_static));
+            let schema = Schema::from_iter([Field::new("rank".into(), DataType::UInt32)]);
+            writer.batched(&schema).unwrap().finish().unwrap();
+            path
+        };
+        let order = |names: &[(&str, Option<&str>)]| -> Result<Vec<String>> {
+            let paths: Vec<PathBuf> = names.iter().map(|(name, part)| saved(name, *part)).collect();
+            let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+            Ok(in_order(&paths, Path::new("out"))?.into_iter().map(name).collect())
+        };
+        // As a glob sorts them.
+        let names: Vec<String> = (1..=12).map(|index| format!("part-{index}")).collect();
+        let said: Vec<String> = (1..=12).map(|index| format!("{index}/12")).collect();
+        let mut parts: Vec<_> = names
+            .iter()
+            .zip(&said)
+            .map(|(name, part)| (name.as_str(), Some(part.as_str())))
+            .collect();
+        parts.sort_unstable();
+        assert_eq!(parts[1].0, "part-10");
+        assert_eq!(order(&parts).unwrap(), names);
+        assert_eq!(order(&[("b", None), ("a", None)]).unwrap(), ["b", "a"]);
+        for (parts, problem) in [
+            (&parts[..2], "out: would lack 10 of 12 parts: 2/12, 3/12, 4/12, 5/12"),
+            (&[("a", Some("3/3")), ("b", Some("1/3"))], "out: would lack 1 of 3 parts: 2/3"),
+            (&[("a", Some("1/2")), ("b", Some("1/2"))], "b: is part 1/2, and so is "),
+            (&[("a", Some("1/2")), ("b", Some("2/3"))], "b: is part 2/3, expected one of 2 parts"),
+            (&[("a", Some("1/2")), ("b", None)], "b: does not say which of 2 parts it is"),
+            (&[("a", Some("3/2"))], "a: `fast-slate.batch.part`: expected i/n"),
+        ] {
+            let error = order(parts).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
         }
     }
 }

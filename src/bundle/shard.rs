@@ -12,7 +12,7 @@ use super::{Bundle, Manifest, Recommender, VectorScalar};
 use crate::dataset::Items;
 use crate::embedding::{ActionEmbeddings, Vectors};
 use crate::encoder::{Encoding, Fitted};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::Model;
 use crate::retrieval::{Hnsw, Search, Shard};
 
@@ -62,18 +62,11 @@ impl Bundle {
         scalar: VectorScalar,
         replace: bool,
     ) -> Result<Manifest> {
+        self.check_out(out, Some(count), replace)?;
         let num_actions = self.actions.num_actions();
-        if !(1..=num_actions).contains(&count) {
-            let problem = format!("is {count}, expected 1 to {num_actions}, the number of items");
-            return Err(Error::setting("shards", problem));
-        }
-        let folders = shard_folders(out, count);
-        for folder in std::iter::once(out).chain(folders.iter().map(PathBuf::as_path)) {
-            Self::may_write(folder, replace)?;
-        }
         let (staged, manifest) = self.stage(out, scalar)?;
         let whole = manifest.digest()?;
-        for (at, folder) in folders.iter().enumerate() {
+        for (at, folder) in shard_folders(out, count).iter().enumerate() {
             #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
             let [start, end] = [at, at + 1].map(|at| (num_actions * at / count) as u32);
             let part = PartOf {

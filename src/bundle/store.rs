@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use polars::prelude::*;
 
 use super::manifest::{Bytes, FileRecord, MANIFEST, Manifest, Scales, Shapes, VectorScalar};
-use super::{Bundle, ServedIndex, Users, onnx};
+use super::{Bundle, ServedIndex, Users, onnx, shard_folders};
 use crate::dataset::parquet::{parse, write_table};
 use crate::dataset::{Ids, Items, USER_ID};
 use crate::embedding::tensors::{Named, Stored, Tensors, write, write_as};
@@ -125,13 +125,37 @@ impl Bundle {
     }
 
     /// Fails if there is something at `out` that is not to be replaced.
-    pub(super) fn may_write(out: &Path, replace: bool) -> Result<()> {
+    fn may_write(out: &Path, replace: bool) -> Result<()> {
         if !out.exists() || replace && out.join(MANIFEST).exists() {
             return Ok(());
         }
         let problem = "there is something here already; give another --out, or replace a bundle with \
                        --force";
         Err(Error::file(out, problem))
+    }
+
+    /// Fails where [`write`](Self::write), or [`write_sharded`](Self::write_sharded) in so many `shards`,
+    /// would for a reason that is known before an index is built.
+    ///
+    /// # Errors
+    /// The errors of these two.
+    pub(crate) fn check_out(&self, out: &Path, shards: Option<usize>, replace: bool) -> Result<()> {
+        let num_actions = self.actions.num_actions();
+        let folders = match shards {
+            None => Vec::new(),
+            Some(count) if (1..=num_actions).contains(&count) => shard_folders(out, count),
+            Some(count) => {
+                let problem =
+                    format!("is {count}, expected 1 to {num_actions}, the number of items");
+                return Err(Error::setting("shards", problem));
+            }
+        };
+        for folder in std::iter::once(out).chain(folders.iter().map(PathBuf::as_path)) {
+            // Made and removed again: its parents can be written to.
+            drop(StagedFolder::new(folder)?);
+            Self::may_write(folder, replace)?;
+        }
+        self.onnx.then(|| self.onnx_model()).transpose().map(drop)
     }
 
     fn onnx_model(&self) -> Result<Vec<u8>> {

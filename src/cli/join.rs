@@ -11,7 +11,7 @@ use crate::bundle;
 
 #[derive(Debug, Args)]
 pub(crate) struct JoinArgs {
-    /// The files that `slate recommend --part I/N` wrote, from 1 to N.
+    /// The files that `slate recommend --part I/N` wrote, all N of them, in any order.
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     parts: Vec<PathBuf>,
     /// The file to write, which must not exist.

@@ -34,10 +34,11 @@ pub(crate) struct RecommendArgs {
     #[arg(long, group = "who", value_delimiter = ',', allow_hyphen_values = true)]
     context: Option<Vec<f32>>,
     /// A Parquet file with a row for each user: `user_id` and, for users who are not in the bundle,
-    /// `items` (a list of item ids) or `context` (a list of numbers).
+    /// `items` (a list of item ids; null for a user of the bundle) or `context` (a list of numbers).
     #[arg(long, group = "who", value_name = "FILE", value_hint = ValueHint::FilePath, requires = "out")]
     users: Option<PathBuf>,
-    /// The Parquet file to write the slates of --users to; a file of this name is replaced.
+    /// The Parquet file to write the slates of --users to; a file of slates of this name is replaced,
+    /// any other is not.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "users")]
     out: Option<PathBuf>,
     /// Do the i-th of n parts of --users; `slate join` makes the whole of them.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use fast_slate::Error;
 use fast_slate::bundle::{
-    Answer, Bundle, Filter, Options, Recommender, Request, VectorScalar, Who, shard_folders,
+    Answer, Batch, Bundle, Filter, Options, Part, Recommender, Request, VectorScalar, Who,
+    shard_folders,
 };
 use fast_slate::dataset::{ItemSource, ItemTable, SyntheticSettings};
 use fast_slate::device;
@@ -644,7 +645,8 @@ fn a_file_of_users_is_answered_alike_in_parts_and_on_any_number_of_threads() {
             recommend(&name, &["--part", &format!("{part}/{of}")], Some("3"));
             place.path(&name).display().to_string()
         });
-        let parts: Vec<String> = parts.collect();
+        let mut parts: Vec<String> = parts.collect();
+        parts.rotate_left(1);
         assert_says(&stdout(&mut join(&parts)), &["63000 rows", &format!("{of} parts")]);
         let read = |name: &str| fs_err::read(place.path(name)).unwrap();
         assert!(read("joined.parquet") == read("whole.parquet"), "{of} parts");
@@ -654,7 +656,9 @@ fn a_file_of_users_is_answered_alike_in_parts_and_on_any_number_of_threads() {
         let error = refused(&mut join(&[parts[0].clone(), path.display().to_string()]));
         assert_says(&error, &["users.parquet", "rank"]);
         let error = refused(&mut join(&[parts[0].clone(), parts[0].clone()]));
-        assert_says(&error, &["part-1.parquet: is given twice"]);
+        assert_says(&error, &["part-2.parquet: is given twice"]);
+        let error = refused(&mut join(&parts[1..]));
+        assert_says(&error, &["joined.parquet: would lack 1 of", &format!(" parts: 2/{of}")]);
         assert!(!place.path("joined.parquet").exists());
     }
 
@@ -692,6 +696,78 @@ fn a_file_of_users_is_answered_alike_in_parts_and_on_any_number_of_threads() {
     let error = refused(command.arg("--out").arg(place.path("none.parquet")));
     assert_says(&error, &["users.parquet: row 2: column `user_id`", "found `nobody`"]);
     assert!(!place.path("none.parquet").exists());
+}
+
+#[test]
+fn a_batch_replaces_slates_and_nothing_else() {
+    let place = Place::new();
+    let recommender = place.bundle();
+    let users = place.path("users.parquet");
+    save(vec![Column::new("user_id".into(), ["7"])], &users);
+    let write = |out: &Path| {
+        let batch = Batch { users: &users, out, part: Part::default() };
+        batch.write(&recommender, &Options::default(), |_, _| ())
+    };
+    let (slates, text) = (place.path("slates.parquet"), place.path("text.parquet"));
+    write(&slates).unwrap();
+    write(&slates).unwrap();
+    fs_err::write(&text, "no Parquet").unwrap();
+    let (items, histories) = ("bundle/items.parquet", "bundle/histories.parquet");
+    for other in [place.path(items), place.path(histories), text, place.path("bundle")] {
+        let before = other.is_file().then(|| fs_err::read(&other).unwrap());
+        let error = write(&other).unwrap_err().to_string();
+        let name = other.file_name().unwrap().to_str().unwrap();
+        assert_says(&error, &[name, "is there already", "user_id, rank, item_id, score"]);
+        assert!(other.is_dir() || before == Some(fs_err::read(&other).unwrap()));
+    }
+}
+
+#[test]
+fn in_a_batch_only_an_empty_list_asks_for_the_slate_of_a_stranger() {
+    let place = Place::new();
+    let recommender = place.bundle();
+    let (users, out) = (place.path("users.parquet"), place.path("slates.parquet"));
+    let batch = Batch { users: &users, out: &out, part: Part::default() };
+    let write = |empty: bool| {
+        let mut lists = ListStringChunkedBuilder::new("items".into(), 2, 0);
+        lists.append_null();
+        if empty {
+            lists.append_values_iter([].iter().copied());
+        } else {
+            lists.append_null();
+        }
+        let ids = Column::new("user_id".into(), ["7", "nobody"]);
+        save(vec![ids, lists.finish().into_series().into_column()], &users);
+        batch.write(&recommender, &Options::default(), |_, _| ())
+    };
+    let summary = write(true).unwrap();
+    assert_eq!((summary.users, summary.cold), (2, 1));
+    fs_err::remove_file(&out).unwrap();
+    let error = write(false).unwrap_err().to_string();
+    assert_says(&error, &["row 2: column `user_id`: expected a user of the bundle", "`nobody`"]);
+    assert!(!out.exists());
+}
+
+#[test]
+fn what_an_export_may_not_write_is_refused_before_its_index_is_built() {
+    let place = Place::new();
+    place.train(&[]);
+    for folder in ["there", "new-1-of-2"] {
+        fs_err::create_dir(place.path(folder)).unwrap();
+    }
+    fs_err::write(place.path("file"), "").unwrap();
+    let error = |out: &str, args: &[&str]| {
+        let mut command = slate();
+        command.arg("export").arg(place.path("run")).arg("--out").arg(place.path(out));
+        // No index finds slates longer than the catalogue.
+        refused(command.args(["--index", "-k", "1000"]).args(args))
+    };
+    assert_says(&error("new", &[]), &["a slate of 1000 actions"]);
+    assert_says(&error("there", &[]), &["there: there is something here already"]);
+    assert_says(&error("new", &["--shards", "0"]), &["setting `shards`", "expected 1 to 300"]);
+    assert_says(&error("new", &["--shards", "2"]), &["new-1-of-2: there is something here"]);
+    assert!(!error("file/new", &[]).contains("a slate of 1000"));
+    assert!(!place.path("new").exists() && !place.path("new-2-of-2").exists());
 }
 
 #[test]

@@ -287,7 +287,9 @@ fn an_export_adds_the_model_and_refuses_one_of_no_tower() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     trained(folder.path(), &["method.kind=pl-rank", "method.learn_actions=true"]);
-    let error = refused(slate().args(["export", &at("run"), "--out", &at("bundle"), "--onnx"]));
+    // Before the index, which such a model has not either.
+    let args = ["export", &at("run"), "--out", &at("bundle"), "--onnx", "--index"];
+    let error = refused(slate().args(args));
     assert_says(
         &error,
         &["setting `onnx`", "learned its action vectors", "the query is the context"],

@@ -105,6 +105,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     let policy = Policy::open(&args.run, args.checkpoint, args.device.name())?;
     let large = policy.task.actions.num_actions() > FEW && policy.model.actions.is_none();
     let mut bundle = policy.bundle(args.histories)?;
+    bundle.onnx = args.onnx;
+    let ignored = titles.map_or(Ok(0), |titles| titles.label(&mut bundle.items))?;
+    // An index may take hours.
+    bundle.check_out(&args.out, args.shards, args.force)?;
     let slate_size = args.slate_size.unwrap_or(policy.settings.slate_size);
     let wanted = args.recall.unwrap_or(RECALL);
     let search = if args.index.unwrap_or(large) {
@@ -119,8 +123,6 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     } else {
         None
     };
-    bundle.onnx = args.onnx;
-    let ignored = titles.map_or(Ok(0), |titles| titles.label(&mut bundle.items))?;
     let manifest = match args.shards {
         None => bundle.write(&args.out, args.scalar, args.force)?,
         Some(count) => bundle.write_sharded(&args.out, count, args.scalar, args.force)?,

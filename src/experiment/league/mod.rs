@@ -127,7 +127,7 @@ pub fn league(
 
 /// A made-up log, split by its users.
 #[cfg(test)]
-fn made_up(users: u64, actions: u64) -> Sessions {
+fn made_up(users: u32, actions: u32) -> Sessions {
     use crate::dataset::{SplitSettings, SyntheticSettings, assemble, synthetic};
 
     let settings = SyntheticSettings { users, actions, ..Default::default() };
