@@ -1,4 +1,4 @@
-"""The closed loops of loop-SEED.json in a folder → a table: python3 loop.py FOLDER"""
+"""The closed loops of NAME-SEED.json in a folder, NAME being loop or direct → a table: python3 loop.py FOLDER NAME"""
 import glob, json, math, statistics, sys
 
 
@@ -16,7 +16,7 @@ def most(count, rows):
     return high
 
 
-loops = [json.load(open(path)) for path in glob.glob(f"{sys.argv[1]}/loop-*.json")]
+loops = [json.load(open(path)) for path in glob.glob(f"{sys.argv[1]}/{sys.argv[2]}-*.json")]
 loops.sort(key=lambda loop: loop["settings"]["seed"])
 print("| seed | start | end | LGP on the true reward | gap closed | shipped | worse |\n|---|---|---|---|---|---|---|")
 shipped = worse = held = judged = 0

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # How well a log says what another policy would earn, over logs of a simulated world whose truth is known: bias, error
 # and coverage of each estimator, and the error over K and over P.
-# usage: artifacts/logged/run.sh OUT [coverage|growth|steps|loop]
+# usage: artifacts/logged/run.sh OUT [coverage|growth|steps|loop|direct]
 #   coverage, growth  OFF_POLICY is the example's command [default: built first]
 #   steps             seconds of 1 000 and 2 000 steps on logs of servers with 1 000 to 2.23 M items: PYTHON has pyarrow,
 #                     WORK needs 6 GB
 #   loop              ten rounds of `slate simulate` for each of SEEDS [default: 1 to 20]
+#   direct            the same with `--estimate direct` [default: 1 to 3]
 source "$(dirname "$0")/../common.sh"
 
 study() {
@@ -39,14 +40,18 @@ steps() {
     done
 }
 
-loop() {
-    local seed
-    for seed in ${SEEDS:-$(pick "$(seq 20)" 1)}; do
+# Loops to NAME-SEED.json, and their table to NAME.md: loops NAME LAST_SEED FLAG...
+loops() {
+    local name=$1 last=$2 seed
+    shift 2
+    for seed in ${SEEDS:-$(seq "$(pick "$last" 1)")}; do
         rm -rf "$work/loop"
-        slate simulate --seed "$seed" --out "$work/loop" --json $(pick "" "--rounds 1 --users 500 --requests 2000 --steps 20") \
-            | sed "s|$work/||g" >"$out/loop-$seed.json"
+        slate simulate --seed "$seed" --out "$work/loop" --json "$@" \
+            $(pick "" "--rounds 1 --users 500 --requests 2000 --steps 20") | sed "s|$work/||g" >"$out/$name-$seed.json"
     done
-    python3 "$here/loop.py" "$out" | tee "$out/loop.md"
+    python3 "$here/loop.py" "$out" "$name" | tee "$out/$name.md"
 }
+loop() { loops loop 20; }
+direct() { loops direct 3 --estimate direct; }
 
-run_stages "$(pick "coverage growth steps loop" "coverage growth loop")" "$@"
+run_stages "$(pick "coverage growth steps loop direct" "coverage growth loop direct")" "$@"

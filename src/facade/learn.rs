@@ -39,6 +39,8 @@ pub struct Verdict {
     /// Rows of persons that the policy has not learned from.
     #[serde(flatten)]
     pub value: Value,
+    /// The persons among them who are lists of items or contexts: somebody whose list changes is several.
+    pub unnamed: usize,
     /// Rows of persons that it has learned from, or was stopped by; they do not count.
     pub learned_from: usize,
     /// A bound below the gain over the policy that logged, where it was asked for.
@@ -248,7 +250,8 @@ impl Policy {
         let value = judging.value(prior, Seed::default())?;
         let certain = bound && value.doubt.is_none();
         let gain_bound = if certain { Some(judging.gain_bound(prior)?) } else { None };
-        Ok(Verdict { step: self.step, value, learned_from: others.len(), gain_bound, unused })
+        let (unnamed, learned_from) = (logged.unnamed_of(&rows), others.len());
+        Ok(Verdict { step: self.step, value, unnamed, learned_from, gain_bound, unused })
     }
 
     /// The division of persons that this policy has learned with, if it has.

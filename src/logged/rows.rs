@@ -1,6 +1,6 @@
 //! Exposures and feedback → rows in numbers, each with its context, its queries and its reward.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::rewards::{LoggedReward, Shown};
 use super::{Bounds, Cut, Drawn, Unused, Weighed, smoothing};
 use crate::bundle::{Recommender, Request, Who};
 use crate::dataset::{ActionSets, Split};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::log::{Exposure, Impression, Log};
 use crate::matrix::Matrix;
 use crate::policy::Sigma;
@@ -52,6 +52,8 @@ pub struct Logged {
     pub people: Vec<u32>,
     /// The part of each row's person.
     pub parts: Vec<Split>,
+    /// True where a row's person is a list of items or a context, `[n]`.
+    pub unnamed: Vec<bool>,
     /// The rule for σ.
     pub rule: Sigma,
     /// The least and the most that a reward can be.
@@ -110,7 +112,8 @@ impl ShownSlates {
     /// and how many others there are, by reason, beside those that are `unused` already.
     ///
     /// # Errors
-    /// [`crate::Error::Shape`] for no row at all.
+    /// [`crate::Error::Shape`] for no row at all; [`crate::Error::Setting`] where most outcomes above 0 are
+    /// on actions that are known of their persons, and the policy was trained to show no such action.
     pub fn of(
         impressions: impl IntoIterator<Item = Impression>,
         policy: &Recommender,
@@ -123,6 +126,7 @@ impl ShownSlates {
         let (mut known, mut parts, mut people) =
             (ActionSets::none(), Vec::new(), People::default());
         let mut propensities = Some(Vec::new());
+        let (mut above_zero, mut on_known) = (0, 0);
         for row in impressions {
             let slate: Option<Vec<u32>> = row.slate.iter().map(|id| items.find(id)).collect();
             let slate = slate.filter(|slate| slate.len() == slate_size);
@@ -142,6 +146,10 @@ impl ShownSlates {
                     continue;
                 }
             };
+            for (action, _) in slate.iter().zip(&row.outcomes).filter(|(_, found)| **found > 0.0) {
+                above_zero += 1;
+                on_known += u64::from(actions.binary_search(action).is_ok());
+            }
             contexts.extend(context);
             slates.extend(slate);
             outcomes.extend(row.outcomes);
@@ -157,10 +165,33 @@ impl ShownSlates {
             parts.push(cut.part(&person));
             people.push(person);
         }
+        check_known(policy, above_zero, on_known)?;
         let contexts = Matrix::new(contexts, policy.context_dim())?;
         let shown = Shown { contexts, slates, slate_size, outcomes, propensities, parts };
         Ok((Self { shown, known, people: people.numbers }, unused))
     }
+}
+
+/// Says that outcomes are on actions that are known of their persons: a context that holds a click predicts
+/// it, and no slate without known actions can earn it again.
+fn check_known(policy: &Recommender, above_zero: u64, on_known: u64) -> Result<()> {
+    let found = format!(
+        "{on_known} of {above_zero} outcomes above 0 are on items that the person's history holds already"
+    );
+    let retrieval = policy.bundle().trained.settings.get("retrieval");
+    let excludes = retrieval.and_then(|settings| settings.get("exclude_observed"));
+    if excludes.and_then(toml::Value::as_bool) == Some(true) && 2 * on_known > above_zero {
+        let problem = format!(
+            "{found}, and this run shows no such items; prepare a run from data older than the slates"
+        );
+        return Err(Error::setting("estimate", problem));
+    }
+    if on_known > 0 {
+        tracing::warn!(
+            "{found}: where these are the clicks of the log, prepare a run from data older than the slates"
+        );
+    }
+    Ok(())
 }
 
 const UNKNOWN: &str = "a user or a context that is not known";
@@ -233,6 +264,8 @@ impl Logged {
             Matrix::new(rows.iter().flat_map(of).collect(), cols)
         };
         let (mut people, mut parts) = (People::default(), Vec::new());
+        let unnamed = |Usable { row, .. }: &Usable<'_>| !matches!(row.who, Who::User { .. });
+        let unnamed = rows.iter().map(unnamed).collect();
         for Usable { row, .. } in &rows {
             let person = person(&row.who);
             parts.push(cut.part(&person));
@@ -251,6 +284,7 @@ impl Logged {
             rewards,
             people: people.numbers,
             parts,
+            unnamed,
             rule,
             bounds,
         };
@@ -276,6 +310,13 @@ impl Logged {
         rows.filter(|(_, found)| part.is_none_or(|part| part == **found))
             .map(|(row, _)| row)
             .collect()
+    }
+
+    /// How many persons of `rows` are lists of items or contexts, as somebody is who asks without an id.
+    #[must_use]
+    pub fn unnamed_of(&self, rows: &[u32]) -> usize {
+        let unnamed = rows.iter().map(|row| *row as usize).filter(|row| self.unnamed[*row]);
+        unnamed.map(|row| self.people[row]).collect::<HashSet<_>>().len()
     }
 
     /// The reward of a row on the scale of the bounds, at least 0.

@@ -22,8 +22,10 @@ use crate::seed::{Purpose, Seed};
 /// The chance at which bounds may fail: those of a report are of 95 %.
 pub const RISK: f64 = 0.05;
 
-/// Below so many rows' worth of information, or so many persons, there is no interval.
-const LEAST_ROWS: f64 = 100.0;
+/// Below so many rows' worth of information there is no interval.
+pub(super) const LEAST_ROWS: f64 = 100.0;
+
+/// Below so many persons, or persons who earned anything, there is no interval.
 const LEAST_PEOPLE: usize = 30;
 
 /// A mean weight so many standard errors from 1 says that the weights are not those of this log.
@@ -66,7 +68,8 @@ pub struct Value {
     pub smoothed: f64,
     /// The value at the requests of this log is above this but for one in twenty logs of them.
     pub smoothed_lower: Option<f64>,
-    /// The value of the policy that logged: the mean reward.
+    /// The value of the policy that logged: the mean reward. Its interval is infinite where too few earned
+    /// anything.
     pub logging: Interval,
     /// `1/n Σ (w − 1) r`, with the interval of the studentised bootstrap.
     pub gain: Option<Interval>,
@@ -77,8 +80,10 @@ pub struct Value {
     pub effective_rows: f64,
     /// What it is in expectation: `n² / Σ exp(‖δ‖²/σ²)`.
     pub expected_effective_rows: f64,
-    /// Why no interval is given, if none is.
+    /// Why neither intervals nor bounds are given, if they are not.
     pub doubt: Option<String>,
+    /// Why no interval is given although the bounds hold.
+    pub doubt_of_intervals: Option<String>,
 }
 
 impl Weighed {
@@ -155,7 +160,13 @@ impl Weighed {
         let expected_effective_rows = rows * rows / expected.max(f64::MIN_POSITIVE);
         let people = self.per_person(std::iter::empty()).len();
         let doubt = doubt(people, effective_rows.min(expected_effective_rows), mean_weight);
-        let sure = |interval: Interval| doubt.is_none().then_some(interval);
+        let doubt_of_intervals = self.doubt_of_intervals();
+        let certain = doubt.is_none() && doubt_of_intervals.is_none();
+        let sure = |interval: Interval| certain.then_some(interval);
+        let mut logging = self.mean(&self.rewards).interval();
+        if doubt_of_intervals.is_some() {
+            (logging.low, logging.high) = (f64::NEG_INFINITY, f64::INFINITY);
+        }
         let lambda = prior.lambda(weights.len());
         let mapped = self.mapped(&weights);
         let most = rows.sqrt();
@@ -177,18 +188,34 @@ impl Weighed {
             clipped: sure(clipped),
             smoothed: bounds.unmapped(smoothed),
             smoothed_lower: doubt.is_none().then_some(bounds.unmapped(lower)),
-            logging: self.mean(&self.rewards).interval(),
+            logging,
             gain: self.bootstrap(&times(&|weight| weight - 1.0), seed).and_then(sure),
             mean_weight,
             effective_rows,
             expected_effective_rows,
             doubt,
+            doubt_of_intervals,
+        })
+    }
+
+    /// Why intervals would often miss the truth: a mean of many zeros and a few other numbers is far from
+    /// normal, and resamples of the persons do not know who else might have earned something.
+    fn doubt_of_intervals(&self) -> Option<String> {
+        let low = self.bounds.low;
+        let above = self.rewards.iter().map(|reward| f64::from(u8::from(*reward > low)));
+        let earned = self.per_person(above).into_iter().filter(|rows| *rows > 0.0).count();
+        (earned < LEAST_PEOPLE).then(|| {
+            format!(
+                "{earned} persons earned more than {low}, fewer than {LEAST_PEOPLE}: an interval from so few would \
+                 often miss the truth"
+            )
         })
     }
 
     /// The mean of `values`, with its interval: how many standard errors of their own the means of resampled
     /// persons are off says how many this one may be (Efron, "Nonparametric Standard Errors and
-    /// Confidence Intervals", 1981). None where so few persons earned anything that many a resample has none.
+    /// Confidence Intervals", 1981). None where so few persons differ from the others that many a resample
+    /// has none of them.
     fn bootstrap(&self, values: &[f64], seed: Seed) -> Option<Interval> {
         let sums = self.per_person(values.iter().copied());
         let counts = self.per_person(values.iter().map(|_| 1.0));
@@ -411,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn few_clicks_leave_no_interval_by_bootstrap() {
+    fn few_clicks_leave_bounds_and_no_interval() {
         let clicked = |clicks: u32| {
             let rows = Weighed {
                 log_weights: vec![0.0; 1000],
@@ -422,13 +449,33 @@ mod tests {
             };
             rows.value(Prior::default(), Seed(0)).unwrap()
         };
-        // One resample in twenty has none of three clicks.
-        assert_eq!(clicked(3).bootstrap, None);
-        assert!(clicked(3).plain.is_some());
+        for clicks in [0, 3, 29] {
+            let value = clicked(clicks);
+            let intervals = [value.plain, value.bootstrap, value.self_normalised, value.clipped];
+            assert_eq!((intervals, value.gain), ([None; 4], None));
+            assert!(value.logging.low.is_infinite() && value.logging.high.is_infinite());
+            let expected = format!("{clicks} persons earned more than 0, fewer than 30");
+            assert!(value.doubt_of_intervals.unwrap().contains(&expected));
+            // Bounds of martingales hold for any rewards, so that a gate may ask for one.
+            assert_eq!((value.doubt, value.smoothed_lower.is_some()), (None, true));
+        }
+        assert!(clicked(30).plain.is_some() && clicked(30).gain.is_some());
         let many = clicked(50).bootstrap.unwrap();
         assert!(many.low > 0.03 && many.high < 0.08, "{many}");
-        let none = clicked(0).bootstrap.unwrap();
-        assert_eq!((none.low, none.high), (0.0, 0.0));
+    }
+
+    #[test]
+    fn clicks_of_one_person_are_those_of_one() {
+        let rows = Weighed {
+            log_weights: vec![0.0; 1000],
+            distances: vec![0.0; 1000],
+            rewards: (0..1000).map(|at| f64::from(u8::from(at < 200))).collect(),
+            people: (0..1000).map(|at| at / 10).collect(),
+            bounds: Bounds::default(),
+        };
+        let value = rows.value(Prior::default(), Seed(0)).unwrap();
+        assert_eq!(value.doubt, None);
+        assert!(value.doubt_of_intervals.unwrap().contains("20 persons earned more than 0"));
     }
 
     #[test]

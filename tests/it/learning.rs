@@ -98,6 +98,31 @@ fn a_gate_needs_bounds_and_says_by_its_exit_code_what_to_do() {
 }
 
 #[test]
+fn a_run_of_a_programs_reward_is_judged_by_a_log_alone() {
+    // It was trained on what is true.
+    let run = at("reference");
+    let output = judge(&run, &[]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_says(&text, &["the policy that explores", "mean weight"]);
+    assert_says(&refused(slate().arg("evaluate").arg(&run)), &["the reward `true` of a program"]);
+}
+
+#[test]
+fn persons_without_an_id_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Log::read(&[at("round-01/log")]).unwrap();
+    for (at, row) in log.exposures[..5].iter_mut().enumerate() {
+        row.who = Who::Items(row.slate[..=at].to_vec());
+    }
+    let path = folder.path().join("log");
+    log.write(&path).unwrap();
+    let output = slate().arg("evaluate").arg(at("start")).arg("--logged").arg(path).output();
+    let output = output.unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert_says(&said, &["5 of 405 persons are lists of items or contexts"]);
+}
+
+#[test]
 fn learning_goes_on_where_it_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--set", "optimizer.schedule=constant", "--set", "evaluation.patience=0"];
@@ -323,6 +348,66 @@ fn table_of_slates(path: &Path, propensity: f64) {
     ])
     .unwrap();
     ParquetWriter::new(fs_err::File::create(path).unwrap()).finish(&mut table).unwrap();
+}
+
+#[test]
+fn clicks_that_histories_hold_already_are_counted_and_may_be_no_lesson() {
+    let folder = tempfile::tempdir().unwrap();
+    let in_folder = |name: &str| folder.path().join(name);
+    let mut train = slate();
+    train.args(["train", "--steps", "5", "--set", "retrieval.exclude_observed=true", "--data"]);
+    train.arg(at("data")).arg("--config").arg(at("start/run.toml"));
+    stdout(train.arg("--out").arg(in_folder("excludes")));
+
+    // Slates of four items of the user and another one.
+    let policy = Policy::open(&at("start"), Which::Best, Some("ndarray")).unwrap();
+    let recommender = policy.recommender().unwrap();
+    let slates = (1..=200_i64).filter_map(|user| {
+        let who = Who::User { id: user.to_string(), newer: Vec::new() };
+        let (_, known) = recommender.context(&who.into()).unwrap();
+        let other = (0..300).find(|action| !known.contains(action)).unwrap();
+        let actions = known.get(..4)?.iter().chain([&other]);
+        let ids: Vec<&str> =
+            actions.map(|action| recommender.bundle().items.ids.id(*action)).collect();
+        Some((user, Series::from_iter(ids)))
+    });
+    let (users, slates): (Vec<i64>, Vec<Series>) = slates.unzip();
+    let train = |outcomes: [u32; 5], from: &Path, out: &str| {
+        let outcomes = vec![Series::from_iter(outcomes); users.len()];
+        let mut table = DataFrame::new_infer_height(vec![
+            Column::new("user".into(), &users),
+            Column::new("slate".into(), &slates),
+            Column::new("outcomes".into(), outcomes),
+        ])
+        .unwrap();
+        let path = in_folder("slates.parquet");
+        ParquetWriter::new(fs_err::File::create(&path).unwrap()).finish(&mut table).unwrap();
+        let mut train = slate();
+        train.args(["train", "--steps", "5", "--estimate", "direct", "--logged"]).arg(path);
+        train.arg("--from").arg(from).arg("--out").arg(in_folder(out));
+        train
+    };
+    let (excludes, n) = (in_folder("excludes"), users.len());
+    let error = refused(&mut train([1, 0, 0, 0, 0], &excludes, "refused"));
+    let found = format!("{n} of {n} outcomes above 0 are on items that the person's history holds");
+    assert_says(&error, &["slates.parquet: ", &found, "from data older than the slates"]);
+    assert!(!in_folder("refused").exists());
+    // As many are on the other item; and who may be shown the item again may take it again.
+    let half = found.replace(&format!("of {n}"), &format!("of {}", 2 * n));
+    for (outcomes, from, out, found) in [
+        ([1, 0, 0, 0, 1], &excludes, "half", half),
+        ([1, 0, 0, 0, 0], &at("start"), "again", found),
+    ] {
+        let output = train(outcomes, from, out).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_says(&String::from_utf8(output.stderr).unwrap(), &[&found]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_says(&text, &["by the log of answers that explore", "--logged LOG"]);
+    }
+    let output = train([0, 0, 0, 0, 1], &excludes, "others").output().unwrap();
+    assert!(
+        output.status.success() && !String::from_utf8_lossy(&output.stderr).contains("history")
+    );
 }
 
 #[test]

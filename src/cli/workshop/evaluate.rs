@@ -75,10 +75,6 @@ struct Evaluated {
 pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
     let device = args.device.name();
     let policy = Policy::open(&args.run, args.checkpoint, device)?;
-    if let Some(name) = &policy.origin.reward {
-        let run = args.run.display();
-        bail!("{run}: was trained for the reward `{name}` of a program, which has to judge it too");
-    }
     if !args.logged.logged.is_empty() {
         let hidden = !args.against.is_empty() || !args.metrics.is_empty();
         if hidden || args.split.is_some() || args.halves.is_some() || args.index {
@@ -88,6 +84,10 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<Report> {
             );
         }
         return logged::run(args, &policy);
+    }
+    if let Some(name) = &policy.origin.reward {
+        let run = args.run.display();
+        bail!("{run}: was trained for the reward `{name}` of a program, which has to judge it too");
     }
     let judged = policy.judge(&Judging {
         split: args.split,

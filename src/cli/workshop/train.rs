@@ -11,12 +11,13 @@ use super::prologue::{LoggedArgs, Opened, SettingsArgs, estimate, open};
 use crate::cli::report::Report;
 use crate::dataset::Split;
 use crate::device::Chosen;
+use crate::error::Error;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::CHOSEN_HERE;
 use crate::facade::{Lesson, Policy};
 use crate::logged::Cut;
 use crate::logged::rewards::LoggedReward;
-use crate::run::{Best, RunFolder, RunOrigin, Which};
+use crate::run::{Best, LearnedFrom, RunFolder, RunOrigin, Which};
 use crate::settings::Settings;
 use crate::task::Task;
 use crate::training::{Console, Ending, MetricsRow, Trainer, read_metrics};
@@ -68,7 +69,7 @@ pub(super) struct Trained {
     has_test_users: bool,
     /// The log that it learned from.
     #[serde(skip)]
-    logged: Vec<PathBuf>,
+    logged: Option<LearnedFrom>,
 }
 
 pub(super) fn run(args: &TrainArgs) -> Result<Report> {
@@ -96,7 +97,11 @@ pub(super) fn run(args: &TrainArgs) -> Result<Report> {
         let settings = args.settings.resolve(&policy.settings_to_learn(args.estimate)?)?;
         let cut = policy.cut().unwrap_or(Cut(settings.seed));
         let reading = args.logged.reading(cut, args.estimate)?;
-        let lesson = policy.lesson(&args.logged.logged, reading)?;
+        let logs = &args.logged.logged;
+        let lesson = policy.lesson(logs, reading).map_err(|error| match error {
+            Error::Setting { .. } => anyhow::Error::new(error).context(names(logs)),
+            error => error.into(),
+        })?;
         let corrections = policy.model.corrections.len();
         if corrections > 0 {
             tracing::info!("{corrections} corrections by earlier logs stand before this one");
@@ -180,7 +185,7 @@ impl Ready {
             best: outcome.best,
             note: outcome.best.map(|_| CHOSEN_HERE),
             has_test_users: !task.sessions.contexts(Split::Test).is_empty(),
-            logged: self.origin.logged.as_ref().map_or_else(Vec::new, |log| log.paths.clone()),
+            logged: self.origin.logged.clone(),
         })
     }
 }
@@ -219,18 +224,28 @@ impl Trained {
                 format!("best {reward:.4} at step {step}: {CHOSEN_HERE}\n")
             }
         };
-        if !self.logged.is_empty() {
-            let logs: Vec<String> =
-                self.logged.iter().map(|path| path.display().to_string()).collect();
-            text += &format!(
-                "judge it on persons of a log with\n  slate evaluate {run} --logged {}\n",
-                logs.join(",")
-            );
+        if let Some(LearnedFrom { paths, reading, .. }) = &self.logged {
+            text += &match reading.estimate {
+                None => format!(
+                    "judge it on persons of a log with\n  slate evaluate {run} --logged {}\n",
+                    names(paths)
+                ),
+                // Its slates need not have explored.
+                Some(_) => format!(
+                    "judge it by the log of answers that explore, with\n  slate evaluate {run} --logged LOG\n"
+                ),
+            };
         } else if self.has_test_users {
             text += &format!("judge it on test users with\n  slate evaluate {run}\n");
         }
         text + &format!("look at slates with\n  slate recommend {run} --user ID")
     }
+}
+
+/// The paths of a log as a flag takes them.
+fn names(logs: &[PathBuf]) -> String {
+    let names: Vec<String> = logs.iter().map(|path| path.display().to_string()).collect();
+    names.join(",")
 }
 
 /// A flag that the first Ctrl-C sets. The second Ctrl-C ends the process.

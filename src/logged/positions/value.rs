@@ -16,6 +16,7 @@
 
 use serde::Serialize;
 
+use super::super::value::LEAST_ROWS;
 use super::direct::Direct;
 use super::{DirectOptions, PositionLog, Stationary};
 use crate::error::Result;
@@ -287,6 +288,12 @@ fn doubts(value: &ValueAt) -> Vec<String> {
             ));
         }
     }
+    if let Some(effective) = value.effective_rows.filter(|effective| *effective < LEAST_ROWS) {
+        doubts.push(format!(
+            "{place}: the weights leave {effective:.0} rows' worth of information, fewer than {LEAST_ROWS}; \
+             the intervals are rough"
+        ));
+    }
     doubts
 }
 
@@ -442,5 +449,22 @@ mod tests {
         let value =
             PolicyValue::of(&log, Stationary::uniform(&log), DirectOptions::default()).unwrap();
         assert!(value.doubts[0].contains("the mean weight is 0.5556"), "{:?}", value.doubts);
+    }
+
+    #[test]
+    fn a_value_that_rests_on_a_few_rows_is_doubted() {
+        // Two items alike, of which the second is shown in one row of a hundred.
+        let rows: Vec<_> = (0..1000_u32)
+            .map(|row| {
+                let rare = row % 100 == 0;
+                (u32::from(rare), 0, f64::from(row % 2), if rare { 0.01 } else { 0.99 })
+            })
+            .collect();
+        let log = super::super::samples::log(2, &rows);
+        let value =
+            PolicyValue::of(&log, Stationary::uniform(&log), DirectOptions::default()).unwrap();
+        // 1000² / (990 / 1.98² + 10 · 50²).
+        assert!(value.doubts[0].contains("position 1: the weights leave 40 rows' worth"));
+        assert!(value.doubts[1].contains("all positions: the weights leave 40 rows' worth"));
     }
 }

@@ -37,12 +37,18 @@ pub(super) fn run(args: &EvaluateArgs, policy: &Policy) -> Result<Report> {
 
 impl Logged {
     fn text(&self) -> String {
-        let Verdict { step, value, learned_from, gain_bound, unused } = &self.verdict;
+        let Verdict { step, value, unnamed, learned_from, gain_bound, unused } = &self.verdict;
         let Value { rows, people, logging, .. } = value;
         let mut text = format!(
             "{}, step {step}: the policy that explores, by {rows} rows of {people} persons\n",
             self.run.display()
         );
+        if *unnamed > 0 {
+            text += &format!(
+                "{unnamed} of {people} persons are lists of items or contexts: somebody whose list changes counts \
+                 as several persons, so that intervals may be too narrow\n"
+            );
+        }
         let mut line = |name: &str, value: String| text += &format!("{name:<24}{value}\n");
         if *rows > 0 {
             line("what logged", plain(*logging));
@@ -69,7 +75,7 @@ impl Logged {
             let (found, expected) = (value.effective_rows, value.expected_effective_rows);
             line("effective rows", format!("{found:.0}, {expected:.0} expected"));
         }
-        if let Some(doubt) = &value.doubt {
+        if let Some(doubt) = value.doubt.as_ref().or(value.doubt_of_intervals.as_ref()) {
             text += &format!("no interval: {doubt}\n");
         }
         if let Some(bound) = gain_bound {
