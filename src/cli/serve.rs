@@ -104,10 +104,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<Report> {
         stop: timeout.max(Limits::default().stop),
         ..Limits::default()
     };
-    let key = match std::env::var_os(KEY_FILE) {
-        Some(path) => Key::from_file(Path::new(&path)).context(KEY_FILE)?,
-        None => Key::random(),
-    };
+    let key = std::env::var_os(KEY_FILE).map(|path| Key::from_file(Path::new(&path)));
+    let key = key.transpose().context(KEY_FILE)?;
     let origin = args.cors_origin.as_deref().map(str::parse).transpose();
     let shards = match &args.shards {
         None => None,

@@ -2,14 +2,19 @@
 //! feedback on the answers of any replica with its key, and on no others, and keeps no table of them.
 
 use std::fmt;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::Path;
 
+use fs_err as fs;
+
 use crate::error::{Error, Result};
-use crate::files::open_regular;
+use crate::files::{hex, open_regular, sync_folder};
 
 /// Bytes of each half of an id: 128 bits.
 const HALF: usize = 16;
+
+/// The key in a log's folder, and its name until all of it is on disk.
+const KEPT: [&str; 2] = ["request-ids.key", "request-ids.key.partial"];
 
 /// The least and the most bytes of a key file.
 const FILE: std::ops::RangeInclusive<usize> = 32..=4096;
@@ -48,7 +53,29 @@ impl Key {
         Ok(Self(blake3::derive_key(PURPOSE, &bytes)))
     }
 
-    /// A new key, for a server without replicas: its ids are worth nothing after it ends.
+    /// The key that the folder of a log keeps, for a server without replicas. A folder without one gets
+    /// a new key, which only the owner of the file may read; on a disk that takes no key, the ids are
+    /// worth nothing after the server ends. To be called by the writer of the log alone.
+    ///
+    /// # Errors
+    /// The errors of [`from_file`](Self::from_file) for the key that is there.
+    ///
+    /// # Panics
+    /// If the operating system has no random numbers.
+    pub fn of_log(folder: &Path) -> Result<Self> {
+        let path = folder.join(KEPT[0]);
+        match Self::from_file(&path) {
+            Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => {}
+            found => return found,
+        }
+        let secret = hex(&random::<{ blake3::KEY_LEN }>());
+        if let Err(error) = keep(folder, &secret) {
+            tracing::warn!("{error}; the next start takes no feedback on the slates of this one");
+        }
+        Ok(Self(blake3::derive_key(PURPOSE, secret.as_bytes())))
+    }
+
+    /// A new key, for a server that keeps nothing: its ids are worth nothing after it ends.
     ///
     /// # Panics
     /// If the operating system has no random numbers.
@@ -65,7 +92,7 @@ impl Key {
     pub fn issue(&self) -> String {
         let nonce: [u8; HALF] = random();
         let code = self.code(&nonce);
-        crate::files::hex(&[&nonce[..], &code.as_bytes()[..HALF]].concat())
+        hex(&[&nonce[..], &code.as_bytes()[..HALF]].concat())
     }
 
     /// True for an id that a holder of this key issued. Takes as long for any other.
@@ -86,6 +113,22 @@ impl Key {
         code[HALF..].fill(0);
         blake3::Hash::from_bytes(code)
     }
+}
+
+/// Writes the key of a log, which has its name once all of it is on disk.
+fn keep(folder: &Path, secret: &str) -> Result<()> {
+    let [path, partial] = KEPT.map(|name| folder.join(name));
+    // A writer that was killed left it.
+    let _ = fs::remove_file(&partial);
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    fs::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&partial)?;
+    file.write_all(secret.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&partial, &path)?;
+    sync_folder(folder)
 }
 
 fn random<const N: usize>() -> [u8; N] {
@@ -140,7 +183,7 @@ mod tests {
         {
             assert_eq!(key.verify(forged), forged == id, "{forged}");
         }
-        assert!(!format!("{key:?}").contains(&crate::files::hex(&key.0)));
+        assert!(!format!("{key:?}").contains(&hex(&key.0)));
     }
 
     #[test]
@@ -161,5 +204,24 @@ mod tests {
             assert!(error.contains(found), "{error}");
         }
         assert!(Key::from_file(folder.path()).is_err());
+    }
+
+    #[test]
+    fn the_folder_of_a_log_keeps_a_key_that_others_cannot_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let id = Key::of_log(folder.path()).unwrap().issue();
+        assert!(Key::of_log(folder.path()).unwrap().verify(&id));
+        let path = folder.path().join(KEPT[0]);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        fs::write(&path, "short").unwrap();
+        assert!(Key::of_log(folder.path()).is_err());
+        // What a writer that was killed left is no key.
+        fs::rename(&path, folder.path().join(KEPT[1])).unwrap();
+        assert!(!Key::of_log(folder.path()).unwrap().verify(&id));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -15,6 +15,7 @@
 //! | `exposures-N.parquet`, `feedback-N.parquet` | the rows of a finished segment, a table each |
 //! | `segment-N.cut` | the bytes behind the last whole row of a segment whose writer was killed |
 //! | `log.lock` | locked by the process that writes here |
+//! | `request-ids.key` | the secret that makes request ids, unless the server was given one |
 //!
 //! N is the millisecond in which the segment was begun. [`Writer`] puts rows into the newest segment
 //! and acknowledges them once they are on disk. A finished segment becomes tables, and only when these

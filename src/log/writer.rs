@@ -18,7 +18,7 @@ use serde::Serialize;
 use self::store::{Create, Store, create};
 use super::Record;
 use super::folder::{Kind, finish, list};
-use super::segment::frame;
+use super::segment::{Rows, frame};
 use crate::error::{Error, Result};
 use crate::files::create_folder;
 
@@ -80,7 +80,7 @@ pub struct Writer {
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// The acknowledgement to come.
@@ -103,7 +103,8 @@ impl Ticket {
 
 impl Writer {
     /// Opens the log in `folder`, which is made if it is missing. Segments that another process left
-    /// become tables first.
+    /// become tables first. A full disk leaves them as they are and the writer unhealthy, until the disk
+    /// takes rows again.
     ///
     /// # Errors
     /// [`Error::File`] when another process writes this log, for a segment of a newer format, and for
@@ -120,10 +121,15 @@ impl Writer {
         }
         create_folder(folder)?;
         let lock = lock(folder)?;
-        let mut last = 0;
-        for (kind, number, _) in list(folder)? {
-            if kind == Kind::Segment {
-                finish(folder, number)?;
+        let (mut last, mut waiting) = (0, Vec::new());
+        for (kind, number, path) in list(folder)? {
+            if kind == Kind::Segment
+                && let Err(error) = finish(folder, number)
+            {
+                // A segment that cannot be read ends the start; a disk that takes no table does not.
+                Rows::open(&path)?.try_for_each(|row| row.map(drop))?;
+                tracing::warn!("{error}; its rows stay in the segment");
+                waiting.push(number);
             }
             last = last.max(number);
         }
@@ -138,15 +144,22 @@ impl Writer {
         let (finished, segments) = mpsc::channel();
         let mut store =
             Store { shared: Arc::clone(&shared), create, finished, segment: None, last };
-        // A folder that cannot be written to is found now.
-        store.segment = Some(store.begin()?);
+        match store.begin() {
+            Ok(segment) => store.segment = Some(segment),
+            // The thread that writes begins one when the disk has room.
+            Err(error) => {
+                tracing::warn!("{error}; the log takes no rows until it can be written");
+                shared.failed(&error);
+                held(&shared.status).healthy = false;
+            }
+        }
         let for_tables = Arc::clone(&shared);
         let tables = thread::Builder::new()
             .name("log-tables".into())
-            .spawn(move || make_tables(&for_tables, &segments))?;
+            .spawn(move || make_tables(&for_tables, &segments, waiting))?;
         let rows =
             thread::Builder::new().name("log-rows".into()).spawn(move || write_rows(store))?;
-        Ok(Self { inner: Arc::new(Inner { shared, threads: vec![rows, tables] }) })
+        Ok(Self { inner: Arc::new(Inner { shared, threads: Mutex::new(vec![rows, tables]) }) })
     }
 
     /// Takes rows, which are acknowledged together.
@@ -201,19 +214,30 @@ impl Writer {
         let waiting = held(&self.inner.shared.queue).bytes;
         Status { waiting, ..held(&self.inner.shared.status).clone() }
     }
+
+    /// Waits until every row that was taken is on disk. No clone takes another.
+    pub fn close(&self) {
+        self.inner.close();
+    }
+}
+
+impl Inner {
+    fn close(&self) {
+        held(&self.shared.queue).closed = true;
+        self.shared.arrived.notify_one();
+        // A callback may have held the last clone: a thread cannot wait for itself.
+        let (current, mut threads) = (thread::current().id(), held(&self.threads));
+        if threads.iter().all(|thread| thread.thread().id() != current) {
+            for thread in threads.drain(..) {
+                let _ = thread.join();
+            }
+        }
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        held(&self.shared.queue).closed = true;
-        self.shared.arrived.notify_one();
-        // A callback may have held the last clone: a thread cannot wait for itself.
-        let current = thread::current().id();
-        if self.threads.iter().all(|thread| thread.thread().id() != current) {
-            for thread in self.threads.drain(..) {
-                let _ = thread.join();
-            }
-        }
+        self.close();
     }
 }
 
@@ -360,8 +384,7 @@ fn write_rows(mut store: Store) {
 
 /// Makes tables of finished segments. One that failed is tried again with the next, or at the next
 /// start.
-fn make_tables(shared: &Shared, segments: &Receiver<u64>) {
-    let mut waiting = Vec::new();
+fn make_tables(shared: &Shared, segments: &Receiver<u64>, mut waiting: Vec<u64>) {
     for segment in segments {
         waiting.push(segment);
         waiting.retain(|&number| match finish(&shared.folder, number) {

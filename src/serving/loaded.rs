@@ -76,8 +76,9 @@ impl Loaded {
             let (recommender, unchecked) = Recommender::map(folder, &chosen.device)?;
             (recommender, Some(unchecked))
         } else {
-            (Recommender::open(folder, &chosen.device)?.on(chosen)?, None)
+            (Recommender::open(folder, &chosen.device)?, None)
         };
+        let recommender = recommender.on(chosen)?;
         let index = manifest.files.get("index.usearch").and_then(|file| file.blake3.get(..16));
         let ef = manifest.index.map(|options| options.ef_search);
         let index = index.zip(ef).map(|(index, ef)| format!("hnsw {index} ef {ef}"));

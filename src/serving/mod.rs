@@ -48,6 +48,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use axum::{Json, Router};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::CorsLayer;
 use utoipa::OpenApi;
@@ -93,8 +94,8 @@ pub struct ServeOptions {
     pub watch: bool,
     /// What is too much.
     pub limits: Limits,
-    /// Signs request ids; replicas share it.
-    pub key: Key,
+    /// Signs request ids; replicas share it. Without it, the log's folder keeps one.
+    pub key: Option<Key>,
 }
 
 /// What is too much, and too long.
@@ -112,6 +113,8 @@ pub struct Limits {
     pub slate: usize,
     /// Items of all slates of a request, and the ids of its lists times its slates, which are logged with each.
     pub items: usize,
+    /// Bytes of these ids.
+    pub listed: usize,
     /// The time for a head, and between requests.
     pub head: Duration,
     /// The time for the rest of a request.
@@ -129,6 +132,7 @@ impl Default for Limits {
             batch: 1024,
             slate: 1000,
             items: 1 << 17,
+            listed: LogOptions::default().queue_bytes,
             head: Duration::from_secs(10),
             request: Duration::from_secs(10),
             stop: Duration::from_secs(10),
@@ -158,7 +162,7 @@ const LONGEST: Duration = Duration::from_mins(10);
 /// address that is taken.
 pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<()> {
     let ServeOptions { bundle, map, listen, device, log, explore_share, .. } = options;
-    let (access, limits, key) = (options.access, options.limits, options.key);
+    let (access, limits) = (options.access, options.limits);
     if access.is_open() && !listen.ip().is_loopback() && !options.insecure {
         let problem = "others reach this address, and there is no token: give one with \
                        --read-token-file and --admin-token-file, or say --insecure";
@@ -176,9 +180,15 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
     let loaded = Loaded::open(&bundle, &device, map)?;
     loaded.warm()?;
     loaded.require_exploration(explore_share)?;
-    let journal = log.map(|folder| Writer::open(&folder, LogOptions::default())).transpose()?;
+    let open = |folder| Writer::open(folder, LogOptions::default());
+    let writer = log.as_deref().map(open).transpose()?;
+    let key = match (options.key, &log) {
+        (Some(key), _) => key,
+        (None, Some(folder)) => Key::of_log(folder)?,
+        (None, None) => Key::random(),
+    };
     // Long before the request is given up.
-    let journal = journal.map(|writer| Journal::new(writer, limits.request / 2));
+    let journal = writer.clone().map(|writer| Journal::new(writer, limits.request / 2));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let runs = runtime.enter();
     let front = options.shards.map(Front::new).transpose()?.map(Arc::new);
@@ -186,7 +196,7 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
     let (opened, asked) = ((loaded, device, map), (access, limits, key));
     let service = Arc::new(Service::new(bundle, opened, front, asked, (journal, explore_share)));
 
-    runtime.block_on(async {
+    until_stopped(runtime, writer.as_ref(), async {
         service.audit();
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             Error::Io(std::io::Error::new(error.kind(), format!("listening on {listen}: {error}")))
@@ -209,6 +219,17 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
         }
         Ok(())
     })
+}
+
+/// Does `work`, then closes the log. A bundle that is being loaded or compared is not waited for: that
+/// changes nothing.
+fn until_stopped<T>(runtime: Runtime, log: Option<&Writer>, work: impl Future<Output = T>) -> T {
+    let result = runtime.block_on(work);
+    if let Some(log) = log {
+        log.close();
+    }
+    runtime.shutdown_background();
+    result
 }
 
 /// All routes, behind their gates.
@@ -304,3 +325,32 @@ async fn reload_on_signal(service: Arc<Service>) {
 
 #[cfg(not(unix))]
 async fn reload_on_signal(_service: Arc<Service>) {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::log::{Log, samples};
+
+    #[test]
+    fn the_end_waits_for_the_log_and_not_for_a_bundle() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = Writer::open(folder.path(), LogOptions::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+        let (_go_on, reads) = mpsc::channel::<()>();
+        // As a request that was cut off holds it.
+        let cut_off = log.clone();
+        let started = Instant::now();
+        until_stopped(runtime, Some(&log), async {
+            tokio::task::spawn_blocking(move || reads.recv_timeout(Duration::from_mins(1)));
+            cut_off.append(&[samples::feedback(1).into()]).unwrap();
+            tokio::spawn(async move {
+                std::future::pending::<()>().await;
+                drop(cut_off);
+            });
+        });
+        assert!(started.elapsed() < Duration::from_secs(30), "the end waits for a bundle");
+        assert_eq!(Log::read(&[folder.path()]).unwrap().feedback, [samples::feedback(1)]);
+    }
+}

@@ -38,11 +38,6 @@ pub(super) async fn livez() -> &'static str {
     )
 )]
 pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<&'static str, Problem> {
-    // Without the log slates are what they were, but for those that are drawn to learn from.
-    let log = service.journal.as_ref().filter(|_| service.explore_share > 0.0);
-    if log.is_some_and(|journal| !journal.is_healthy()) {
-        return Err(Problem::unavailable("log", "the log cannot be written"));
-    }
     if let Some(front) = service.front.as_ref().filter(|front| !front.is_ready()) {
         let problem = format!("no answer of {}", front.silent().join(", "));
         return Err(Problem::unavailable("shards", problem));

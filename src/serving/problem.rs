@@ -41,6 +41,11 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail)
     }
 
+    /// The problem with one of `requests`.
+    pub(super) fn of_request(self, at: usize) -> Self {
+        Self { detail: format!("requests[{at}]: {}", self.detail), ..self }
+    }
+
     /// More work than is taken at once; another try in a second may be taken.
     pub(super) fn busy(detail: &str) -> Self {
         let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", detail);
@@ -64,13 +69,18 @@ impl Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match &error {
-            Error::SlateTooLarge { .. } => Self::refused("slate-size", error.to_string()),
+            Error::SlateTooLarge { slate_size, available, why } => {
+                let problem = format!("`k` is {slate_size}, expected 1 to {available}{why}");
+                Self::refused("slate-size", problem)
+            }
             Error::UnknownId { kind, id, .. } => {
                 Self::refused("unknown-user", format!("no {kind} `{id}`"))
             }
-            Error::Shape { .. } | Error::NotFinite { .. } => {
-                Self::refused("context", error.to_string())
+            Error::Shape { expected, found, .. } => {
+                let problem = format!("`context`: expected shape {expected}, found {found}");
+                Self::refused("context", problem)
             }
+            Error::NotFinite { .. } => Self::refused("context", error.to_string()),
             Error::Setting { key, problem } => {
                 let code = match key.as_str() {
                     "user" => "no-histories",

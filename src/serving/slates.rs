@@ -12,11 +12,12 @@ use axum::http::{HeaderMap, StatusCode};
 use super::api::{ManySlates, OneSlate, ShardsAnswered, Slate, Slates, SlatesRequest, texts};
 use super::front::AskedOnce;
 use super::gate::body;
+use super::journal::Journal;
 use super::loaded::Loaded;
 use super::metrics::Explored;
 use super::problem::{Problem, ProblemBody};
 use super::service::Service;
-use crate::bundle::{Answer, Filter, Options, Request, Who};
+use crate::bundle::{Answer, Filter, Options, Recommender, Request, Who};
 use crate::error::{Error, Result};
 use crate::log::{Exposure, Record};
 use crate::retrieval::Search;
@@ -26,6 +27,17 @@ use crate::seed::Seed;
 struct Lists {
     allow: Option<Vec<String>>,
     deny: Vec<String>,
+}
+
+/// What is asked for.
+struct Asked {
+    askers: Vec<Request>,
+    options: Options,
+    lists: Lists,
+    exact: bool,
+    strict: bool,
+    /// True without `requests`.
+    alone: bool,
 }
 
 /// Slates for somebody, or for many.
@@ -52,9 +64,10 @@ pub(super) async fn slates(
         return Err(Problem::refused("batch-size", problem));
     }
     let (explore, share) = explores(&service, &headers, request.explore)?;
+    let on_demand = request.explore == Some(true);
     let loaded = service.loaded();
     let (exact, strict) = (request.exact, request.strict);
-    let mut options = Options {
+    let options = Options {
         slate_size: request.k,
         exclude_seen: request.exclude_seen.unwrap_or(true),
         search: exact.then_some(Search::Exact),
@@ -67,59 +80,34 @@ pub(super) async fn slates(
     let k = options.slate_size.unwrap_or(loaded.recommender.bundle().trained.slate_size);
     fits(&service, askers.len(), k, &lists)?;
 
-    let ask = |front| AskedOnce::new(front, &loaded.digest, exact, explore);
-    let asked = service.front.as_ref().map(ask);
-    let (answering, through) = (Arc::clone(&loaded), asked.clone());
-    let work = move || {
-        if lists.allow.is_some() || !lists.deny.is_empty() {
-            let bundle = answering.recommender.bundle();
-            options.filter = Filter::new(bundle, lists.allow.as_deref(), &lists.deny)?;
-        }
-        let recommender = answering.recommender.clone();
-        let recommender = match through {
-            Some(asked) => recommender.through(asked),
-            None => recommender,
-        };
-        let answers = recommender.recommend(&askers, &options)?;
-        Ok::<_, Error>((answers, askers, options, lists))
-    };
-    let answered = service.search(work).await?;
-    let shards = asked.as_ref().map(|asked| asked.shards());
-    if let (Some(asked), Some(ShardsAnswered { answered: some, of })) = (asked, shards) {
-        // What a shard that is missing has may be what the request asks for.
-        let too_few = matches!(answered, Err(Error::SlateTooLarge { .. })) && some < of;
-        if asked.failed() || too_few {
-            let few = if too_few { ", which have too few items" } else { "" };
-            let problem = format!("{some} of {of} shards answered{few}");
-            return Err(Problem::unavailable("shards", problem));
-        }
-    }
-    let (mut answers, askers, mut options, lists) = answered?;
-    for (at, (answer, asker)) in answers.iter().zip(&askers).enumerate() {
-        check(answer, asker, strict).map_err(|(code, problem)| {
-            let which = if alone { String::new() } else { format!("requests[{at}]: ") };
-            Problem::refused(code, which + &problem)
-        })?;
-    }
-    let mut ignored = std::mem::take(&mut options.filter.ignored);
-    if let ([answer], true) = (&mut answers[..], alone) {
-        answer.ignored.append(&mut ignored);
-    }
-
-    let ids: Vec<String> = answers.iter().map(|_| service.key.issue()).collect();
+    let asked = Asked { askers, options, lists, exact, strict, alone };
+    let (mut answers, mut asked, mut shards) = answer(&service, &loaded, asked).await?;
+    let issue = |answers: &[Answer]| answers.iter().map(|_| service.key.issue()).collect();
+    let mut ids: Vec<String> = issue(&answers);
     if let Some(journal) = &service.journal {
-        let shown =
-            Shown { loaded: &loaded, options: &options, lists: &lists, exact, share, shards };
-        let rows = ids.iter().zip(&mut answers).zip(askers);
+        let shown = Shown { loaded: &loaded, asked: &asked, share, shards };
+        let rows = ids.iter().zip(&mut answers).zip(&asked.askers);
         let rows: Vec<Record> =
             rows.map(|((id, answer), asker)| shown.record(id, answer, asker)).collect();
         match journal.store(&rows).await {
-            // What is drawn to learn from is worth nothing without its row.
-            Err(problem) if explore => return Err(problem),
-            Err(_) => drop(service.metrics.unlogged.inc_by(answers.len() as u64)),
             Ok(()) => {}
+            Err(problem) if on_demand => return Err(problem),
+            Err(_) => {
+                // What is drawn to learn from is worth nothing without its row: the decision is shown,
+                // under other ids, since a disk that hangs may still take the rows.
+                if asked.options.explore.take().is_some() {
+                    (answers, asked, shards) = answer(&service, &loaded, asked).await?;
+                    ids = issue(&answers);
+                }
+                service.metrics.unlogged.inc_by(answers.len() as u64);
+            }
         }
     }
+    let mut ignored = std::mem::take(&mut asked.options.filter.ignored);
+    if let ([answer], true) = (&mut answers[..], alone) {
+        answer.ignored.append(&mut ignored);
+    }
+    let explore = asked.options.explore.is_some();
     let explored = Explored { explored: explore };
     service.metrics.slates.get_or_create(&explored).inc_by(answers.len() as u64);
     let slates = ids.into_iter().zip(answers);
@@ -132,6 +120,68 @@ pub(super) async fn slates(
     Ok(Json(Slates::Many(ManySlates { bundle, milliseconds, shards, ignored, answers })))
 }
 
+/// The answers to what is `asked`, and the shards behind them.
+async fn answer(
+    service: &Service,
+    loaded: &Loaded,
+    mut asked: Asked,
+) -> Result<(Vec<Answer>, Asked, Option<ShardsAnswered>), Problem> {
+    let explore = asked.options.explore.is_some();
+    let ask = |front| AskedOnce::new(front, &loaded.digest, asked.exact, explore);
+    let through = service.front.as_ref().map(ask);
+    let recommender = loaded.recommender.clone();
+    let recommender = match through.clone() {
+        Some(through) => recommender.through(through),
+        None => recommender,
+    };
+    let work = move || (asked.search(&recommender), asked);
+    let (answered, asked) = service.search(work).await?;
+    let shards = through.as_ref().map(|through| through.shards());
+    if let (Some(through), Some(ShardsAnswered { answered: some, of })) = (through, shards) {
+        // What a shard that is missing has may be what the request asks for.
+        let too_few = matches!(answered, Err(Error::SlateTooLarge { .. })) && some < of;
+        if through.failed() || too_few {
+            let few = if too_few { ", which have too few items" } else { "" };
+            let problem = format!("{some} of {of} shards answered{few}");
+            return Err(Problem::unavailable("shards", problem));
+        }
+    }
+    let context_dim = loaded.recommender.context_dim();
+    let answers = answered.map_err(|error| match asked.at_fault(&error, context_dim) {
+        Some(at) => asked.problem(at, error.into()),
+        None => error.into(),
+    })?;
+    for (at, (answer, asker)) in answers.iter().zip(&asked.askers).enumerate() {
+        check(answer, asker, asked.strict).map_err(|problem| asked.problem(at, problem))?;
+    }
+    Ok((answers, asked, shards))
+}
+
+impl Asked {
+    fn search(&mut self, recommender: &Recommender) -> Result<Vec<Answer>> {
+        let Lists { allow, deny } = &self.lists;
+        if allow.is_some() || !deny.is_empty() {
+            self.options.filter = Filter::new(recommender.bundle(), allow.as_deref(), deny)?;
+        }
+        recommender.recommend(&self.askers, &self.options)
+    }
+
+    /// The place of the asker whom `error` is about.
+    fn at_fault(&self, error: &Error, context_dim: usize) -> Option<usize> {
+        self.askers.iter().position(|asker| match (error, &asker.who) {
+            (Error::UnknownId { id: unknown, .. }, Who::User { id, .. }) => unknown == id,
+            (Error::Setting { key, .. }, Who::User { .. }) => key == "user",
+            (Error::Shape { .. }, Who::Context(context)) => context.len() != context_dim,
+            _ => false,
+        })
+    }
+
+    /// The `problem` with the asker at this place.
+    fn problem(&self, at: usize, problem: Problem) -> Problem {
+        if self.alone { problem } else { problem.of_request(at) }
+    }
+}
+
 /// Refuses `count` slates of `k` items that are too many, or too long, together.
 fn fits(service: &Service, count: usize, k: usize, lists: &Lists) -> Result<(), Problem> {
     let most = service.limits.slate;
@@ -139,13 +189,21 @@ fn fits(service: &Service, count: usize, k: usize, lists: &Lists) -> Result<(), 
         return Err(Problem::refused("slate-size", format!("k may be up to {most}")));
     }
     // Each row of the log has its own lists.
-    let listed = lists.allow.as_ref().map_or(0, Vec::len) + lists.deny.len();
-    let listed = if service.journal.is_some() { listed } else { 0 };
+    let ids = lists.allow.iter().flatten().chain(&lists.deny).filter(|_| service.journal.is_some());
+    let (listed, bytes) = ids.fold((0, 0), |(listed, bytes), id| (listed + 1, bytes + id.len()));
     let most = service.limits.items;
     if count.saturating_mul(k.max(listed)) > most {
         let problem = format!(
             "{count} slates of {k} items, each logged with {listed} ids of `allow` and `deny`: up to {most} items \
              and ids in all; ask for fewer slates at once"
+        );
+        return Err(Problem::refused("batch-size", problem));
+    }
+    let most = service.limits.listed;
+    if count.saturating_mul(bytes) > most {
+        let problem = format!(
+            "{count} slates, each logged with {bytes} bytes of `allow` and `deny`: up to {most} bytes in all; \
+             ask for fewer slates at once"
         );
         return Err(Problem::refused("batch-size", problem));
     }
@@ -169,7 +227,10 @@ fn explores(
             Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", problem))
         }
         Some(true) => Ok((true, 1.0)),
-        None if service.explore_share > 0.0 => {
+        // Without its row nothing is learned: nobody is drawn while the log cannot be written.
+        None if service.explore_share > 0.0
+            && service.journal.as_ref().is_some_and(Journal::is_healthy) =>
+        {
             let drawn = (random()? >> 40) as f32 / 16_777_216.0;
             Ok((drawn < service.explore_share, service.explore_share))
         }
@@ -184,8 +245,8 @@ fn random() -> Result<u64, Problem> {
 /// The unknown items that a message names.
 const NAMED: usize = 5;
 
-/// Refuses what is worse than no slate, with the code and the words of the problem.
-fn check(answer: &Answer, asker: &Request, strict: bool) -> Result<(), (&'static str, String)> {
+/// Refuses what is worse than no slate.
+fn check(answer: &Answer, asker: &Request, strict: bool) -> Result<(), Problem> {
     if let Who::Items(items) = &asker.who
         && answer.cold
         && !items.is_empty()
@@ -193,10 +254,12 @@ fn check(answer: &Answer, asker: &Request, strict: bool) -> Result<(), (&'static
         let more = items.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let named = items[..items.len().min(NAMED)].join(", ");
-        return Err(("unknown-items", format!("the catalogue has none of {named}{more}")));
+        let problem = format!("the catalogue has none of {named}{more}");
+        return Err(Problem::refused("unknown-items", problem));
     }
     if strict && answer.short {
-        return Err(("short", format!("only {} items may be shown", answer.slate.len())));
+        let problem = format!("only {} items may be shown", answer.slate.len());
+        return Err(Problem::refused("short", problem));
     }
     Ok(())
 }
@@ -204,22 +267,21 @@ fn check(answer: &Answer, asker: &Request, strict: bool) -> Result<(), (&'static
 /// What the rows of a request have in common.
 struct Shown<'a> {
     loaded: &'a Loaded,
-    options: &'a Options,
-    lists: &'a Lists,
-    exact: bool,
+    asked: &'a Asked,
     share: f32,
     shards: Option<ShardsAnswered>,
 }
 
 impl Shown<'_> {
     /// The row of one answer, whose query it takes.
-    fn record(&self, request_id: &str, answer: &mut Answer, asker: Request) -> Record {
+    fn record(&self, request_id: &str, answer: &mut Answer, asker: &Request) -> Record {
         let bundle = self.loaded.recommender.bundle();
+        let Asked { options, lists, exact, .. } = self.asked;
         let query = answer.query.take();
         let (h, z, sigma) =
             query.map_or_else(Default::default, |query| (query.h, query.z, query.sigma));
-        let k = self.options.slate_size.unwrap_or(bundle.trained.slate_size);
-        let most = self.options.max_per_group;
+        let k = options.slate_size.unwrap_or(bundle.trained.slate_size);
+        let most = options.max_per_group;
         Record::from(Exposure {
             request: request_id.to_owned(),
             time: now(),
@@ -227,22 +289,22 @@ impl Shown<'_> {
             vectors: bundle.trained.vectors.clone(),
             retrieval: match self.shards {
                 Some(ShardsAnswered { of, .. }) => {
-                    format!("{of} shards {}", self.loaded.retrieval(self.exact))
+                    format!("{of} shards {}", self.loaded.retrieval(*exact))
                 }
-                None => self.loaded.retrieval(self.exact),
+                None => self.loaded.retrieval(*exact),
             },
-            who: asker.who,
+            who: asker.who.clone(),
             h,
             z,
             sigma,
-            exploring: self.options.explore.is_some(),
+            exploring: options.explore.is_some(),
             share: self.share,
             k: u32::try_from(k).unwrap_or(u32::MAX),
-            exclude_seen: self.options.exclude_seen,
-            exclude: asker.exclude,
+            exclude_seen: options.exclude_seen,
+            exclude: asker.exclude.clone(),
             filter: None,
-            allow: self.lists.allow.clone().unwrap_or_default(),
-            deny: self.lists.deny.clone(),
+            allow: lists.allow.clone().unwrap_or_default(),
+            deny: lists.deny.clone(),
             filters: most.map(|most| format!("max_per_group={most}")).into_iter().collect(),
             slate: answer.slate.iter().map(|item| item.item_id.clone()).collect(),
             scores: answer.slate.iter().map(|item| item.score).collect(),

@@ -271,6 +271,11 @@ fn child() {
     if what == "fill" {
         return fill(&folder);
     }
+    if what == "open" {
+        let writer = open(&folder);
+        writer.append(&[exposure(9).into()]).unwrap().wait().unwrap_err();
+        return say(&format!("opened, healthy: {}", writer.healthy()));
+    }
     // Until it is killed: many rows, and segments and tables all the time.
     let options = Options { segment_bytes: 100_000, queue_bytes: 50_000, ..eager() };
     let writer = Writer::open(&folder, options).unwrap();
@@ -378,6 +383,35 @@ fn a_file_that_may_not_grow_costs_the_row_that_does_not_fit() {
     // In the same segment, whose end was cut.
     let size = fs_err::metadata(segment(root.path())).unwrap().len();
     assert!(size < 4_000, "{size} bytes");
+}
+
+#[test]
+fn a_disk_that_is_full_keeps_no_log_from_opening() {
+    let root = tempfile::tempdir().unwrap();
+    let records = [exposure(0).into(), exposure(1).into(), feedback(0).into()];
+    write(root.path(), &records);
+    let (left, before) = (segment(root.path()), read(root.path()));
+    let command = child_command();
+    let mut plain = assert_cmd::Command::new(command.get_program());
+    plain.args(command.get_args());
+    let start = || {
+        let mut command = limited(0, &plain);
+        command.env(CHILD, "open").env(FOLDER, root.path());
+        command
+    };
+    assert_says(&stdout(&mut start()), &["opened, healthy: false"]);
+    // Nothing is lost or half there, and the next start with room makes the tables.
+    assert_eq!(segment(root.path()), left);
+    assert_eq!((read(root.path()), named(root.path(), ".")), (before.clone(), Vec::new()));
+    drop(open(root.path()));
+    assert!(!left.exists());
+    assert_eq!(read(root.path()), before);
+    // A segment that is no segment is refused as ever.
+    let mut bytes = fs_err::read(segment(root.path())).unwrap();
+    bytes[0] ^= 1;
+    bytes.push(0);
+    fs_err::write(segment(root.path()), bytes).unwrap();
+    assert!(!start().output().unwrap().status.success());
 }
 
 /// Two replicas: the second holds feedback on answers of the first, and an event of it again.

@@ -208,6 +208,20 @@ fn bad_requests_are_refused_by_name_and_the_server_lives_on() {
     let reply = server.post("/v1/slates", &second);
     assert_eq!(reply.problem(), (422, "unknown-items".into()));
     assert_says(&reply.body, &["requests[1]: the catalogue has none of no, no, ", "and 995 more"]);
+    // A problem names the request and the field that it is about, as the interface calls them.
+    for (body, says) in [
+        (json!({"requests": [{"user": "1"}, {"user": "nobody"}]}), "requests[1]: no user `nobody`"),
+        (
+            json!({"requests": [{"items": ["1"]}, {"context": [0.5]}]}),
+            "requests[1]: `context`: expected shape",
+        ),
+        (json!({"context": [0.5]}), "\"detail\":\"`context`: expected shape"),
+        (json!({"items": ["1"], "k": 301}), "\"detail\":\"`k` is 301, expected 1 to 300\""),
+    ] {
+        let reply = server.post("/v1/slates", &body);
+        assert_eq!(reply.status, 422, "{body}");
+        assert_says(&reply.body, &[says]);
+    }
     refused(json!({"user": "nobody"}), 422, "unknown-user");
     refused(json!({"user": u64::MAX}), 422, "unknown-user");
     refused(json!({"items": ["1"], "k": 0}), 422, "slate-size");
@@ -227,6 +241,15 @@ fn bad_requests_are_refused_by_name_and_the_server_lives_on() {
     let reply = plain.post("/v1/slates", &json!({"items": ["1"], "max_per_group": 2}));
     assert_eq!(reply.problem(), (422, "no-groups".into()));
     assert_eq!(plain.get("/v1/bundle").json()["groups"], false);
+    // Each row of a log has its own lists, so few long ids are as much as many short ones.
+    let long: Vec<String> = (0..100).map(|id| format!("{id:0>300}")).collect();
+    let listed = json!({"requests": vec![json!({"items": ["1"]}); 1000], "deny": long});
+    assert_eq!(server.post("/v1/slates", &listed).status, 200);
+    let logging = place.serve(&["--log", &place.log()]);
+    let reply = logging.post("/v1/slates", &listed);
+    assert_eq!(reply.problem(), (422, "batch-size".into()));
+    assert_says(&reply.body, &["30000 bytes of `allow` and `deny`: up to 16777216 bytes"]);
+    drop(logging);
     let many = json!({"items": vec!["1234567890"; 200_000]});
     refused(many, 413, "too-large");
 
@@ -595,6 +618,9 @@ fn what_is_explored_is_logged_so_that_it_can_be_learned_from() {
 
     // A share of all requests explores; `false` never does.
     let server = place.serve(&["--log", &log, "--explore-share", "0.5"]);
+    // The log's folder keeps the key, so that feedback comes after the next start too.
+    let late = json!({"request_id": id, "position": 0, "value": 1.0, "event_id": "late"});
+    assert_eq!(server.post("/v1/feedback", &late).status, 204);
     let drawn = (0..100).filter(|_| server.slates(json!({"user": 3}))["explored"] == true).count();
     assert!((20..=80).contains(&drawn), "{drawn} of 100 at a share of a half");
     assert!(
@@ -668,12 +694,19 @@ fn a_full_disk_stops_the_log_and_not_the_slates() {
     let mut command = assert_cmd::Command::from_std(process());
     let (bundle, log) = (place.path("bundle"), place.log());
     let args = ["--listen", "127.0.0.1:0", "--device", "flex", "--log", &log];
-    command.arg("serve").arg(bundle).args(args);
-    let full = limited(64, &command);
-    let mut process = std::process::Command::new(full.get_program());
-    process.args(full.get_args()).env_remove("SLATE_LOG").env("NO_COLOR", "1");
-    let server = Server::spawn(process);
-    let id = server.slates(json!({"user": 1}))["request_id"].clone();
+    command.arg("serve").arg(bundle).args(args).args(["--explore-share", "1"]);
+    let serve = |kib: u32| {
+        let full = limited(kib, &command);
+        let mut process = std::process::Command::new(full.get_program());
+        process.args(full.get_args()).env_remove("SLATE_LOG").env("NO_COLOR", "1");
+        Server::spawn(process)
+    };
+    let server = serve(64);
+    let first = server.slates(json!({"user": 1}));
+    assert_eq!(first["explored"], true);
+    let id = first["request_id"].clone();
+    // The decision is shown to those who were drawn where what is drawn cannot be logged.
+    assert!((0..2000).any(|_| server.slates(json!({"user": 1}))["explored"] == false));
     let feedback = |event: usize| {
         let event = format!("{event:0>100}");
         let body = json!({"request_id": id, "position": 0, "value": 1.0, "event_id": event});
@@ -686,6 +719,33 @@ fn a_full_disk_stops_the_log_and_not_the_slates() {
     assert_eq!(server.get("/readyz").status, 200);
     assert_says(&server.get("/metrics").body, &["slate_log_healthy 0"]);
     assert_eq!(server.get("/livez").status, 200);
-    assert_eq!(server.post("/v1/slates", &json!({"user": 1, "explore": true})).problem().0, 503);
+    let explore = json!({"user": 1, "explore": true});
+    assert_eq!(server.post("/v1/slates", &explore).problem().0, 503);
     assert_eq!(server.slates(json!({"user": 1}))["explored"], false);
+    drop(server);
+
+    // A server starts on a full disk, and what the one before logged is there.
+    let rows = Log::read(&[place.path("log")]).unwrap().exposures.len();
+    let server = serve(0);
+    assert_eq!(server.slates(json!({"user": 1}))["explored"], false);
+    assert_eq!(server.get("/readyz").status, 200);
+    assert_says(&server.get("/metrics").body, &["slate_log_healthy 0"]);
+    assert_eq!(server.post("/v1/slates", &explore).problem().0, 503);
+    assert_eq!(Log::read(&[place.path("log")]).unwrap().exposures.len(), rows);
+}
+
+#[test]
+fn a_demo_that_cannot_be_served_is_not_trained() {
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("demo");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    let served = format!("`slate serve {} --listen 0.0.0.0:8080`", out.join("bundle").display());
+    let listening = format!("listening on {taken}");
+    for (listen, says) in [("0.0.0.0:8080", served), (&taken, listening)] {
+        let mut demo = slate();
+        demo.args(["demo", "--serve", "--listen", listen, "--out"]).arg(&out);
+        assert_says(&refused(&mut demo), &[&says]);
+        assert!(!out.exists());
+    }
 }

@@ -73,6 +73,10 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     // Settings that no data can make valid are refused before anything is written.
     args.settings.resolve(&args.settings.preset.unwrap_or_default().settings())?;
     require_earlier_demo(&data, &run)?;
+    #[cfg(feature = "serve")]
+    if args.serve {
+        require_address(args)?;
+    }
     let input = Input::Synthetic(SyntheticSettings::default());
     let judge = Judge { within: SECONDS, ..Judge::default() };
     let embedding = EmbeddingSource::Auto(judge);
@@ -102,14 +106,33 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     Ok(Report::new(&Demo { trained, user, slate }, text)?.interrupted_if(interrupted))
 }
 
+#[cfg(feature = "serve")]
+fn bundle(args: &DemoArgs) -> PathBuf {
+    args.out.join("bundle")
+}
+
+/// Fails, before anything is trained, if the page cannot be served where it is to be.
+#[cfg(feature = "serve")]
+fn require_address(args: &DemoArgs) -> Result<()> {
+    let listen = args.listen;
+    if !listen.ip().is_loopback() {
+        bail!(
+            "--listen {listen}: others reach this address, and a demo has no tokens; once it has served \
+             here, `slate serve {} --listen {listen}` takes them (--read-token-file, --admin-token-file)",
+            bundle(args).display()
+        );
+    }
+    std::net::TcpListener::bind(listen).with_context(|| format!("listening on {listen}"))?;
+    Ok(())
+}
+
 /// Exports the policy beside its run and serves it.
 #[cfg(feature = "serve")]
 fn serve_page(args: &DemoArgs, policy: &Policy) -> Result<()> {
     use crate::bundle::VectorScalar;
-    use crate::log::Key;
     use crate::serving::{Access, Limits, ServeOptions, serve};
 
-    let bundle = args.out.join("bundle");
+    let bundle = bundle(args);
     policy.bundle(true)?.write(&bundle, VectorScalar::F32, true)?;
     let options = ServeOptions {
         bundle,
@@ -123,7 +146,7 @@ fn serve_page(args: &DemoArgs, policy: &Policy) -> Result<()> {
         insecure: false,
         watch: false,
         limits: Limits::default(),
-        key: Key::random(),
+        key: None,
     };
     serve(options, |address| tracing::info!("look at http://{address}; Ctrl-C stops"))?;
     Ok(())

@@ -65,14 +65,26 @@ impl Sink for Faulty {
 /// A writer on a disk whose faults can be switched.
 fn faulty(folder: &Path) -> (Writer, Arc<Fault>) {
     let fault = Arc::new(Fault::default());
-    let of_disk = Arc::clone(&fault);
+    (on(folder, &fault), fault)
+}
+
+fn on(folder: &Path, fault: &Arc<Fault>) -> Writer {
+    let of_disk = Arc::clone(fault);
     let create = move |path: &Path| -> io::Result<Box<dyn Sink>> {
         full(&of_disk.create)?;
         of_disk.begun.fetch_add(1, Ordering::SeqCst);
         let file = fs::OpenOptions::new().append(true).create_new(true).open(path)?;
         Ok(Box::new(Faulty(file, Arc::clone(&of_disk))))
     };
-    (Writer::with(folder, eager(), Box::new(create)).unwrap(), fault)
+    Writer::with(folder, eager(), Box::new(create)).unwrap()
+}
+
+fn wait(writer: &Writer, until: &dyn Fn(&Status) -> bool) {
+    let started = Instant::now();
+    while !until(&writer.status()) {
+        assert!(started.elapsed() < Duration::from_mins(1), "{:?}", writer.status());
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
@@ -127,21 +139,35 @@ fn a_log_that_nobody_writes_to_becomes_healthy_by_itself_and_keeps_no_byte_of_tr
     fault.append.store(true, Ordering::SeqCst);
     append(&writer, 2).unwrap_err();
     let errors = writer.status().errors;
-    let wait = |until: &dyn Fn(&Status) -> bool| {
-        let started = Instant::now();
-        while !until(&writer.status()) {
-            assert!(started.elapsed() < Duration::from_mins(1), "{:?}", writer.status());
-            thread::sleep(Duration::from_millis(10));
-        }
-    };
-    wait(&|status| status.errors > errors);
+    wait(&writer, &|status| status.errors > errors);
     fault.append.store(false, Ordering::SeqCst);
-    wait(&|status| status.healthy);
+    wait(&writer, &|status| status.healthy);
     append(&writer, 3).unwrap();
     drop(writer);
     assert_eq!(requests(root.path()), expected([1, 3]));
     drop(Writer::open(root.path(), eager()).unwrap());
     assert!(list(root.path()).unwrap().iter().all(|(kind, ..)| *kind != Kind::Cut));
+}
+
+#[test]
+fn a_log_that_opens_on_a_full_disk_takes_rows_once_there_is_room() {
+    let root = tempfile::tempdir().unwrap();
+    let fault = Arc::new(Fault::default());
+    for which in [&fault.create, &fault.append] {
+        which.store(true, Ordering::SeqCst);
+        let writer = on(root.path(), &fault);
+        assert!(!writer.healthy());
+        let error = append(&writer, 1).unwrap_err().to_string();
+        assert!(error.contains("the rows were not written: the disk is full"), "{error}");
+        which.store(false, Ordering::SeqCst);
+        wait(&writer, &|status| status.healthy);
+    }
+    let writer = on(root.path(), &fault);
+    append(&writer, 2).unwrap();
+    // All that was taken is on disk, and nothing more is taken, although a clone is left.
+    writer.clone().close();
+    assert_eq!(requests(root.path()), expected([2]));
+    append(&writer, 3).unwrap_err();
 }
 
 #[test]
