@@ -96,7 +96,8 @@ def tune(
     spaces = [over] if isinstance(over, str) else over
     words += [word for one in spaces for word in ("--over", one)]
     words += [] if trials is None else ["--trials", str(trials)]
-    for key, value in (settings or {}).items():
+    # The method comes first: it decides which keys there are.
+    for key, value in sorted((settings or {}).items(), key=lambda item: item[0] != "method.kind"):
         told = value if isinstance(value, str) else json.dumps(plain(value, f"settings['{key}']"))
         words += ["--set", f"{key}={told}"]
     return _slate(words)

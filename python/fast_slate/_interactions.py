@@ -42,7 +42,7 @@ def read(
         given = {argument: name for argument, name in asked.items() if name is not None}
         # Without the names of users and items the library looks for those of known data sets.
         wanted = list(given.values()) if {"user", "item"} <= given.keys() else []
-        table = _native.Interactions.of_stream(of, wanted)
+        table = _native.Interactions.of_stream(_narrow(of, wanted), wanted)
         for argument, name in given.items():
             if name not in table.column_names:
                 columns = ", ".join(names_of(of))
@@ -54,6 +54,15 @@ def read(
         "interactions: expected a table with __arrow_c_stream__ (Polars, pandas 2.2 or later with "
         f"pyarrow, pyarrow, DuckDB), a scipy sparse matrix or a path, found {type(of).__name__}"
     )
+
+
+def _narrow(table: Any, wanted: list[str]) -> Any:
+    """A pandas frame without columns that nobody asks for: Arrow cannot hold all that is in them."""
+    if not (wanted and hasattr(table, "loc") and hasattr(table, "columns")):
+        return table
+    asked = {*wanted, *_native.KNOWN_COLUMNS}
+    kept = [str(name) in asked for name in table.columns]
+    return table.loc[:, kept] if any(kept) else table
 
 
 def names_of(table: Any) -> list[str]:
@@ -77,7 +86,9 @@ def _pairs(matrix: Any, names: dict[str, str | None]) -> tuple[Any, dict[str, st
     counts = np.diff(matrix.indptr)
     users = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), counts)
     items = np.ascontiguousarray(matrix.indices, dtype=np.int64)
-    weights = np.ascontiguousarray(matrix.data, dtype=np.float64)
+    weights = matrix.data
+    if weights.dtype != np.float32:  # a threshold is as precise as they are
+        weights = np.ascontiguousarray(weights, dtype=np.float64)
     columns = {"user": "user", "item": "item", "time": None, "weight": "weight"}
     return _native.Interactions.of_pairs(users, items, weights), columns
 
@@ -109,14 +120,14 @@ def plain(of: Any, argument: str) -> Any:
 
 def ids(of: Any, argument: str) -> list[str]:
     """Ids, integers or text, as the library has them."""
-    if isinstance(of, str | int | np.integer) and not isinstance(of, bool):
-        of = [of]
     if hasattr(of, "tolist"):
         of = of.tolist()
     elif hasattr(of, "to_list"):
         of = of.to_list()
     elif hasattr(of, "to_pylist"):
         of = of.to_pylist()
+    if isinstance(of, str | int) or not hasattr(of, "__iter__"):
+        of = [of]
     found = []
     for one in of:
         if isinstance(one, bool) or not isinstance(one, str | int | np.integer):
@@ -141,6 +152,12 @@ def item_embeddings(of: Any, folder: Path) -> tuple[str, str | None]:
             f"a path, found {type(of).__name__}"
         ) from error
     names = ids(names, "item_embeddings")
+    for name in names:
+        if "\n" in name or "\r" in name:  # the library reads one id a line
+            raise ValueError(
+                f"item_embeddings: expected ids without line breaks, found {name!r}; give a table with "
+                "a column item_id"
+            )
     try:
         numbers = np.asarray(numbers, dtype=np.float32)
     except (TypeError, ValueError) as error:

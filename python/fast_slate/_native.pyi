@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 __version__: str
+KNOWN_COLUMNS: list[str]
 
 class Array:
     """Numbers that ``numpy.asarray`` views, read-only."""
@@ -16,9 +17,13 @@ class Array:
 class Table:
     """A table that Arrow libraries read without a copy."""
 
-    def __init__(self, columns: Sequence[tuple[str, list[Any]]]) -> None: ...
+    def __init__(
+        self, columns: Sequence[tuple[str, list[Any]]], dtypes: Sequence[str] | None = None
+    ) -> None: ...
     @property
     def column_names(self) -> list[str]: ...
+    @property
+    def dtypes(self) -> list[str]: ...
     def __len__(self) -> int: ...
     def cells(self, column: str, rows: int | None = None) -> list[Any]: ...
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
@@ -32,7 +37,7 @@ class Interactions:
     def of_pairs(
         user: npt.NDArray[np.int64],
         item: npt.NDArray[np.int64],
-        weight: npt.NDArray[np.float64] | None = None,
+        weight: npt.NDArray[np.float32] | npt.NDArray[np.float64] | None = None,
     ) -> Interactions: ...
     def distinct(self, wanted: str) -> Table: ...
     @property

@@ -511,12 +511,10 @@ def _prepare(
     The library reads vectors and features from files. The prepared folder records their names, and
     its digest covers them, so they are the same each time.
     """
-    source, columns = _interactions.read(interactions, columns, more.get("rows"))
     arguments |= {name: keys[key] for name, key in KEYS.items() if key in keys}
-    if item_embeddings is not None and arguments.get("embeddings") not in (None, "auto"):
-        raise ValueError(
-            "item_embeddings: embeddings= names a source of the item vectors already; give one of the two"
-        )
+    told = {**columns, **arguments, "out": out}
+    check(told, more, item_embeddings=item_embeddings, user_features=user_features)
+    source, columns = _interactions.read(interactions, columns, more.get("rows"))
     files = out.parent / f".{out.name}.inputs"
     in_memory = any(
         given is not None and not isinstance(given, str | os.PathLike)
@@ -546,6 +544,21 @@ def _prepare(
         if in_memory:
             shutil.rmtree(files, ignore_errors=True)
     return dict(json.loads(described))
+
+
+def check(
+    told: dict[str, Any], more: dict[str, Any], *, item_embeddings: Any, user_features: Any
+) -> None:
+    """Refuses what a preparation cannot take, before a stream is read that can be read once."""
+    if item_embeddings is not None and told.get("embeddings") not in (None, "auto"):
+        raise ValueError(
+            "item_embeddings: embeddings= names a source of the item vectors already; give one of "
+            "the two"
+        )
+    # The library is told of files, which are not there yet.
+    files = {"embeddings": item_embeddings, "user_features": user_features}
+    told = {**told, **{name: name for name, given in files.items() if given is not None}}
+    _native.check_prepare(wanted({**told, "feature_id": "user"}, more))
 
 
 def own_folder(files: Path) -> None:

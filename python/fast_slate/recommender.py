@@ -84,7 +84,7 @@ class Answering:
             Ids of users in the training data.
         items
             In the place of users: for each person a list of the ids of their items, the latest last.
-            A flat list is one person.
+            A flat list is one person; None, NaN or ``pandas.NA`` in place of a list is an empty one.
         contexts
             In the place of users: contexts M(X) of your own, ``[n, D]``.
         k
@@ -346,10 +346,16 @@ def _people(items: Iterable[Any], of_users: bool) -> list[list[str] | None]:
     if isinstance(items, str) or not hasattr(items, "__iter__"):
         raise ValueError(f"items: expected a list of items, found {items!r}")
     people = items.to_pylist() if hasattr(items, "to_pylist") else list(items)
-    if not of_users and people and all(isinstance(one, str | int | np.integer) for one in people):
+    if not of_users and any(isinstance(one, str | int | np.integer) for one in people):
         people = [people]
     nobody: list[str] | None = None if of_users else []
-    return [nobody if own is None else ids(own, "items") for own in people]
+    return [nobody if _is_missing(own) else ids(own, "items") for own in people]
+
+
+def _is_missing(of: Any) -> bool:
+    """True for what an empty cell holds: None, NaN or ``pandas.NA``."""
+    is_nan = isinstance(of, float | np.floating) and bool(np.isnan(of))
+    return of is None or is_nan or type(of).__name__ == "NAType"
 
 
 def _columns(batch: Any) -> dict[str, Any]:

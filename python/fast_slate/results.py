@@ -63,8 +63,8 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self._native.__arrow_c_stream__(requested_schema)
 
-    def __reduce__(self) -> tuple[type[Table], tuple[dict[str, list[Any]]]]:
-        return Table, (self.to_dict(),)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _typed, (self.to_dict(), self._native.dtypes)
 
     def _head(self) -> list[list[str]]:
         first = [self._native.cells(name, _SHOWN) for name in self.columns]
@@ -88,6 +88,10 @@ class Table:
 
         body = "".join(line(row, "td") for row in rows)
         return f"<table><thead>{line(names, 'th')}</thead><tbody>{body}</tbody></table>{self._rest()}"
+
+
+def _typed(columns: dict[str, list[Any]], dtypes: list[str]) -> Table:
+    return Table(_native.Table(list(columns.items()), dtypes))
 
 
 def _shown(cell: Any) -> str:

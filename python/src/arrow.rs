@@ -10,7 +10,9 @@ use polars_arrow::array::{FixedSizeListArray, ListArray, PrimitiveArray, StructA
 use polars_arrow::datatypes::{ArrowDataType, Field as ArrowField};
 use polars_arrow::ffi::{ArrowArrayStream, ArrowArrayStreamReader, export_iterator};
 use polars_arrow::offset::Offsets;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::exceptions::{
+    PyKeyError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -30,14 +32,21 @@ const NAME: &CStr = c"arrow_array_stream";
 ///
 /// # Errors
 /// `ValueError` naming the `argument` for what is no stream of tables, or a column of a type that
-/// cannot be held; whatever the object's own stream raises.
+/// cannot be held; whatever else the object's own stream raises.
 pub(crate) fn frames(
     of: &Bound<'_, PyAny>,
     wanted: &[String],
     welcome: &[&str],
     argument: &str,
 ) -> PyResult<Vec<DataFrame>> {
-    let capsule = of.call_method0(STREAM)?;
+    // pyarrow names the column of a pandas frame that it cannot convert, but not the argument.
+    let capsule = of.call_method0(STREAM).map_err(|error| {
+        let py = of.py();
+        let is_unfit = error.is_instance_of::<PyTypeError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+            || error.is_instance_of::<PyNotImplementedError>(py);
+        if is_unfit { wrong(argument, error.value(py)) } else { error }
+    })?;
     let capsule = capsule.cast::<PyCapsule>()?;
     let stream = capsule.pointer_checked(Some(NAME))?;
     // SAFETY: a capsule of this name holds an ArrowArrayStream (the Arrow PyCapsule interface). It is
@@ -141,6 +150,16 @@ fn series(field: &ArrowField, column: ArrayRef) -> PolarsResult<Series> {
     Series::try_from((&ArrowField::new(field.name.clone(), dtype, true), vec![column]))
 }
 
+/// The types of columns of the library's tables.
+const TYPES: [DataType; 6] = [
+    DataType::UInt32,
+    DataType::Int32,
+    DataType::Int64,
+    DataType::Float32,
+    DataType::Float64,
+    DataType::String,
+];
+
 /// A table of the library, which any library with Arrow reads without a copy.
 #[pyclass(frozen, module = "fast_slate._native")]
 pub struct Table(DataFrame);
@@ -154,9 +173,15 @@ impl Table {
 
 #[pymethods]
 impl Table {
-    /// A table of columns of integers, floats or texts; `None` is an empty cell.
+    /// A table of columns of integers, floats or texts; `None` is an empty cell. The types are those of
+    /// `dtypes`, if they are given.
     #[new]
-    fn of_columns(columns: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
+    #[pyo3(signature = (columns, dtypes = None))]
+    fn of_columns(
+        columns: Vec<(String, Bound<'_, PyAny>)>,
+        dtypes: Option<Vec<String>>,
+    ) -> PyResult<Self> {
+        let failed = |error: PolarsError| wrong("columns", error);
         let column = |(name, cells): (String, Bound<'_, PyAny>)| {
             let name = PlSmallStr::from(name);
             let known = |integers: &Vec<Option<i64>>| integers.iter().any(Option::is_some);
@@ -168,9 +193,19 @@ impl Table {
                 Err(_) => Ok(Column::new(name, cells.extract::<Vec<Option<f64>>>()?)),
             }
         };
-        let columns = columns.into_iter().map(column).collect::<PyResult<Vec<_>>>()?;
-        let table = DataFrame::new_infer_height(columns);
-        table.map(Self).map_err(|error| wrong("columns", error))
+        let mut columns = columns.into_iter().map(column).collect::<PyResult<Vec<_>>>()?;
+        for (column, dtype) in columns.iter_mut().zip(dtypes.iter().flatten()) {
+            if let Some(dtype) = TYPES.iter().find(|of| of.to_string() == *dtype) {
+                *column = column.strict_cast(dtype).map_err(failed)?;
+            }
+        }
+        DataFrame::new_infer_height(columns).map(Self).map_err(failed)
+    }
+
+    /// The type of each column, as [`of_columns`](Self::of_columns) takes it.
+    #[getter]
+    fn dtypes(&self) -> Vec<String> {
+        self.0.dtypes().iter().map(ToString::to_string).collect()
     }
 
     #[getter]

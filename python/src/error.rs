@@ -7,8 +7,14 @@ use pyo3::exceptions::{PyFileNotFoundError, PyKeyError, PyRuntimeError, PyValueE
 use pyo3::prelude::*;
 
 /// What the command line calls an argument, and its name here; the longer of two that begin alike
-/// comes first.
-const NAMES: [(&str, &str); 28] = [
+/// comes first, and a phrase before its words.
+const NAMES: [(&str, &str); 31] = [
+    ("--embeddings svd --latent-dim", "embeddings=\"svd\" with a prepare.latent_dim of"),
+    (
+        "`slate prepare` chooses again with --reward and --slate-size",
+        "`prepare` chooses again with reward= and slate_size=",
+    ),
+    ("`slate_size` (--slate-size)", "slate_size="),
     ("--user-column", "user="),
     ("--item-column", "item="),
     ("--rating-column", "weight="),
@@ -72,6 +78,24 @@ pub(crate) fn exception(error: Error) -> PyErr {
             PyRuntimeError::new_err(message)
         }
         _ => PyValueError::new_err(message),
+    }
+}
+
+/// The exception for an error of a request, whose arguments have other names in a server.
+pub(crate) fn of_request(error: Error) -> PyErr {
+    match error {
+        Error::Setting { key, problem } => {
+            let argument = match key.as_str() {
+                "allow" => "candidates",
+                "user" => "users",
+                other => other,
+            };
+            wrong(argument, in_arguments(problem))
+        }
+        Error::SlateTooLarge { .. } => {
+            wrong("k", in_arguments(error.to_string()).replace("slate_size=", "k="))
+        }
+        other => exception(other),
     }
 }
 

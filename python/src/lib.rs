@@ -67,6 +67,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::work::remember_process();
+        module.add("KNOWN_COLUMNS", super::prepare::known_columns())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

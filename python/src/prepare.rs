@@ -22,6 +22,11 @@ use crate::arrow;
 use crate::error::{INTERACTIONS, wrong};
 use crate::work::{require_own_process, work};
 
+/// The columns of known data sets, by which rows may be chosen.
+pub(crate) fn known_columns() -> Vec<&'static str> {
+    registry::KNOWN.iter().flat_map(|known| known.columns).copied().collect()
+}
+
 /// Interactions in memory.
 #[pyclass(frozen, module = "fast_slate._native")]
 pub struct Interactions(Vec<DataFrame>);
@@ -33,12 +38,10 @@ impl Interactions {
     #[staticmethod]
     fn of_stream(object: &Bound<'_, PyAny>, columns: Vec<String>) -> PyResult<Self> {
         require_own_process()?;
-        let known: Vec<&str> =
-            registry::KNOWN.iter().flat_map(|known| known.columns).copied().collect();
-        Ok(Self(arrow::frames(object, &columns, &known, INTERACTIONS)?))
+        Ok(Self(arrow::frames(object, &columns, &known_columns(), INTERACTIONS)?))
     }
 
-    /// Pairs of numbers: `user` and `item`, i64, and perhaps `weight`, f64.
+    /// Pairs of numbers: `user` and `item`, i64, and perhaps `weight`, f32 or f64.
     #[staticmethod]
     #[pyo3(signature = (user, item, weight = None))]
     fn of_pairs(
@@ -49,7 +52,11 @@ impl Interactions {
         let ids = |name: &str, of| Ok::<_, PyErr>(Column::new(name.into(), numbers::<i64>(of)?.0));
         let mut columns = vec![ids("user", user)?, ids("item", item)?];
         if let Some(weight) = weight {
-            columns.push(Column::new("weight".into(), numbers::<f64>(weight)?.0));
+            // A threshold is as precise as the weights are.
+            columns.push(match numbers::<f32>(weight) {
+                Ok((weights, _)) => Column::new("weight".into(), weights),
+                Err(_) => Column::new("weight".into(), numbers::<f64>(weight)?.0),
+            });
         }
         let table = DataFrame::new_infer_height(columns);
         Ok(Self(vec![table.map_err(|error| wrong(INTERACTIONS, error))?]))
@@ -218,6 +225,21 @@ impl Wanted {
                 return Err(setting("split", problem));
             }
         };
+        for (key, share, other, moment) in [
+            ("test_share", self.more.test_share, "test_after", test_after),
+            ("validation_share", self.more.validation_share, "validation_after", validation_after),
+        ] {
+            if share.is_some() && moment.is_some() {
+                let problem = format!("does not go with prepare.{other}, which says what it would");
+                return Err(setting(key, problem));
+            }
+        }
+        if let (Some(validation), Some(test)) = (validation_after, test_after)
+            && validation >= test
+        {
+            let problem = format!("{validation} has to be before prepare.test_after, {test}");
+            return Err(setting("validation_after", problem));
+        }
         if kind.is_by_time() && self.time.is_none() {
             return Err(wrong("time", "a split by time needs the column that holds the times"));
         }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::array::{Array, numbers};
 use crate::arrow::Table;
-use crate::error::wrong;
+use crate::error::{of_request, wrong};
 use crate::reward::Word;
 use crate::shards::{Asked, PythonShards};
 use crate::work::work;
@@ -150,7 +150,7 @@ impl Recommender {
         };
         let names = self.names(users.as_deref(), who.len());
         let requests: Vec<Request> = who.into_iter().map(Request::from).collect();
-        let answered = work(py, || {
+        let answer = || {
             let filter = Filter::new(self.0.bundle(), candidates.as_deref(), &exclude)?;
             let unknown = filter.ignored.clone();
             let options = Options {
@@ -165,7 +165,8 @@ impl Recommender {
             let mut answers = self.0.table(&names, &requests, &options)?;
             answers.ignored.extend(unknown);
             Ok(answers)
-        });
+        };
+        let answered = work(py, || Ok(answer())).and_then(|answered| answered.map_err(of_request));
         let Answers { slates, queries, ignored } = self.1.explained(answered)?;
         let dim = self.0.bundle().actions.latent_dim();
         let all = (!queries.is_empty()).then(|| {

@@ -21,9 +21,40 @@ use crate::error::wrong;
 pub(crate) struct Word {
     exception: Arc<Mutex<Option<PyErr>>>,
     pub(crate) stop: Arc<AtomicBool>,
+    /// True of a training, which ends after its step.
+    ends_steps: bool,
 }
 
 impl Word {
+    /// The word to a training.
+    pub(crate) fn of_training() -> Self {
+        Self { ends_steps: true, ..Self::default() }
+    }
+
+    /// What a function of Python, named by the `context`, returns; its exception ends the run. Ctrl-C stops a
+    /// training after its step, which needs an answer, so the function is called again.
+    pub(crate) fn asked<T>(
+        &self,
+        context: impl Into<String>,
+        call: impl Fn(Python<'_>) -> PyResult<T>,
+    ) -> Result<T> {
+        Python::attach(|py| {
+            let mut answered = call(py);
+            if let Err(exception) = &answered
+                && self.ends_steps
+                && exception.is_instance_of::<PyKeyboardInterrupt>(py)
+            {
+                self.say(exception.clone_ref(py));
+                answered = call(py);
+            }
+            answered.map_err(|exception| {
+                let message = exception.to_string();
+                self.say(exception);
+                Error::Library { context: context.into(), message }
+            })
+        })
+    }
+
     /// Keeps the first exception, and asks the run to stop.
     pub(crate) fn say(&self, exception: PyErr) {
         let mut kept = self.exception.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,21 +130,8 @@ impl SlateReward for PythonReward {
         if slates.is_empty() {
             return Ok(Vec::new());
         }
-        Python::attach(|py| {
-            let mut rewards = self.call(py, contexts, slates);
-            if let Err(exception) = &rewards
-                && exception.is_instance_of::<PyKeyboardInterrupt>(py)
-            {
-                // The run stops after the step, which needs its rewards.
-                self.word.say(exception.clone_ref(py));
-                rewards = self.call(py, contexts, slates);
-            }
-            rewards.map_err(|exception| {
-                let message = exception.to_string();
-                self.word.say(exception);
-                Error::Library { context: format!("reward `{}`", self.name), message }
-            })
-        })
+        let context = format!("reward `{}`", self.name);
+        self.word.asked(context, |py| self.call(py, contexts, slates))
     }
 
     fn on(&self, sessions: &Arc<Sessions>) -> Option<Arc<dyn SlateReward>> {

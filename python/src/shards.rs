@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
+use fast_slate::Result;
 use fast_slate::matrix::Matrix;
 use fast_slate::retrieval::{FanOut, Partial, Queries};
-use fast_slate::{Error, Result};
-use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 use crate::array::{Array, numbers};
@@ -48,21 +47,7 @@ impl PythonShards {
 
 impl FanOut for PythonShards {
     fn ask(&self, queries: Queries<'_>) -> Result<Vec<Partial>> {
-        Python::attach(|py| {
-            let mut answered = self.call(py, queries);
-            if let Err(exception) = &answered
-                && exception.is_instance_of::<PyKeyboardInterrupt>(py)
-            {
-                // The run stops after the step, which needs its slates.
-                self.word.say(exception.clone_ref(py));
-                answered = self.call(py, queries);
-            }
-            answered.map_err(|exception| {
-                let message = exception.to_string();
-                self.word.say(exception);
-                Error::Library { context: "asking the shards".into(), message }
-            })
-        })
+        self.word.asked("asking the shards", |py| self.call(py, queries))
     }
 }
 

@@ -10,6 +10,7 @@ use fast_slate::dataset::Split;
 use fast_slate::device;
 use fast_slate::evaluation::MetricAt;
 use fast_slate::facade::{Judging, Policy, Prepared, Preset, Settings, Which};
+use fast_slate::interrupt::interruptible;
 use fast_slate::run::{RunFolder, RunLock, RunOrigin};
 use fast_slate::settings::SettingsBuilder;
 use fast_slate::task::Task;
@@ -22,7 +23,7 @@ use crate::error::{exception, wrong};
 use crate::recommender::Recommender;
 use crate::reward::{PythonReward, Word};
 use crate::shards::PythonShards;
-use crate::work::{LOOK, told, work};
+use crate::work::{LOOK, listening, told, work, work_for};
 
 /// Dotted keys and their values, in their order.
 type Keys<'py> = Vec<(String, Bound<'py, PyAny>)>;
@@ -173,7 +174,7 @@ pub fn train(
 ) -> PyResult<Run> {
     let taken = lock.and_then(Lock::take);
     let asked = shards.as_ref().map(|(call, vectors)| (call.clone_ref(py), vectors.clone()));
-    let (preset, keys, word) = (preset(name)?, values(&keys)?, Word::default());
+    let (preset, keys, word) = (preset(name)?, values(&keys)?, Word::of_training());
     let own = reward.as_ref().map(|(call, name)| (call.clone_ref(py), name.clone()));
     let mut watcher = Watcher { call: watcher, word: word.clone(), heard: Instant::now() };
     let folder = RunFolder::new(&run);
@@ -191,7 +192,9 @@ pub fn train(
         let prepared = Prepared::open(&data)?;
         let base = recorded.map_or_else(|| prepared.preset(preset), |(settings, _)| settings);
         let settings = overlaid(&base, keys)?;
-        let mut task = Task::load(&prepared, &settings)?;
+        // It may fit vectors without folds, at length. The training itself ends after a step, with a checkpoint.
+        let load = || Task::load(&prepared, &settings);
+        let mut task = interruptible(listening(&word), load)?;
         let mut origin = RunOrigin::new(&prepared, chosen.name);
         if let Some(own) = own {
             origin.reward = Some(own.1.clone());
@@ -317,7 +320,7 @@ impl Run {
         let (device, checkpoint) = (self.device.clone(), self.checkpoint);
         let tune = Duration::from_secs(tune);
         let asked = Judging { split, against, tune, metrics, halves, index, checkpoint, device };
-        let judged = self.word.heard(work(py, || self.policy.judge(&asked)))?;
+        let judged = work_for(py, &self.word, || self.policy.judge(&asked))?;
         serde_json::to_string(&judged).map_err(|error| wrong("against", error))
     }
 

@@ -44,20 +44,30 @@ pub(crate) fn work<T: Send>(
     py: Python<'_>,
     task: impl FnOnce() -> fast_slate::Result<T> + Send,
 ) -> PyResult<T> {
-    let word = Word::default();
-    let asked = {
-        let (word, heard) = (word.clone(), Cell::new(Instant::now()));
-        move || {
-            if heard.get().elapsed() >= LOOK {
-                heard.set(Instant::now());
-                let look = |py: Python<'_>| py.check_signals();
-                Python::attach(look).unwrap_or_else(|exception| word.say(exception));
-            }
-            word.stop.load(Ordering::Relaxed)
-        }
-    };
-    let done = told(py, &word, || interruptible(asked, task));
+    work_for(py, &Word::default(), task)
+}
+
+/// [`work`] that also ends once something is said to `word`.
+pub(crate) fn work_for<T: Send>(
+    py: Python<'_>,
+    word: &Word,
+    task: impl FnOnce() -> fast_slate::Result<T> + Send,
+) -> PyResult<T> {
+    let done = told(py, word, || interruptible(listening(word), task));
     word.heard(done)
+}
+
+/// True once a signal has come, or Python has said so otherwise; for [`interruptible`].
+pub(crate) fn listening(word: &Word) -> impl Fn() -> bool + 'static {
+    let (word, heard) = (word.clone(), Cell::new(Instant::now()));
+    move || {
+        if heard.get().elapsed() >= LOOK {
+            heard.set(Instant::now());
+            let look = |py: Python<'_>| py.check_signals();
+            Python::attach(look).unwrap_or_else(|exception| word.say(exception));
+        }
+        word.stop.load(Ordering::Relaxed)
+    }
 }
 
 /// Does `task`, which looks at signals itself, without the GIL. What a signal raises while a message is handed

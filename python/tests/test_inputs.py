@@ -152,6 +152,23 @@ def test_weights_count_by_a_threshold(frame: pl.DataFrame, tmp_path: Path) -> No
     assert pl.read_parquet(tmp_path / "a" / "actions.parquet").height == kept["item_id"].n_unique()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_weight_of_the_threshold_counts(frame: pl.DataFrame, tmp_path: Path, dtype: str) -> None:
+    pairs = frame.unique(["user_id", "item_id"], maintain_order=True)
+    users, items = (pairs[name].to_numpy() for name in ("user_id", "item_id"))
+    stars = np.array([4.0, 4.1, 4.2], dtype)[items % 3]
+    own = {"prepare.min_user_interactions": 5, "prepare.latent_dim": 8}
+    kept = pairs.filter(pl.col("item_id") % 3 > 0)
+    expected = prepare(kept, tmp_path / "kept", embeddings="svd", settings=own, **NAMES)["files"]
+    own["prepare.min_rating"] = 4.1
+    table = pairs.with_columns(stars=stars)
+    made = prepare(table, tmp_path / "table", weight="stars", embeddings="svd", settings=own, **NAMES)
+    assert made["files"] == expected
+    matrix = sp.csr_matrix((stars, (users, items)))
+    made = prepare(matrix, tmp_path / "matrix", embeddings="svd", settings=own)
+    assert made["files"] == expected
+
+
 def test_rows_are_chosen_in_memory_as_they_are_in_a_file(frame: pl.DataFrame, tmp_path: Path) -> None:
     counts = {"prepare.min_user_interactions": 5, "prepare.latent_dim": 8}
     events = frame.with_columns(
@@ -262,6 +279,16 @@ def test_nothing_is_left_beside_a_prepared_folder(frame: pl.DataFrame, tmp_path:
     assert one.read_bytes() == other.read_bytes()
 
 
+def test_an_index_of_pandas_is_no_feature(frame: pl.DataFrame, tmp_path: Path) -> None:
+    users = frame.select("user_id").unique().sort("user_id").with_columns(age=pl.col("user_id") % 60)
+    shuffled = users.to_pandas().sample(frac=1, random_state=0)
+    own = {"embeddings": "svd", "settings": {"prepare.latent_dim": 8}, **NAMES}
+    prepare(frame, tmp_path / "polars", user_features=users, **own)
+    prepare(frame, tmp_path / "pandas", user_features=shuffled, **own)
+    one, other = (tmp_path / name / "features.safetensors" for name in ("polars", "pandas"))
+    assert one.read_bytes() == other.read_bytes()
+
+
 def test_vectors_and_features_of_ones_own(frame: pl.DataFrame, tmp_path: Path) -> None:
     items = frame["item_id"].unique().to_list()
     vectors = np.random.default_rng(0).normal(size=(len(items), 8)).astype(np.float32)
@@ -273,6 +300,12 @@ def test_vectors_and_features_of_ones_own(frame: pl.DataFrame, tmp_path: Path) -
     assert own.embeddings_.shape == (len(items), 8)
     place = items.index(own.item_ids_[3])
     np.testing.assert_allclose(own.embeddings_[3], vectors[place])
+    # Blanks belong to an id.
+    texts = frame.with_columns(pl.format(" {} ", "item_id").alias("item_id"))
+    blank = policy(embeddings="auto")
+    del blank.settings["prepare.latent_dim"]
+    blank.fit(texts, item_embeddings=([f" {item} " for item in items], vectors), **NAMES)
+    np.testing.assert_allclose(blank.embeddings_[3], vectors[items.index(int(blank.item_ids_[3]))])
     table = pl.DataFrame({"item_id": items, "vector": vectors.tolist()})
     other = policy(embeddings="auto", settings=encoders)
     del other.settings["prepare.latent_dim"]
@@ -318,6 +351,11 @@ def test_bad_input_names_the_argument(frame: pl.DataFrame, tmp_path: Path) -> No
             ),
             ValueError,
             "item_embeddings",
+        ),
+        (
+            dict(interactions=frame, item_embeddings=(["a\nb"], np.ones((1, 4))), **NAMES),
+            ValueError,
+            "item_embeddings: expected ids without line breaks, found 'a\\nb'",
         ),
         (dict(interactions=frame, user_features=[1, 2], **NAMES), ValueError, "user_features: "),
         (dict(interactions="nowhere.csv", **NAMES), FileNotFoundError, "nowhere.csv"),
@@ -417,6 +455,50 @@ def test_a_key_that_the_preparation_has_no_use_for_is_refused(frame: pl.DataFram
             SlatePolicy(settings={f"prepare.{key}": value}).fit(frame, **NAMES)
 
 
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"test_share": 0.3}, "prepare.test_share.*does not go with prepare.test_after"),
+        (
+            {"validation_after": "2023-11-14", "validation_share": 0.3},
+            "prepare.validation_share.*does not go with prepare.validation_after",
+        ),
+        (
+            {"validation_after": "2023-11-16"},
+            "prepare.validation_after.*2023-11-16 has to be before prepare.test_after, 2023-11-15",
+        ),
+    ],
+)
+def test_of_two_keys_that_say_the_same_one_is_refused(
+    frame: pl.DataFrame, keys: dict[str, object], said: str
+) -> None:
+    settings = {f"prepare.{key}": of for key, of in {"test_after": "2023-11-15", **keys}.items()}
+    timed = frame.with_columns(when=1_700_000_000 + pl.int_range(pl.len()))
+    with pytest.raises(ValueError, match=said):
+        SlatePolicy(settings=settings).fit(timed, time="when", **NAMES)
+
+
+def test_a_preparation_is_checked_before_a_stream_is_read(frame: pl.DataFrame, tmp_path: Path) -> None:
+    items = frame["item_id"].unique().to_list()
+    vectors = (items, np.ones((len(items), 4), np.float32))
+    for given, keys, said in [
+        ({"embeddings": "svd"}, {"iterations": 3}, "prepare.iterations"),
+        ({"item_embeddings": vectors}, {"latent_dim": 3}, "prepare.latent_dim"),
+        ({"embeddings": "svd", "item_embeddings": vectors}, {}, "embeddings= names a source"),
+        ({}, {"split": "temporal"}, "time: a split by time"),
+    ]:
+        reader = frame.to_arrow().to_reader()
+        settings = {f"prepare.{key}": of for key, of in keys.items()}
+        with pytest.raises(ValueError, match=said):
+            prepare(reader, tmp_path / "data", settings=settings, **given, **NAMES)
+        assert reader.read_all().num_rows == len(frame)
+    # What is said of tables in memory is taken.
+    users = frame.select("user_id").unique().with_columns(age=pl.col("user_id") % 60, other=1)
+    settings = {"prepare.feature_columns": ["age"], "prepare.missing_embeddings": "zero"}
+    tables = {"item_embeddings": (items[1:], vectors[1][1:]), "user_features": users}
+    prepare(frame.to_arrow().to_reader(), tmp_path / "data", settings=settings, **tables, **NAMES)
+
+
 def test_a_key_without_the_prefix_is_not_ignored(frame: pl.DataFrame, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="min_user_interactions"):
         prepare(frame, tmp_path / "data", settings={"min_user_interactions": 5}, **NAMES)
@@ -436,6 +518,24 @@ def test_what_somebody_else_put_there_stays(frame: pl.DataFrame, tmp_path: Path)
     (tmp_path / "data").rename(tmp_path / "run/data")
     with pytest.raises(ValueError, match="run_dir: .*data is there already"):
         policy().fit(frame.head(100), run_dir=tmp_path / "run", **NAMES)
+
+
+def test_a_column_that_nobody_names_may_hold_anything(frame: pl.DataFrame, tmp_path: Path) -> None:
+    messy = frame.to_pandas()
+    messy["note"] = ["a", 2, None, *[{}] * (len(messy) - 3)]
+    own = {"embeddings": "svd", "settings": {"prepare.latent_dim": 8}}
+    made = prepare(messy, tmp_path / "pandas", **own, **NAMES)
+    assert made["files"] == prepare(frame, tmp_path / "polars", **own, **NAMES)["files"]
+    for names in ({}, {**NAMES, "weight": "note"}):
+        with pytest.raises(ValueError, match="^interactions: .*note"):
+            prepare(messy, tmp_path / "data", **own, **names)
+
+
+def test_a_league_without_judges_names_arguments(frame: pl.DataFrame, tmp_path: Path) -> None:
+    one = frame.filter(pl.col("user_id") == frame["user_id"][0])
+    with pytest.raises(ValueError, match='embeddings="svd" with a prepare.latent_dim of') as raised:
+        prepare(one, tmp_path / "data", **NAMES)
+    assert "--" not in str(raised.value)
 
 
 def test_a_pandas_frame_of_objects_is_text(frame: pl.DataFrame, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from common import NAMES, policy, python, slate
 from sklearn.base import clone
 
-from fast_slate import Recommender, SlatePolicy, compare, train, tune
+from fast_slate import Recommender, SlatePolicy, _command, _native, compare, train, tune
 
 
 def test_slates_are_tables_for_everybody(fitted: SlatePolicy, frame: pl.DataFrame) -> None:
@@ -59,13 +59,61 @@ def test_filters_and_strangers(fitted: SlatePolicy) -> None:
         fitted.recommend(["nobody"])
     with pytest.raises(ValueError, match="users: give one"):
         fitted.recommend()
-    with pytest.raises(ValueError, match="slate of 1000"):
+    with pytest.raises(ValueError, match="^k: a slate of 1000 .* lower k=$"):
         fitted.recommend(items=[[]], k=1000)
+    with pytest.raises(ValueError, match="^candidates: the catalogue has no item"):
+        fitted.recommend(items=[[]], candidates=["none"])
     for wrong in (-1, 0, 2.5, 2**63):
         with pytest.raises(ValueError, match=f"k: expected a whole number .* found {wrong}"):
             fitted.recommend(items=[[]], k=wrong)  # type: ignore[arg-type]
     with pytest.warns(UserWarning, match="ignored `none`"):
         fitted.recommend(items=[["none"]])
+
+
+def test_what_is_missing_is_no_list_and_no_item(fitted: SlatePolicy) -> None:
+    one = fitted.item_ids_[:3].tolist()
+    for nobody in (None, np.nan, pd.NA):
+        found = fitted.recommend(items=pd.Series([one, nobody]))
+        assert found.to_dict() == fitted.recommend(items=[one, []]).to_dict()
+        with pytest.raises(ValueError, match="^items: expected integers or texts, found"):
+            fitted.recommend(items=[*one, nobody])
+    with pytest.raises(ValueError, match="^items: expected integers or texts, found"):
+        fitted.recommend(items=[one, 5])
+    for argument in ("users", "exclude", "candidates"):
+        asked = {"items": None if argument == "users" else [one], argument: 5.5}
+        with pytest.raises(ValueError, match=f"^{argument}: expected integers or texts, found 5.5"):
+            fitted.recommend(**asked)
+
+
+def test_an_interrupted_search_in_shards_raises_it_once(fitted: SlatePolicy, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "bundle")
+    native = _native.Recommender.open(str(tmp_path / "bundle"), None)
+
+    class One:
+        """A shard with the whole catalogue."""
+
+        vectors, whole, interrupts = native.vectors(), native.whole(), 0
+
+        def __call__(
+            self, latent: object, k: int, starts: object, excluded: object, *, exact: bool = False
+        ) -> list[tuple[np.ndarray, ...]]:
+            if self.interrupts:
+                self.interrupts -= 1
+                raise KeyboardInterrupt
+            asked = [np.asarray(of) for of in (latent, starts, excluded)]
+            found = native.search(asked[0], k, asked[1], asked[2], exact=exact)
+            return [tuple(np.asarray(of) for of in found)]
+
+    shards, users = One(), fitted.user_ids_[:5]
+    answers = Recommender(tmp_path / "bundle", shards=shards)
+    expected = fitted.recommend(users).to_dict()
+    assert answers.recommend(users).to_dict() == expected
+    shards.interrupts = 1
+    with pytest.raises(KeyboardInterrupt):
+        answers.recommend(users)
+    with pytest.raises(KeyError, match="users: no user `nobody`"):
+        answers.recommend(["nobody"])
+    assert answers.recommend(users).to_dict() == expected
 
 
 def test_samples_hold_what_a_log_needs(fitted: SlatePolicy) -> None:
@@ -124,6 +172,10 @@ def test_scikit_learns_manners(fitted: SlatePolicy) -> None:
 
 def test_pickles_are_bundles(fitted: SlatePolicy, frame: pl.DataFrame, tmp_path: Path) -> None:
     users = fitted.user_ids_[:9]
+    for table in (fitted.recommend(users), fitted.evaluate(), fitted.history_):
+        same = pickle.loads(pickle.dumps(table))
+        assert same.to_dict() == table.to_dict()
+        assert pa.table(same).schema == pa.table(table).schema
     dotted = policy(settings={"method.sigma": "relative(0.5)"}).fit(frame, **NAMES)
     again = pickle.loads(pickle.dumps(dotted))
     assert again.settings == dotted.settings
@@ -167,7 +219,7 @@ def test_bundles_and_runs_are_the_commands(
     assert len(worker(pl.DataFrame({"user_id": fitted.user_ids_[:3]}))) == 6
     assert worker({"items": [[1], [2, 3]]})["rank"] == [1, 2, 1, 2]
     # Users who are known, and somebody new with an id of their own.
-    mixed = worker({"user_id": [user, "new", "other"], "items": [None, [1], None]})
+    mixed = worker({"user_id": [user, "new", "other"], "items": [None, [1], np.nan]})
     assert mixed["user"] == [str(user)] * 2 + ["new"] * 2 + ["other"] * 2
     assert mixed["item_id"][:2] == expected["item_id"][:2]
     assert mixed["item_id"][2:4] == worker({"items": [[1]]})["item_id"]
@@ -207,6 +259,27 @@ def test_searches_and_comparisons(fitted: SlatePolicy, tmp_path: Path) -> None:
     assert [cell["outcome"]["steps"] for cell in report["cells"]] == [5]
     with pytest.raises(RuntimeError, match="slate compare"):
         compare(tmp_path / "none.toml", tmp_path / "nothing")
+
+
+def test_the_method_of_a_search_is_set_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fast_slate._commands._slate", lambda words: {"words": words})
+    settings = {"method.samples": 4, "method.kind": "pl-pg"}
+    words = tune("data", "out", settings=settings)["words"]
+    assert words[-4:] == ["--set", "method.kind=pl-pg", "--set", "method.samples=4"]
+
+
+def test_the_command_is_found_where_pip_puts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sysconfig.get_path", lambda name, of="here": str(tmp_path / of))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(FileNotFoundError, match=f"slate: .* {tmp_path}/here or {tmp_path}/.*user"):
+        tune("data", "out")
+    script = tmp_path / "posix_user" / "slate"
+    script.parent.mkdir()
+    script.touch(0o755)
+    monkeypatch.setattr("sysconfig.get_preferred_scheme", lambda of: f"posix_{of}")
+    assert _command.program() == str(script)
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -41,13 +41,17 @@ def test_the_same_reward_trains_the_same_parameters(
     assert mine.history_.to_dict()["reward"] == own.history_.to_dict()["reward"]
 
 
-def test_a_run_is_for_what_its_vectors_were_chosen_by(frame: pl.DataFrame, tmp_path: Path) -> None:
+def test_a_run_is_for_what_its_vectors_were_chosen_by(
+    frame: pl.DataFrame, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     data, quick = tmp_path / "data", {"evaluation.count": 2, "method.samples": 8}
     settings = {"prepare.within": 1, "prepare.min_user_interactions": 5, "reward.kind": "dcg"}
     prepare(frame, data, slate_size=3, settings=settings, **NAMES)
     kept = SlatePolicy.load(train(data, tmp_path / "kept", steps=20, settings=quick).run_dir_)
     assert (kept.reward, kept.slate_size, kept.seed) == ("dcg", 3, 0)
-    train(data, tmp_path / "other", steps=20, reward="hits", settings={**quick, "slate_size": 4})
+    with caplog.at_level(logging.INFO, logger="fast_slate"):
+        train(data, tmp_path / "other", steps=20, reward="hits", settings={**quick, "slate_size": 4})
+    assert "`prepare` chooses again with reward= and slate_size=" in caplog.text
     other = SlatePolicy.load(tmp_path / "other")
     assert (other.reward, other.slate_size) == ("hits", 4)
 
@@ -185,6 +189,51 @@ def test_an_interrupt_within_a_reward_ends_after_the_step(frame: pl.DataFrame, t
     steps = [int(path.name.split("-")[1]) for path in (run / "checkpoints").iterdir()]
     assert 0 < max(steps) < 200
     policy(reward=interrupting, steps=2000).fit(run_dir=run, resume=True)
+
+
+def test_an_interrupt_within_a_reward_ends_an_evaluation_at_once(frame: pl.DataFrame) -> None:
+    calls = at = 0
+
+    def interrupted(batch: Batch, slates: np.ndarray) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise KeyboardInterrupt
+        return discounted(batch, slates)
+
+    own = policy(reward=interrupted).fit(frame, **NAMES)
+    expected = own.evaluate().to_dict()
+    at = calls + 1
+    with pytest.raises(KeyboardInterrupt):
+        own.evaluate(against=["popularity"])
+    assert calls == at
+    assert own.evaluate().to_dict() == expected
+
+
+def test_an_interrupt_ends_the_fits_that_a_training_begins_with(
+    frame: pl.DataFrame, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[str] = []
+
+    class Interrupting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "fitting embeddings without fold" in record.getMessage():
+                told.append(record.getMessage())
+                raise KeyboardInterrupt
+
+    logger, handler = logging.getLogger("fast_slate"), Interrupting()
+    logger.addHandler(handler)
+    try:
+        with caplog.at_level(logging.INFO, logger="fast_slate"):
+            with pytest.raises(KeyboardInterrupt) as raised:
+                own = policy(settings={"context.folds": 5})
+                own.fit(frame, run_dir=tmp_path / "run", **NAMES)
+    finally:
+        logger.removeHandler(handler)
+    assert len(told) == 1 and not (tmp_path / "run" / "run.toml").exists()
+    [note] = raised.value.__notes__
+    assert "the prepared data is in" in note
+    trainer().fit(tmp_path / "run" / "data", run_dir=tmp_path / "again")
 
 
 @pytest.mark.parametrize("task", ["prepare", "evaluate"])

@@ -95,7 +95,7 @@ pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> 
         (Some(rows), None) => Some(places(&rows, path, item_ids, *missing)?),
         (None, Some(ids)) => {
             let text = read_text(ids)?;
-            let rows: Vec<&str> = text.lines().map(str::trim).collect();
+            let rows: Vec<&str> = text.lines().collect();
             if rows.len() != v.rows() {
                 let problem = format!(
                     "holds {} ids, one a line, but {} holds {} rows",
@@ -139,7 +139,8 @@ fn arranged(matrix: &Matrix, places: &[Option<usize>]) -> Matrix {
     arranged
 }
 
-/// The row of each of `item_ids`, if it has one, where `rows` are the ids that `path` gives to rows.
+/// The row of each of `item_ids`, if it has one, where `rows` are the ids that `path` gives to rows. Blanks
+/// around them count only where an item has them too.
 fn places<T: AsRef<str>>(
     rows: &[T],
     path: &Path,
@@ -153,6 +154,10 @@ fn places<T: AsRef<str>>(
                 format!("id `{}` is in row {} and in row {}", id.as_ref(), first + 1, row + 1);
             return Err(Error::file(path, problem));
         }
+    }
+    let has_blanks = |(_, id): &(usize, &T)| id.as_ref().trim() != id.as_ref();
+    for (row, id) in rows.iter().enumerate().filter(has_blanks) {
+        places.entry(id.as_ref().trim()).or_insert(row);
     }
     let found: Vec<Option<usize>> =
         item_ids.iter().map(|id| places.get(id.as_str()).copied()).collect();

@@ -14,7 +14,7 @@ import ray
 
 from .. import _native
 from .._interactions import chosen_by
-from ..policy import KEYS, PREPARE, _prepare, divided, own_folder, wanted
+from ..policy import KEYS, PREPARE, _prepare, check, divided, own_folder, wanted
 from ._log import digits, read
 from ._shared import shared
 
@@ -79,9 +79,10 @@ def prepare(
             f"settings['{PREPARE}skip_bad_rows']: expected rows that can all be read, because each "
             "process would skip as many of its own; mend the rows, or use `slate prepare`"
         )
-    told = {key: value for key, value in arguments.items() if key not in ("item_embeddings", "user_features")}
+    files = {key: arguments.get(key) for key in ("item_embeddings", "user_features")}
+    told = {key: value for key, value in arguments.items() if key not in files}
     first = {"user": user, "item": item, "time": time, "weight": weight}
-    _native.check_prepare(wanted({**first, **told, "out": str(out)}, more))
+    check({**first, **told, "out": out}, more, **files)
     names = [user, item, *filter(None, (time, weight, chosen_by(more.get("rows"))))]
     schema = read(log, names).schema
     types: dict[str, pa.DataType] = {"user": schema.field(user).type, "item": schema.field(item).type}

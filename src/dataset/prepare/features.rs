@@ -17,6 +17,9 @@ use crate::matrix::Matrix;
 /// The most categories of one column that have a feature each.
 const CATEGORIES: usize = 100;
 
+/// How pandas names the columns of an index without a name.
+const INDEX: &str = "__index_level_";
+
 /// What is expected where most cells of a column of text are numbers.
 const MOSTLY_NUMBERS: &str = "a number, as most rows have (leave the cell empty where there is none; of \
                               categories, write a column of text in Parquet)";
@@ -28,7 +31,7 @@ pub struct FeatureSource {
     pub path: PathBuf,
     /// The column of user ids, as the log has them.
     pub id_column: String,
-    /// The columns of features; empty: all other columns.
+    /// The columns of features; empty: all other columns, without an index of pandas that has no name.
     pub columns: Vec<String>,
 }
 
@@ -58,8 +61,9 @@ impl UserTable {
     pub fn read(source: &FeatureSource) -> Result<Self> {
         let FeatureSource { path, id_column, columns } = source;
         let table = Table::open(&Packed::file(path))?;
+        let is_feature = |name: &&String| *name != id_column && !name.starts_with(INDEX);
         let columns: Vec<String> = match columns.as_slice() {
-            [] => table.names.iter().filter(|name| *name != id_column).cloned().collect(),
+            [] => table.names.iter().filter(is_feature).cloned().collect(),
             given => given.to_vec(),
         };
         if columns.is_empty() || columns.contains(id_column) {
@@ -365,6 +369,18 @@ mod tests {
         let found = features(&source, &["a", "b", "c", "d"]).unwrap();
         let rows: Vec<_> = found.values.iter_rows().collect();
         assert_eq!(rows, [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]);
+    }
+
+    #[test]
+    fn an_index_of_pandas_is_a_feature_only_if_it_is_named() {
+        let text = "user,age,__index_level_0__\na,1,7\nb,2,8\nc,3,9\n";
+        for (columns, names) in
+            [(&[][..], vec!["age"]), (&["__index_level_0__"], vec!["__index_level_0__"])]
+        {
+            let (_folder, source) = source(text, columns);
+            let table = UserTable::read(&source).unwrap();
+            assert_eq!(table.columns.iter().map(|(name, _)| name).collect::<Vec<_>>(), names);
+        }
     }
 
     #[test]

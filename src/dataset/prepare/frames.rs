@@ -171,6 +171,20 @@ mod tests {
     }
 
     #[test]
+    fn a_threshold_of_ratings_is_as_precise_as_they_are() {
+        for dtype in [DataType::Float32, DataType::Float64] {
+            let mut rated = table(&[1, 1, 1], &["a", "b", "c"]);
+            let ratings = Column::new("r".into(), [4.1, 4.0, 4.2]).cast(&dtype).unwrap();
+            rated.with_column(ratings).unwrap();
+            let mut rated = frames(vec![rated]);
+            rated.columns.rating_column = Some("r".into());
+            let filters =
+                Filters { min_user_interactions: 1, min_rating: Some(4.1), ..Filters::default() };
+            assert_eq!(read_frames(&rated, &filters).unwrap().items_of.num_pairs(), 2, "{dtype}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_names_row_and_column() {
         let filters = Filters { min_user_interactions: 1, ..Filters::default() };
         let says = |frames: &Frames, said: &str| {

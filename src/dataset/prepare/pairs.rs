@@ -108,7 +108,14 @@ impl<'a> Pairs<'a> {
             }
         }
         if let Some(least) = self.filters.min_rating {
-            let ratings = batch.columns[2].cast(&DataType::Float64).map_err(wrap)?;
+            let ratings = &batch.columns[2];
+            // 4.1 as f32 is below 4.1, and not below 4.1 as f32.
+            #[allow(clippy::cast_possible_truncation, reason = "as precise as the ratings")]
+            let least = match ratings.dtype() {
+                DataType::Float32 => f64::from(least as f32),
+                _ => least,
+            };
+            let ratings = ratings.cast(&DataType::Float64).map_err(wrap)?;
             let ratings = ratings.f64().map_err(wrap)?;
             for ((row, keep), rating) in keep.iter_mut().enumerate().zip(ratings.iter()) {
                 match rating.filter(|rating| rating.is_finite()) {

@@ -190,6 +190,9 @@ fn rows_with_ids_come_in_any_order_and_with_others_between_them() {
     fs_err::write(&list, "c\r\nx\na\nb\n").unwrap();
     let file = Import { ids: Some(list.clone()), ..Import::new(path) };
     assert_eq!(import(&file, &items).unwrap(), expected());
+    // Blanks are the ids' or the list's.
+    fs_err::write(&list, " c\nb\na \nb \n").unwrap();
+    assert_eq!(import(&file, &ids(&["a", "b ", " c"])).unwrap(), expected());
     fs_err::write(&list, "c\na\nb\n").unwrap();
     let error = import(&file, &items).unwrap_err().to_string();
     assert!(error.contains("ids.txt: holds 3 ids") && error.contains("4 rows"), "{error}");
