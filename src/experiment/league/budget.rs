@@ -4,6 +4,7 @@
 //! the winner on everybody and without each fold, are kept time for from the start: they are made
 //! whatever the limit.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::candidate::{Candidate, svd_columns};
@@ -53,8 +54,8 @@ pub(super) struct Budget {
     als: Option<Fit>,
     /// The time of the last blend, without its SVD.
     blend: Option<Duration>,
-    /// The time of the slowest judgement of one candidate.
-    judging: Duration,
+    /// The time of the slowest judgement of one candidate, by its length.
+    judging: BTreeMap<usize, Duration>,
 }
 
 impl Budget {
@@ -70,7 +71,7 @@ impl Budget {
             slowest: Duration::ZERO,
             als: None,
             blend: None,
-            judging: Duration::ZERO,
+            judging: BTreeMap::new(),
         }
     }
 
@@ -97,8 +98,9 @@ impl Budget {
     }
 
     /// A candidate was judged in this time.
-    pub(super) fn judged(&mut self, time: Duration) {
-        self.judging = self.judging.max(time);
+    pub(super) fn judged(&mut self, candidate: Candidate, time: Duration) {
+        let slowest = self.judging.entry(candidate.latent_dim()).or_default();
+        *slowest = time.max(*slowest);
     }
 
     /// The time of the slowest SVD.
@@ -158,7 +160,7 @@ impl Budget {
 
     /// What is kept for so many candidates in the last round.
     fn settling(&self, candidates: u32) -> Duration {
-        self.last_round(candidates).min(self.limit.mul_f64(SETTLING))
+        self.last_round(usize::MAX, candidates).min(self.limit.mul_f64(SETTLING))
     }
 
     /// The time that must be left for such fits.
@@ -166,16 +168,17 @@ impl Budget {
         fits.div_f64(FITTING)
     }
 
-    /// The time of so many candidates in the last round.
-    fn last_round(&self, candidates: u32) -> Duration {
-        self.judging.mul_f64(self.others) * candidates
+    /// The time of so many candidates up to a length in the last round.
+    fn last_round(&self, length: usize, candidates: u32) -> Duration {
+        let slowest = self.judging.range(..=length).map(|(_, time)| *time).max();
+        slowest.unwrap_or_default().mul_f64(self.others) * candidates
     }
 
     /// True if there is no time for such fits before the last round, for the `last` ones after it, and for
-    /// those whom it begins with.
-    pub(super) fn is_over(&self, first: Duration, last: Duration) -> bool {
+    /// those whom it begins with, up to the length of `longest`.
+    pub(super) fn is_over(&self, longest: Candidate, first: Duration, last: Duration) -> bool {
         let left = self.until(first + last).left();
-        left.is_some_and(|left| left < self.last_round(FINALISTS))
+        left.is_some_and(|left| left < self.last_round(longest.latent_dim(), FINALISTS))
     }
 
     /// The time that is left.
@@ -215,7 +218,7 @@ mod tests {
     #[test]
     fn time_is_kept_for_the_fits_of_the_winner_and_for_the_last_round() {
         let mut budget = Budget::new(Instant::now(), 100, 5.0);
-        budget.judged(SECOND / 8);
+        budget.judged(svd(100), SECOND / 8);
         budget.fitted(svd(100), SECOND);
         let als = svd(100).first_als().unwrap();
         budget.fitted(als, 4 * SECOND);
@@ -226,7 +229,10 @@ mod tests {
         assert_eq!(left(&budget, Some(svd(100))), Some(100.0 - 10.0 - 6.0));
         assert_eq!(left(&budget, Some(als)), Some(100.0 - 10.0 - 30.0));
         assert!(budget.spare() < 78 * SECOND && budget.spare() > 77 * SECOND);
-        budget.judged(SECOND);
+        budget.judged(svd(512), SECOND);
         assert_eq!(left(&budget, Some(svd(100))), Some(100.0 - 25.0 - 6.0), "a quarter at most");
+        // A longer candidate does not end the last round of a short one.
+        let is_over = |longest| budget.is_over(longest, 90 * SECOND, Duration::ZERO);
+        assert!(is_over(svd(512)) && !is_over(svd(100)));
     }
 }

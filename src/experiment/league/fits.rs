@@ -48,9 +48,10 @@ impl Fitted {
     }
 }
 
-/// A fit with κ in place, ready to be searched.
+/// A fit of a length with κ in place, ready to be searched.
 pub(super) struct Searched {
     fit: usize,
+    length: usize,
     kappa: f32,
     /// V n^κ, as input and as action vectors.
     pub(super) vectors: Vectors,
@@ -252,20 +253,24 @@ impl<'a> Fits<'a> {
         self.fitted.as_ref().is_some_and(|fitted| fitted.serves(candidate))
     }
 
-    /// A fit with κ in place.
-    pub(super) fn searched(&mut self, fit: usize, kappa: f32) -> Result<Arc<Searched>> {
+    /// A fit with κ in place, as long as the candidate: a search takes as long as its vectors are.
+    pub(super) fn searched(&mut self, fit: usize, candidate: Candidate) -> Result<Arc<Searched>> {
+        let length = candidate.latent_dim();
+        let kappa = candidate.settings().embedding.popularity;
         let Some(fitted) = &self.fitted else { unreachable!("judged before it was fitted") };
         // All of them at once, in the last round, may be more than the memory holds.
         let keep = fitted.stored.len() <= self.count;
         #[allow(clippy::float_cmp, reason = "one of a few constants")]
-        self.searched.retain(|known| known.kappa == kappa && (keep || known.fit == fit));
+        let serves = |known: &Arc<Searched>| known.kappa == kappa && known.length == length;
+        self.searched.retain(|known| serves(known) && (keep || known.fit == fit));
         if let Some(known) = self.searched.iter().find(|known| known.fit == fit) {
             return Ok(Arc::clone(known));
         }
         let form = Form { popularity: kappa, ..plain() };
-        let vectors = fitted.stored[fit].clone().into_vectors(&form, &self.popularity[fit])?;
+        let stored = fitted.stored[fit].resized(length);
+        let vectors = stored.into_vectors(&form, &self.popularity[fit])?;
         let exact = Exact::new(Arc::clone(&vectors.actions));
-        let searched = Arc::new(Searched { fit, kappa, vectors, exact });
+        let searched = Arc::new(Searched { fit, length, kappa, vectors, exact });
         self.searched.push(Arc::clone(&searched));
         Ok(searched)
     }

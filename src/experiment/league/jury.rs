@@ -103,10 +103,9 @@ impl<'a> Jury<'a> {
     /// What a candidate earns from every judge. Its source is fitted, with at least its length.
     pub(super) fn judge(&mut self, candidate: Candidate) -> Result<Vec<f64>> {
         debug_assert!(self.fits.is_fitted(candidate), "{candidate:?} is judged by other vectors");
-        let kappa = candidate.settings().embedding.popularity;
         let mut rewards = Vec::new();
         for part in 0..self.called {
-            let searched = self.fits.searched(self.fits.of_part(part), kappa)?;
+            let searched = self.fits.searched(self.fits.of_part(part), candidate)?;
             rewards.extend(self.ask(candidate, part, &searched)?);
         }
         Ok(rewards)
@@ -152,11 +151,9 @@ impl<'a> Jury<'a> {
         let mean = Mean::inverse_popularity(Arc::clone(inputs), popularity, popularity_power);
         let weights =
             self.fits.spectrum(fit).map(|it| it.weights(&embedding, candidate.latent_dim()));
-        let squares = weights.transpose()?.map(|weights| {
-            let squares = weights.iter().map(|weight| weight * weight);
-            // A shorter candidate uses the first dimensions of a fit.
-            squares.chain(std::iter::repeat(0.0)).take(inputs.cols()).collect()
-        });
+        let squares = weights
+            .transpose()?
+            .map(|weights| weights.iter().map(|weight| weight * weight).collect());
         Ok((mean.with_recency(recency), squares))
     }
 

@@ -28,7 +28,7 @@ impl Play<'_> {
             if is_als && longer != winner {
                 first += times(winner)[0];
             }
-            (!self.budget.is_over(first, last)).then_some((longer, last))
+            (!self.budget.is_over(longer, first, last)).then_some((longer, last))
         };
         let longer = self.standings.longer_and_better(winner).and_then(last);
         let Some((longer, last)) = longer.or_else(|| last(winner)) else { return Ok(winner) };

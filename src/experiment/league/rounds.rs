@@ -194,7 +194,7 @@ impl<'a> Play<'a> {
     pub(super) fn judge(&mut self, candidate: Candidate) -> Result<f64> {
         let began = Instant::now();
         let rewards = self.jury.judge(candidate)?;
-        self.budget.judged(began.elapsed());
+        self.budget.judged(candidate, began.elapsed());
         let tried = Tried { candidate, rewards };
         let mean = tried.mean();
         tracing::debug!("{mean:.4} {candidate:?}");
