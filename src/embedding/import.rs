@@ -80,7 +80,8 @@ pub fn import(import: &Import, item_ids: &[String]) -> Result<StoredEmbeddings> 
     };
     let StoredEmbeddings { v, spectrum, inputs } = stored;
     let too_long = |row: &[f32]| !dot(row, row).is_finite();
-    if let Some(row) = v.iter_rows().position(too_long) {
+    let mut all = std::iter::once(&v).chain(&inputs);
+    if let Some(row) = all.find_map(|matrix| matrix.iter_rows().position(too_long)) {
         let problem = format!(
             "row {} is too long, its squared length is infinite; scale the vectors",
             row + 1

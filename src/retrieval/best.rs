@@ -59,7 +59,8 @@ pub(super) struct TopKeys {
     pub(super) keys: Vec<u64>,
     slate_size: usize,
     rounding: f32,
-    /// The number of keys that starts a pruning: K more than the last one kept.
+    /// The number of keys that starts a pruning: twice as many as the last one kept, which are many where many
+    /// scores are equal.
     crowd: usize,
 }
 
@@ -90,7 +91,7 @@ impl TopKeys {
             at += 1;
             at <= self.slate_size || *key <= last
         });
-        self.crowd = self.keys.len() + self.slate_size;
+        self.crowd = 2 * self.keys.len();
         Some(threshold)
     }
 }

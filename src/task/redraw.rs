@@ -84,8 +84,14 @@ impl Task {
             return Halved::Into(shuffled(halves, &mut stream));
         }
         let mut first = halves.concat();
-        first.sort_unstable_by_key(|&(item, time)| (time, item));
-        let between = u32::try_from(items - 1).unwrap_or(u32::MAX);
+        first.sort_unstable();
+        // Items of one time are in no order; by number, the popular ones would come first.
+        stream.shuffle(&mut first);
+        first.sort_by_key(|&(_, time)| time);
+        // What is observed leaves a slate of others.
+        let (actions, shown) = (self.actions.num_actions(), self.slate_size);
+        let most = if self.exclude_observed { actions.saturating_sub(shown).max(1) } else { items };
+        let between = u32::try_from(most.min(items - 1)).unwrap_or(u32::MAX);
         let second = first.split_off(1 + stream.below(between) as usize);
         Halved::Into([first, second])
     }

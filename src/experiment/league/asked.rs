@@ -35,11 +35,11 @@ pub(super) fn hide(
             return Halved::Observed;
         }
         let mut first = sessions.halves(context, times).concat();
+        first.sort_unstable();
+        seed.stream(Purpose::Judges, 1, context.into()).shuffle(&mut first);
         if times.is_some() {
-            first.sort_unstable_by_key(|&(item, time)| (time, item));
-        } else {
-            first.sort_unstable();
-            seed.stream(Purpose::Judges, 1, context.into()).shuffle(&mut first);
+            // Items of one time are in no order; by number, the popular ones would come first.
+            first.sort_by_key(|&(_, time)| time);
         }
         let second = first.split_off(first.len() - hidden_of(first.len(), share));
         Halved::Into([first, second])
@@ -122,6 +122,18 @@ mod tests {
         assert_eq!((asked.observed.of(1), asked.hidden.of(1)), (&[0, 6, 9][..], &[][..]));
         assert_eq!(asked.observed.values_of(1, &when.observed), [5, 6, 7]);
         assert_eq!((asked.observed.of(2), asked.hidden.of(2)), (&[1, 2, 3][..], &[5][..]));
+    }
+
+    #[test]
+    fn of_items_of_one_time_any_may_be_hidden() {
+        let (sessions, mut times) = sessions();
+        times.observed.fill(7);
+        times.hidden.fill(7);
+        let hidden = (0..20).map(|seed| {
+            let (asked, _) = hide(&sessions, HeldOut::Latest(&times), &[0], Seed(seed));
+            asked.hidden.of(0).to_vec()
+        });
+        assert!(hidden.collect::<HashSet<_>>().len() > 5);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
 
-use super::data::DataArgs;
+use super::data::{DataArgs, recorded};
 use crate::cli::workshop::prologue::{preset, share};
 use crate::dataset::{FeatureSource, ITEM_ID};
 use crate::embedding::{AlsOptions, Import, Missing, SessionPart, SvdOptions};
@@ -34,7 +34,7 @@ pub(crate) struct PrepareArgs {
     #[arg(long, value_name = "auto|svd|als|FILE", value_hint = ValueHint::FilePath)]
     embeddings: Option<Embeddings>,
     /// The seconds in which auto looks for embeddings [default: 180].
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = recorded())]
     within: Option<u64>,
     /// The reward that auto looks at, as in reward.kind [default: discounted].
     #[arg(long, value_parser = reward)]

@@ -88,8 +88,13 @@ pub(super) struct DataArgs {
     #[arg(long, default_value_t = 1)]
     min_item_interactions: u32,
     /// The seed of the splits and of the embeddings.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = recorded())]
     seed: u64,
+}
+
+/// A number that TOML can record.
+pub(super) fn recorded() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(..=i64::MAX.unsigned_abs())
 }
 
 /// The heading of the flags of a split in the help.

@@ -32,7 +32,7 @@ pub(super) struct Cut {
 /// The order of each user's items.
 enum Order<'a> {
     Shuffled,
-    /// By these times of the pairs, then by item id.
+    /// By these times of the pairs; items of one time are shuffled, as their ids may follow their popularity.
     Time(&'a [i64]),
     /// The shuffled items of the train file, then the others of the validation file, then those of
     /// the test file, by these marks of the pairs.
@@ -93,7 +93,8 @@ impl<'a> Cuts<'a> {
             Order::Time(times) => {
                 let times = self.interactions.items_of.values_of(user, times);
                 let mut rows: Vec<_> = times.iter().zip(items).collect();
-                rows.sort_unstable();
+                self.seed.stream(Purpose::Hide, 0, user.into()).shuffle(&mut rows);
+                rows.sort_by_key(|(time, _)| *time);
                 rows.into_iter().map(|(_, item)| *item).collect()
             }
             Order::File(files) => {

@@ -73,6 +73,20 @@ fn context(user: &str, split: Split, observed: &[i64], hidden: &[i64]) -> Sets {
 }
 
 #[test]
+fn of_items_of_one_time_any_may_be_hidden() {
+    let rows: String = (0..8).map(|item| format!("a,{item},2024-01-31\n")).collect();
+    let hidden = (0..20).map(|seed| {
+        let settings = SplitSettings { seed: Seed(seed), ..of_kind(SplitKind::Temporal) };
+        let sets = sets(&timed(&rows, &settings).unwrap());
+        sets.into_iter().find(|(_, split, ..)| *split == Split::Test).unwrap().3
+    });
+    let mut hidden: Vec<Vec<i64>> = hidden.collect();
+    hidden.sort_unstable();
+    hidden.dedup();
+    assert!(hidden.len() > 5, "{hidden:?}");
+}
+
+#[test]
 fn the_latest_items_are_the_test_and_those_before_them_validation() {
     // Ten items at falling times, so item 0 is the latest; two at the same time go by their ids.
     let mut rows: Vec<String> = (0..10).map(|at| format!("1,{at},{}\n", 50 - at)).collect();
