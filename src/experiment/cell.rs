@@ -34,7 +34,8 @@ impl Cell {
 
     /// The cell's settings: the preset's, then the grid's, the method's, the row's and its own.
     /// Evaluations search exactly unless the grid sets `evaluation.search`: rows that are judged
-    /// through different searches cannot be compared.
+    /// through different searches cannot be compared. Nor can rows that a lack of patience ends early: all have
+    /// the whole budget unless the grid sets `evaluation.patience`.
     ///
     /// # Errors
     /// Fails if the settings do not go together; then the cell is "N/A".
@@ -48,6 +49,7 @@ impl Cell {
     ) -> Result<Settings> {
         let mut preset = preset.clone();
         preset.evaluation.search = EvaluationSearch::Exact;
+        preset.evaluation.patience = 0;
         let mut builder = SettingsBuilder::new(&preset)?.overlay(&grid.set)?;
         if let Some(method) = row.method {
             builder = builder.set("method.kind", method.key())?;

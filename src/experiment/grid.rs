@@ -2,6 +2,7 @@
 //! how long.
 
 use std::fmt::Display;
+use std::iter;
 use std::path::Path;
 
 use fs_err as fs;
@@ -27,7 +28,8 @@ pub struct Grid {
     /// The settings that every cell starts from.
     #[serde(default)]
     pub preset: Preset,
-    /// Settings over the preset, by key: `{ "method.sigma" = "inverse-dim" }`.
+    /// Settings over the preset, by key: `{ "method.sigma" = "inverse-dim" }`; none that a key of the grid
+    /// sets, such as `samples`.
     #[serde(default)]
     pub set: Table,
     /// Rows that are a method of the paper and no more.
@@ -61,7 +63,8 @@ pub struct Grid {
     /// The most memory that the training of a cell may use.
     #[serde(default)]
     pub memory_ceiling: Option<Bytes>,
-    /// The users whose reward the tables, the bars and the curves show.
+    /// The users whose reward the tables, the bars and the curves show; a training is never judged on test
+    /// users.
     #[serde(default = "validation")]
     pub split: Split,
     /// The pictures of the report.
@@ -93,8 +96,8 @@ pub struct Row {
     /// Its policy, estimator and retrieval; without it, those of the settings.
     #[serde(default)]
     pub method: Option<MethodKind>,
-    /// Settings over the grid's and the method's, by key; none of `evaluation`, by which all rows
-    /// are judged alike.
+    /// Settings over the grid's and the method's, by key; none of `evaluation` and `reward`, by which all
+    /// rows are judged alike. Tables show the grid's S beside a row that has its own `method.samples`.
     #[serde(default)]
     pub set: Table,
     /// Flags over the `prepare` of every data set: the same sessions with other embeddings.
@@ -290,13 +293,16 @@ impl Grid {
         unique("samples", self.samples.iter())?;
         unique("slate_sizes", self.slate_sizes.iter())?;
         unique("only", self.only.iter().map(|only| only.slate_size))?;
-        for row in &rows {
-            if let Some(key) = leaves(&row.set).keys().find(|key| key.starts_with("evaluation.")) {
-                let problem = format!(
-                    "is set by row `{}`; all rows are judged alike: set it for the grid",
-                    row.name
-                );
-                return Err(Error::setting(key, problem));
+        if self.split == Split::Test {
+            let problem = "expected validation or train: trainings are not judged on test users";
+            return Err(Error::setting("split", problem));
+        }
+        let of_rows = rows.iter().map(|row| (Some(row.name.as_str()), &row.set));
+        for (row, set) in iter::once((None, &self.set)).chain(of_rows) {
+            let refused = |key: String| self.why_not(&key, row.is_some()).map(|why| (key, why));
+            if let Some((key, why)) = leaves(set).into_keys().find_map(refused) {
+                let by = row.map_or("the grid".to_owned(), |row| format!("row `{row}`"));
+                return Err(Error::setting(key, format!("is set by {by}; {why}")));
             }
         }
         for data in &self.data {
@@ -313,6 +319,26 @@ impl Grid {
             }
         }
         Ok(())
+    }
+
+    /// Why neither the grid's settings nor, for `of_row`, a row's may have a key: cells do not have its value,
+    /// or have it under the name of another, or are judged by it.
+    fn why_not(&self, key: &str, of_row: bool) -> Option<&'static str> {
+        match key {
+            "seed" => Some("use `seeds`"),
+            "slate_size" => Some("use `slate_sizes`"),
+            "evaluation.count" => Some("use `evaluations`"),
+            "checkpoint.keep" => Some("a cell keeps one checkpoint; leave it out"),
+            "method.samples" if !of_row => Some("use `samples`"),
+            "optimizer.learning_rate" if self.search.is_some() => {
+                Some("[search] chooses it; leave one of the two out")
+            }
+            _ if key.starts_with("budget.") => Some("use `budget`"),
+            _ if of_row && ["evaluation.", "reward."].iter().any(|of| key.starts_with(of)) => {
+                Some("all rows are judged alike: set it for the grid")
+            }
+            _ => None,
+        }
     }
 }
 

@@ -1,9 +1,7 @@
 //! The results of a comparison: one entry per cell, whatever its outcome.
 
 use std::env::consts::{ARCH, OS};
-use std::num::NonZero;
 use std::path::PathBuf;
-use std::thread::available_parallelism;
 
 use serde::{Deserialize, Serialize};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
@@ -169,7 +167,7 @@ impl Machine {
         let processor = system.cpus().first().map(|cpu| cpu.brand().trim().to_owned());
         Self {
             processor: processor.filter(|name| !name.is_empty()).unwrap_or_else(|| ARCH.to_owned()),
-            cores: available_parallelism().map_or(1, NonZero::get),
+            cores: rayon::current_num_threads(),
             memory: system.total_memory(),
             system: System::long_os_version().unwrap_or_else(|| OS.to_owned()),
             device: device.to_owned(),

@@ -58,7 +58,7 @@ pub struct Judged {
     pub slate_size: usize,
     /// True if the slates were retrieved through the index.
     pub through_index: bool,
-    /// Says so if these users chose the checkpoint.
+    /// Says so if these users were trained on or chose the checkpoint.
     pub note: Option<&'static str>,
     /// The policy's own.
     #[serde(flatten)]
@@ -97,7 +97,8 @@ pub struct Row {
     /// What it is.
     #[serde(flatten)]
     pub how: How,
-    /// Says so if these users chose its checkpoint or its settings, or if there may be better settings.
+    /// Says so if these users were trained on or chose its checkpoint or its settings, or if there may be better
+    /// settings.
     pub note: Option<String>,
 }
 
@@ -139,6 +140,9 @@ pub enum How {
         seconds: f64,
     },
 }
+
+/// What is said of whatever is judged on the users that it learned from.
+const TRAINED_HERE: &str = "these users were trained on";
 
 /// What is said of a baseline that is judged on the users it was tuned on.
 const TUNED_HERE: &str = "these settings were chosen on these users";
@@ -194,7 +198,7 @@ impl Policy {
             halves: panel.halves(),
             slate_size: task.slate_size(),
             through_index: asked.index,
-            note: judge.chosen_here(),
+            note: judge.known_here(),
             scores: asked.scores(&now),
             gain: now.gain_over(&start),
             start: asked.scores(&start),
@@ -272,11 +276,13 @@ impl Judging {
 }
 
 impl Judge<'_> {
-    /// What to say of a checkpoint if its rewards on these users chose it.
-    fn chosen_here(&self) -> Option<&'static str> {
-        let chosen =
-            self.panel.split() == Split::Validation && self.asked.checkpoint == Which::Best;
-        chosen.then_some(CHOSEN_HERE)
+    /// What to say of a checkpoint that was trained on these users, or that its rewards on them chose.
+    fn known_here(&self) -> Option<&'static str> {
+        match self.panel.split() {
+            Split::Train => Some(TRAINED_HERE),
+            Split::Validation => (self.asked.checkpoint == Which::Best).then_some(CHOSEN_HERE),
+            Split::Test => None,
+        }
     }
 
     fn row(&self, name: &Path) -> Result<Row> {
@@ -315,11 +321,15 @@ impl Judge<'_> {
             Evaluation::with_metrics(task, contexts, metrics, slates)
         })?;
         let seconds = tuned.elapsed.as_secs_f64();
-        let chosen = self.panel.split() == Split::Validation && !tuned.tried.is_empty();
+        let here = match self.panel.split() {
+            Split::Train => (baseline != Baseline::Uniform).then_some(TRAINED_HERE),
+            Split::Validation => (!tuned.tried.is_empty()).then_some(TUNED_HERE),
+            Split::Test => None,
+        };
         let TunedBaseline { baseline: settings, tried, at_an_end, .. } = tuned;
         let how = How::Baseline { settings, tried, seconds };
-        let notes = [chosen.then_some(TUNED_HERE), at_an_end.then_some(AT_AN_END)];
-        let note = notes.into_iter().flatten().collect::<Vec<_>>().join("; ");
+        let notes = here.into_iter().chain(at_an_end.then_some(AT_AN_END));
+        let note = notes.collect::<Vec<_>>().join("; ");
         let note = (!note.is_empty()).then_some(note);
         Ok(Row { name, outcome: self.judged(&evaluation), how, note })
     }
@@ -346,6 +356,6 @@ impl Judge<'_> {
         }))?;
         let outcome = self.judged(&evaluation);
         let (name, how) = (run.display().to_string(), How::Run { step: other.step });
-        Ok(Row { name, outcome, how, note: self.chosen_here().map(str::to_owned) })
+        Ok(Row { name, outcome, how, note: self.known_here().map(str::to_owned) })
     }
 }

@@ -125,6 +125,8 @@ impl Prepared {
     /// [`Error::Setting`] for settings that cannot be trained with, before anything is written;
     /// [`Error::Changed`] if `out` holds a run with other settings; fails if the training fails.
     pub fn train(&self, settings: &Settings, out: &Path) -> Result<Policy> {
+        // Before folds are fitted, which the prepared folder keeps.
+        settings.validate()?;
         let run = RunFolder::new(out);
         let chosen = device::choose(None)?;
         let task = Task::load(self, settings)?.on(&chosen)?;

@@ -378,8 +378,9 @@ impl Task {
     /// Fails if no policy can be trained with `settings`: constructs everything that they describe.
     ///
     /// # Errors
-    /// [`Error::Setting`] for settings that do not fit each other or this data.
+    /// [`Error::Setting`] for settings that are out of range, or do not fit each other or this data.
     pub fn check(&self, settings: &Settings, device: &Device) -> Result<()> {
+        settings.validate()?;
         if self.sessions.contexts(Split::Train).is_empty() {
             return Err(Error::setting("data", "no user is in the train split"));
         }

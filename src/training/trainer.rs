@@ -84,10 +84,11 @@ impl<'a> Trainer<'a> {
     /// Trains until the budget is spent, going on from the last checkpoint if there is one.
     ///
     /// # Errors
-    /// A damaged checkpoint, a failing device or index, a full disk, [`Error::NotFinite`] naming the step
+    /// [`Error::Setting`] for settings out of range; a damaged checkpoint, a failing device or index, a full disk, [`Error::NotFinite`] naming the step
     /// and the tensor; what was recorded before stays and can be resumed from.
     pub fn train(&self, observer: &mut dyn Observer) -> Result<Outcome> {
         let settings = self.settings;
+        settings.validate()?;
         if self.task.sessions.contexts(Split::Train).is_empty() {
             return Err(Error::file(self.run.path(), "the prepared data has no training user"));
         }

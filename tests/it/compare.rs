@@ -8,7 +8,7 @@ use fast_slate::experiment::Grid;
 use fast_slate::settings::EvaluationSearch;
 use serde_json::Value;
 
-use crate::common::{assert_says, devices, process, refused, slate, stdout};
+use crate::common::{assert_says, devices, log_csv, process, refused, slate, stdout};
 
 const DATA: &str = r#"
 [[data]]
@@ -79,6 +79,8 @@ fn a_comparison_that_was_killed_or_interrupted_goes_on_to_the_same_end() {
     let grid = folder.grid(&format!("{GRID}{search}"));
     let whole = json(&mut compare(&grid, &folder.at("whole")));
     assert_eq!(whole["cells"].as_array().unwrap().len(), 4);
+    let page = fs_err::read_to_string(folder.at("whole/report.md")).unwrap();
+    assert_says(&page, &["learning rates were chosen on these users"]);
     // The rate that ended best is the one that its row was trained with.
     for searched in whole["searches"].as_array().unwrap() {
         let tried = searched["tried"].as_array().unwrap().iter();
@@ -256,6 +258,49 @@ fn a_path_with_a_blank_stays_one_path() {
 }
 
 #[test]
+fn a_log_that_has_changed_is_not_trained_on_under_its_old_name() {
+    let folder = Folder::new();
+    let (log, grid) = (folder.at("log.csv"), folder.at("grid.toml"));
+    log_csv(&log);
+    let columns = "user-column = \"who\", item-column = \"what\", latent-dim = 8";
+    let data = format!(
+        "[[data]]\nname = \"log\"\nlog = \"{}\"\nprepare = {{ {columns}, no-index = true }}\n",
+        log.display()
+    );
+    let one = GRID.replace("[0, 1]", "[0]").replace("20 steps", "2 steps");
+    fs_err::write(&grid, format!("{one}{data}")).unwrap();
+    let first = json(&mut compare(&grid, &folder.at("out")));
+    assert_eq!(came_to(&json(&mut compare(&grid, &folder.at("out")))), came_to(&first));
+    let grown = fs_err::read_to_string(&log).unwrap() + "u0,i39,5\n";
+    fs_err::write(&log, grown).unwrap();
+    let message = refused(&mut compare(&grid, &folder.at("out")));
+    assert_says(&message, &["data `log`", "prepared from another log than", "log.csv", "--out"]);
+}
+
+#[test]
+fn data_without_the_users_of_the_report_is_refused() {
+    let folder = Folder::new();
+    let grid = folder.grid(GRID);
+    let text = fs_err::read_to_string(&grid).unwrap();
+    let none = text.replace("no-index = true", "no-index = true, validation-share = 0");
+    fs_err::write(&grid, none).unwrap();
+    let message = refused(&mut compare(&grid, &folder.at("out")));
+    assert_says(&message, &["data `small`", "no user is in the validation split"]);
+}
+
+#[test]
+fn no_row_ends_before_its_time_unless_the_grid_says_so() {
+    let folder = Folder::new();
+    let text = GRID.replace("\"paper\"", "\"default\"");
+    for (set, patience) in [("", 0), ("set.evaluation.patience = 3\n", 3)] {
+        let grid = Grid::read(&folder.grid(&format!("{set}{text}")), "quick").unwrap();
+        let (cell, preset) = (&grid.rounds()[0][0], grid.preset.settings());
+        let settings = cell.settings(&preset, &grid, &grid.rows()[0], &preset.budget, None);
+        assert_eq!(settings.unwrap().evaluation.patience, patience);
+    }
+}
+
+#[test]
 fn a_grid_may_grow_but_not_change() {
     let folder = Folder::new();
     let one = GRID.replace("[0, 1]", "[0]");
@@ -292,6 +337,27 @@ fn a_grid_that_cannot_be_says_why() {
             format!("{GRID}[[row]]\nname = \"own\"\nset.evaluation.search = \"index\"\n"),
             &["evaluation.search", "row `own`", "judged alike"],
         ),
+        (
+            format!("{GRID}[[row]]\nname = \"own\"\nset.reward.kind = \"hits\"\n"),
+            &["reward.kind", "row `own`", "judged alike"],
+        ),
+        (
+            format!("{GRID}[[row]]\nname = \"own\"\nset.slate_size = 2\n"),
+            &["slate_size", "row `own`", "use `slate_sizes`"],
+        ),
+        (
+            format!(
+                "{GRID}[search]\nlearning_rates = [1e-3]\nbudget = \"2 steps\"\n\
+                 [[row]]\nname = \"own\"\nset.optimizer.learning_rate = 1e-2\n"
+            ),
+            &["optimizer.learning_rate", "row `own`", "[search] chooses it"],
+        ),
+        (format!("set.method.samples = 2\n{GRID}"), &["set by the grid; use `samples`"]),
+        (format!("set.budget.amount = 2\n{GRID}"), &["set by the grid; use `budget`"]),
+        (format!("set.evaluation.count = 2\n{GRID}"), &["use `evaluations`"]),
+        (format!("set.checkpoint.keep = 2\n{GRID}"), &["keeps one checkpoint"]),
+        (format!("set.seed = 2\n{GRID}"), &["set by the grid; use `seeds`"]),
+        (format!("split = \"test\"\n{GRID}"), &["`split`", "not judged on test users"]),
     ] {
         let message = refused(&mut compare(&folder.grid(&text), &folder.at("out")));
         assert_says(&message, says);

@@ -1,6 +1,7 @@
 //! The library in a few lines.
 
-use fast_slate::facade::{Policy, Which};
+use fast_slate::dataset::Split;
+use fast_slate::facade::{Judging, Policy, Which};
 use fast_slate::model::Model;
 use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::Preset;
@@ -40,6 +41,54 @@ fn prepare_train_recommend_and_again() {
     settings.optimizer.batch_size += 1;
     let error = data.train(&settings, &run).unwrap_err();
     assert!(matches!(error, Error::Changed { .. }), "{error}");
+}
+
+#[test]
+fn settings_out_of_range_are_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = small(&folder.path().join("data"));
+    let run = folder.path().join("run");
+    let chosen = device::choose(None).unwrap();
+    let mut default = data.preset(Preset::Default);
+    default.context.folds = 0;
+    let task = Task::load(&data, &default).unwrap();
+    let (mut never, mut empty, mut backwards) = (default.clone(), default.clone(), default);
+    never.evaluation.count = 0;
+    empty.optimizer.batch_size = 0;
+    backwards.optimizer.learning_rate = -1.0;
+    for (wrong, settings) in [
+        ("evaluation.count", never),
+        ("optimizer.batch_size", empty),
+        ("optimizer.learning_rate", backwards),
+    ] {
+        let names_it = |error: Error| matches!(&error, Error::Setting { key, .. } if key == wrong);
+        assert!(names_it(data.train(&settings, &run).unwrap_err()), "{wrong}");
+        assert!(names_it(task.check(&settings, &chosen.device).unwrap_err()), "{wrong}");
+        assert!(!run.exists());
+        let begun = RunFolder::new(folder.path().join(wrong));
+        begun.begin(&settings, &RunOrigin::new(&data, chosen.name)).unwrap();
+        let trained = Trainer::new(&task, &settings, &begun, &chosen.device).train(&mut ());
+        assert!(names_it(trained.unwrap_err()), "{wrong}");
+    }
+}
+
+#[test]
+fn whoever_is_judged_on_the_users_it_learned_from_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = small(&folder.path().join("data"));
+    let mut settings = data.preset(Preset::Default);
+    (settings.budget.amount, settings.evaluation.count, settings.context.folds) = (2, 1, 0);
+    let policy = data.train(&settings, &folder.path().join("run")).unwrap();
+    let against = ["popularity", "uniform"].map(Into::into).to_vec();
+    for (split, note) in [(Split::Train, Some("these users were trained on")), (Split::Test, None)]
+    {
+        let against = Vec::clone(&against);
+        let asked = Judging { split: Some(split), against, ..Judging::default() };
+        let judged = policy.judge(&asked).unwrap();
+        assert_eq!(judged.note, note);
+        assert_eq!(judged.against[0].note.as_deref(), note);
+        assert_eq!(judged.against[1].note, None, "it learns nothing");
+    }
 }
 
 #[test]

@@ -52,3 +52,4 @@ mod splits;
 mod synth;
 mod tune;
 mod upgrade;
+mod variance;

@@ -121,6 +121,36 @@ fn all_the_wall_clock_time_of_a_search_is_counted_after_a_kill_too() {
     assert!(trials.iter().any(|t| t["trial"] != 0 && t["rung"] != 0), "{trials:?}");
 }
 
+#[test]
+fn what_a_rung_has_tried_counts_though_its_time_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    small(&at("data"));
+    let first = |trials: &[(u64, u64, f64)]| -> Vec<_> {
+        trials.iter().filter(|trial| trial.0 == 0).copied().collect()
+    };
+    let whole = found(&stdout(tune(&at("data"), &at("tune")).arg("--json")));
+    // A search of three seconds, stopped after the last trial of its first rung, which was late.
+    for rung in ["tune/rung-1", "tune/rung-2"] {
+        fs_err::remove_dir_all(at(rung)).unwrap();
+    }
+    let (plan, record) = (at("tune/tune.toml"), at("tune/tried.json"));
+    let limited = format!("within = 3\n{}", fs_err::read_to_string(&plan).unwrap());
+    fs_err::write(&plan, limited).unwrap();
+    let mut tried: Value = serde_json::from_str(&fs_err::read_to_string(&record).unwrap()).unwrap();
+    tried["rungs"].as_array_mut().unwrap().truncate(1);
+    tried["rungs"][0]["until"] = 1.into();
+    tried["seconds"] = 2.into();
+    fs_err::write(&record, tried.to_string()).unwrap();
+    let mut resume = slate();
+    resume.args(["tune", "--resume", "--json", "--out"]).arg(at("tune"));
+    let resumed = found(&stdout(&mut resume));
+    assert_eq!(first(&resumed), first(&whole));
+    // Two of them go on beside the settings as given, then one.
+    let count = |rung| resumed.iter().filter(|trial| trial.0 == rung).count();
+    assert_eq!((count(1), count(2)), (3, 2), "{resumed:?}");
+}
+
 fn run(out: &Path, rung: u64, trial: u64) -> std::path::PathBuf {
     out.join(format!("rung-{rung}/trial-{trial:03}"))
 }
@@ -163,10 +193,23 @@ fn a_search_over_what_is_not_there_says_so() {
     command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at("tune"));
     let text = refused(command.args(["--over", "method.sample=1|2"]));
     assert_says(&text, &["method.samples"]);
-    let mut command = slate();
-    command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at("tune"));
-    let text = refused(command.args(["--over", "evaluation.validation_halves=1|16"]));
-    assert_says(&text, &["`evaluation.validation_halves`", "changes what is measured"]);
+    for (over, key, says) in [
+        ("evaluation.validation_halves=1|16", "`evaluation.validation_halves`", "is measured"),
+        ("evaluation.search=exact|index", "`evaluation.search`", "changes what is measured"),
+        ("budget.amount=1|2", "`budget.amount`", "the search decides it"),
+    ] {
+        let mut command = slate();
+        command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at("tune"));
+        assert_says(&refused(command.args(["--over", over])), &[key, says]);
+    }
+    // A search that goes on has its settings.
+    for flag in ["--samples", "--slate-size", "--seed"] {
+        let mut command = slate();
+        command.args(["tune", "--resume", flag, "3", "--out"]).arg(at("none"));
+        let usage = command.assert().code(2).get_output().stderr.clone();
+        let usage = String::from_utf8(usage).unwrap();
+        assert_says(&usage, &["--resume", "cannot be used with", flag]);
+    }
     let text = refused(slate().args(["tune", "--resume", "--out"]).arg(at("none")));
     assert_says(&text, &["no search here", "slate tune"]);
 }
@@ -196,6 +239,24 @@ fn towers_that_need_other_contexts_are_searched_together() {
         }
         assert!(kinds.contains(&TowerKind::Linear) && kinds.contains(&TowerKind::ResidualMlp));
     }
+}
+
+#[test]
+fn a_trial_that_the_data_has_nothing_for_drops_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    small(&at("data"));
+    let mut command = slate();
+    command.arg("tune").arg("--data").arg(at("data")).arg("--out").arg(at("tune"));
+    command.args(["--trials", "5", "--steps", "4", "--samples", "4", "--json"]);
+    // The data has no times.
+    command.args(["--set", "evaluation.count=1", "--over", "context.recency=0|1"]);
+    let output = command.output().unwrap();
+    let warned = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{warned}");
+    assert_says(&warned, &["of rung 0 cannot be trained: setting `context.recency`", "times"]);
+    let trials = found(&String::from_utf8(output.stdout).unwrap());
+    assert!(trials.iter().any(|trial| trial.0 > 0 && trial.1 > 0), "{trials:?}");
 }
 
 #[test]

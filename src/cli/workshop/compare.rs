@@ -14,6 +14,7 @@ use super::train::stop_on_interrupt;
 use super::{prepare, synth};
 use crate::cli::flags::DeviceArgs;
 use crate::cli::report::Report;
+use crate::dataset::{self, Source, Split};
 use crate::experiment::{
     CellOutcome, CellResult, Comparison, Data, DataSet, Grid, Machine, Results, Row, Searched,
     SplitReward, Watcher, file_name, flags, report, shell,
@@ -58,9 +59,9 @@ pub(super) fn run(args: &CompareArgs, program: &Path) -> Result<Report> {
             let Entry::Vacant(entry) = data.entry((set.name.clone(), added.clone())) else {
                 continue;
             };
-            let (folder, commands) = prepared(set, &row, args)
+            let (prepared, commands) = prepared(set, &row, args)
+                .and_then(|made| require_users(&grid, &made.0).map(|()| made))
                 .with_context(|| format!("{}: data `{}`", args.grid.display(), set.name))?;
-            let prepared = Prepared::open(&folder)?;
             let with = if added.is_empty() { String::new() } else { format!(" with {added}") };
             let name = format!("{}{with}", set.name);
             entry.insert(DataSet::new(&name, &prepared, commands, grid.preset, chosen.name));
@@ -91,10 +92,24 @@ fn text(results: &Results, args: &CompareArgs, finished: bool) -> String {
     format!("{} cells: {out}/report.html, report.md, results.parquet", results.of)
 }
 
+/// Fails without the users that the report is about, or that a search chooses learning rates by.
+fn require_users(grid: &Grid, prepared: &Prepared) -> Result<()> {
+    let search = grid.search.as_ref().map(|_| Split::Validation);
+    for split in [grid.split].into_iter().chain(search) {
+        if prepared.sessions.contexts(split).is_empty() {
+            let folder = prepared.folder().display();
+            bail!(
+                "{folder}: no user is in the {split} split; prepare it with another validation-share"
+            );
+        }
+    }
+    Ok(())
+}
+
 /// The prepared folder of a data set for a row, and the commands that made it.
-fn prepared(data: &Data, row: &Row, args: &CompareArgs) -> Result<(PathBuf, Vec<String>)> {
+fn prepared(data: &Data, row: &Row, args: &CompareArgs) -> Result<(Prepared, Vec<String>)> {
     if !data.prepared.is_empty() {
-        return Ok((PathBuf::from(&data.prepared), Vec::new()));
+        return Ok((Prepared::open(Path::new(&data.prepared))?, Vec::new()));
     }
     let mut commands = Vec::new();
     // A name that depends on the flags, not on where the log lies: the comparison's folder may move.
@@ -116,8 +131,27 @@ fn prepared(data: &Data, row: &Row, args: &CompareArgs) -> Result<(PathBuf, Vec<
     };
     set.insert(0, log.display().to_string());
     let folder = name(&made_of);
+    let was_there = folder.exists();
     commands.push(made("prepare", set, &folder, prepare::run)?);
-    Ok((folder, commands))
+    let prepared = Prepared::open(&folder)?;
+    // The folder's name says how a log was prepared, and not which one lay there.
+    if was_there && data.synth.is_empty() {
+        require_same(&log, &prepared)?;
+    }
+    Ok((prepared, commands))
+}
+
+/// Fails if `prepared` was made from another log than `log` is now.
+fn require_same(log: &Path, prepared: &Prepared) -> Result<()> {
+    let now = dataset::digest(&Source { path: log.to_owned(), ..Source::default() })?;
+    if now != prepared.manifest.input_digest {
+        let (log, folder) = (log.display(), prepared.folder().display());
+        bail!(
+            "{folder} was prepared from another log than {log}, or a log of several files has moved; \
+             give --files as before, or another --out"
+        );
+    }
+    Ok(())
 }
 
 /// The path of a grid's log.

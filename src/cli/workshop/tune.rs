@@ -28,7 +28,8 @@ pub(crate) struct TuneArgs {
     #[arg(long, value_hint = ValueHint::DirPath)]
     out: PathBuf,
     /// Continue the search in --out.
-    #[arg(long, conflicts_with_all = ["preset", "config", "set", "over", "trials", "within", "budget"])]
+    #[arg(long, conflicts_with_all = ["preset", "config", "set", "over", "trials", "within", "budget",
+          "method", "samples", "slate_size", "seed"])]
     resume: bool,
     /// The seconds that the whole search may take: loading, training and evaluations all count.
     /// A budget in steps, epochs or seconds is that of a trial of the first rung, and then the search has no

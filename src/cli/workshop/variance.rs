@@ -61,10 +61,19 @@ enum Found {
 }
 
 pub(super) fn run(args: &VarianceArgs) -> Result<Report> {
-    if args.settings.samples.is_some() || args.settings.slate_size.is_some() {
-        bail!("the table is over several S and K: give --sample-sizes and --slate-sizes");
+    let given = &args.settings;
+    // A file may have these keys, for it may be the run.toml of --run.
+    let of_table = |assignment: &String| {
+        let key = assignment.split('=').next().unwrap_or_default().trim();
+        ["method.kind", "method.samples", "slate_size"].contains(&key)
+    };
+    let has_flag = given.method.is_some() || given.samples.is_some() || given.slate_size.is_some();
+    if has_flag || given.set.iter().any(of_table) {
+        bail!(
+            "the table is over several methods, S and K: give --methods, --sample-sizes and --slate-sizes"
+        );
     }
-    args.settings.require_no_budget()?;
+    given.require_no_budget()?;
     let Opened { prepared, device, settings: base } = args.settings.open(&args.data)?;
     let mut at = None;
     if let Some(run) = &args.run {

@@ -3,7 +3,7 @@
 use super::document::{Block, Column, Entry, Kind, Table};
 use super::numbers::mean_and_error;
 use super::summary::{Place, Summary};
-use super::words::{budget, over_seeds, searched, users};
+use super::words::{budget, chosen_here, over_seeds, searched, users};
 use crate::experiment::grid::Published;
 
 /// The table: methods and S down, data sets and K across.
@@ -18,11 +18,12 @@ pub(super) fn table(summary: &Summary) -> Vec<Block> {
     };
     let mut table = Table {
         caption: format!(
-            "Mean reward of the decision, found {}, on {} after {}; {}. {bold}.",
+            "Mean reward of the decision, found {}, on {} after {}; {}{}. {bold}.",
             searched(grid),
             users(grid.split),
             budget(grid),
             over_seeds(summary, "mean ± standard error"),
+            chosen_here(grid),
         ),
         columns: vec![Column::new("method", Kind::Group), Column::new("S", Kind::Head)],
         ..Table::default()

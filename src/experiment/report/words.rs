@@ -35,6 +35,14 @@ pub(super) fn users(split: Split) -> &'static str {
     }
 }
 
+/// What a caption says of learning rates if the users that it is about chose them.
+pub(super) fn chosen_here(grid: &Grid) -> &'static str {
+    match (&grid.search, grid.split) {
+        (Some(_), Split::Validation) => "; learning rates were chosen on these users",
+        _ => "",
+    }
+}
+
 /// How evaluations search for the decision.
 pub(super) fn searched(grid: &Grid) -> &'static str {
     match leaves(&grid.set).get("evaluation.search").and_then(Value::as_str) {

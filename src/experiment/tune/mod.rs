@@ -119,12 +119,33 @@ impl Plan {
         read_toml(&path)
     }
 
-    /// The settings of a trial, and what was drawn.
-    fn settings_of(&self, trial: u64) -> Result<(Settings, Vec<String>)> {
-        if trial == 0 {
-            return Ok((self.settings.clone(), Vec::new()));
+    /// The settings of a trial: as given, or drawn.
+    fn draw(&self, trial: u64) -> Result<Drawn> {
+        let (settings, assignments) = match trial {
+            0 => (self.settings.clone(), Vec::new()),
+            _ => self.space.draw(&self.settings, trial, self.trials)?,
+        };
+        Ok(Drawn { trial, settings, assignments })
+    }
+}
+
+/// The settings of a trial, and what was drawn of them, as `key=value`.
+#[derive(Clone)]
+struct Drawn {
+    trial: u64,
+    settings: Settings,
+    assignments: Vec<String>,
+}
+
+impl Drawn {
+    /// True if a training failed because of this trial alone: its parameters overflow, or what was drawn does
+    /// not fit the data. The settings as given were checked before the search began.
+    fn is_at_fault(&self, error: &Error) -> bool {
+        match error {
+            Error::NotFinite { .. } => true,
+            Error::Setting { .. } | Error::SlateTooLarge { .. } => self.trial != 0,
+            _ => false,
         }
-        self.space.draw(&self.settings, trial, self.trials)
     }
 }
 
@@ -152,7 +173,7 @@ pub struct Tuner<'a> {
 }
 
 impl Tuner<'_> {
-    /// Searches to the end, going on from what is there. A trial whose parameters overflow drops out.
+    /// Searches to the end, going on from what is there. A trial that cannot be trained drops out.
     ///
     /// # Errors
     /// Fails if loading or training fails, naming the trial's run; [`Error::NotFinite`] if every trial
@@ -167,7 +188,7 @@ impl Tuner<'_> {
         // The first trial's time is not for an index that has to be built.
         tasks.of(&self.plan.settings)?;
         let mut others: Vec<u64> = (1..self.plan.trials).collect();
-        let mut overflow = None;
+        let mut dropped = None;
         for rung in 0.. {
             if record.rungs.len() == rung {
                 record.rungs.push(self.begin(&record, others.len(), clock));
@@ -175,23 +196,21 @@ impl Tuner<'_> {
             }
             // What a rung that is over has not tried is not tried any more; what it has tried counts, late
             // as it is.
-            let is_over = record.rungs.len() > rung + 1;
-            let until = record.rungs[rung].until.filter(|_| !is_over).map(Duration::from_secs_f64);
+            let is_over = record.rungs.len() > rung + 1 || record.rungs[rung].is_over(clock);
             let mut waiting: Vec<u64> = others.iter().rev().copied().chain([0]).collect();
-            waiting.retain(|trial| !is_over || record.find(rung, *trial).is_some());
+            waiting.retain(|trial| !is_over && record.find(rung, *trial).is_none());
+            let until = record.rungs[rung].until.map(Duration::from_secs_f64);
             let found = search(
                 clock.until(until),
                 |_| waiting.pop(),
                 |&trial| {
-                    if let Some(tried) = record.find(rung, trial) {
-                        return Ok(Judged::Reward(tried.best.reward));
-                    }
-                    let tried = match self.train(&mut tasks, &mut record, rung, trial, clock) {
-                        Err(error @ Error::NotFinite { .. }) => {
+                    let drawn = self.plan.draw(trial)?;
+                    let tried = match self.train(&mut tasks, &mut record, rung, &drawn, clock) {
+                        Err(error) if drawn.is_at_fault(&error) => {
                             tracing::warn!(
                                 "trial {trial} of rung {rung} cannot be trained: {error}"
                             );
-                            overflow = Some(error);
+                            dropped.get_or_insert(error);
                             return Ok(Judged::Impossible);
                         }
                         tried => tried?,
@@ -205,19 +224,15 @@ impl Tuner<'_> {
                 },
             )?;
             if found.stopped || others.len() <= 1 {
-                if let Some(error) = overflow.filter(|_| !found.stopped && record.trainings() == 0)
-                {
+                if let Some(error) = dropped.filter(|_| !found.stopped && record.trainings() == 0) {
                     return Err(error);
                 }
                 let (trials, seconds) = (record.ranked(), clock.elapsed().as_secs_f64());
                 return Ok(Tuned { trials, seconds, interrupted: found.stopped });
             }
-            let mut tried = found.tried;
-            tried.retain(|(trial, reward)| *trial != 0 && reward.is_some());
-            tried.sort_by(|a, b| {
-                let reward = |tried: &(u64, Option<f64>)| tried.1.unwrap_or(f64::NEG_INFINITY);
-                reward(b).total_cmp(&reward(a)).then(a.0.cmp(&b.0))
-            });
+            let mut tried: Vec<(u64, f64)> = record.rungs[rung].rewards().collect();
+            tried.retain(|(trial, _)| *trial != 0);
+            tried.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
             tried.truncate(tried.len().div_ceil(KEEP_ONE_IN));
             others = tried.into_iter().map(|(trial, _)| trial).collect();
         }
@@ -249,11 +264,11 @@ impl Tuner<'_> {
         tasks: &mut Tasks<'_>,
         record: &mut Record,
         rung: usize,
-        trial: u64,
+        drawn: &Drawn,
         clock: Deadline,
     ) -> Result<Option<Tried>> {
         let began = clock.elapsed();
-        let (mut settings, drawn) = self.plan.settings_of(trial)?;
+        let Drawn { trial, mut settings, assignments } = drawn.clone();
         settings.budget = record.rungs[rung].budget.clone();
         settings.checkpoint.keep = 1;
         let run = RunFolder::new(self.folder.join(format!("rung-{rung}/trial-{trial:03}")));
@@ -276,7 +291,7 @@ impl Tuner<'_> {
         let best = best.ok_or_else(|| Error::file(run.path(), "has no validation reward"))?;
         let (run, seconds) =
             (run.path().to_owned(), clock.elapsed().saturating_sub(began).as_secs_f64());
-        Ok(Some(Tried { trial, rung, run, best, seconds, settings: drawn }))
+        Ok(Some(Tried { trial, rung, run, best, seconds, settings: assignments }))
     }
 }
 

@@ -53,6 +53,22 @@ pub(super) struct Rung {
     pub(super) trials: Vec<Tried>,
 }
 
+impl Rung {
+    /// Its trials that have ended, each with its reward.
+    pub(super) fn rewards(&self) -> impl Iterator<Item = (u64, f64)> {
+        self.trials.iter().map(|tried| (tried.trial, tried.best.reward))
+    }
+
+    /// True if less than the mean time of its trials is left before it ends; false before its first trial, which
+    /// is always trained.
+    pub(super) fn is_over(&self, clock: Deadline) -> bool {
+        let spent: f64 = self.trials.iter().map(|tried| tried.seconds).sum();
+        let mean = spent / self.trials.len().max(1) as f64;
+        let late = |until| clock.elapsed().as_secs_f64() + mean > until;
+        !self.trials.is_empty() && self.until.is_some_and(late)
+    }
+}
+
 impl Record {
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(RECORD);

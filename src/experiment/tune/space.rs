@@ -39,17 +39,21 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::Setting`] if there is no dimension, if a key is there twice or unknown, if it changes
-    /// what is measured, or if a value has the wrong type.
+    /// what is measured or is the search's own, or if a value has the wrong type.
     pub fn new(dimensions: Vec<Dimension>, settings: &Settings) -> Result<Self> {
         if dimensions.is_empty() {
             return Err(Error::setting("over", "expected at least one KEY=VALUES to search over"));
         }
         for (at, dimension) in dimensions.iter().enumerate() {
             let key = dimension.key.as_str();
-            let of_judges = key.starts_with("evaluation.validation_");
+            let of_judges = key.starts_with("evaluation.validation_") || key == "evaluation.search";
             if key == "slate_size" || key.starts_with("reward") || of_judges {
                 let problem = "changes what is measured, so that trials cannot be compared; give it \
                                to the whole search";
+                return Err(Error::setting(key, problem));
+            }
+            if key.starts_with("budget") || key == "checkpoint.keep" {
+                let problem = "is the same for all trials of a rung, and the search decides it";
                 return Err(Error::setting(key, problem));
             }
             if dimensions[..at].iter().any(|other| other.key == dimension.key) {
