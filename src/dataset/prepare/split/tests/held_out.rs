@@ -74,10 +74,13 @@ fn context(user: &str, split: Split, observed: &[i64], hidden: &[i64]) -> Sets {
 
 #[test]
 fn of_items_of_one_time_any_may_be_hidden() {
-    let rows: String = (0..8).map(|item| format!("a,{item},2024-01-31\n")).collect();
+    let mut rows: Vec<String> = (0..8).map(|item| format!("a,{item},2024-01-31\n")).collect();
     let hidden = (0..20).map(|seed| {
         let settings = SplitSettings { seed: Seed(seed), ..of_kind(SplitKind::Temporal) };
-        let sets = sets(&timed(&rows, &settings).unwrap());
+        let sets = sets(&timed(&rows.concat(), &settings).unwrap());
+        // The order of the rows does not matter.
+        rows.reverse();
+        assert_eq!(self::sets(&timed(&rows.concat(), &settings).unwrap()), sets);
         sets.into_iter().find(|(_, split, ..)| *split == Split::Test).unwrap().3
     });
     let mut hidden: Vec<Vec<i64>> = hidden.collect();
