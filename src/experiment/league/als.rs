@@ -30,7 +30,7 @@ impl Play<'_> {
                 let longer = svds.get(at + 1).map(|longer| first.with_length(longer.latent_dim()));
                 let is_possible =
                     |als: &Candidate| self.why_not(*als, self.fit_and_last(*als)).is_none();
-                self.around_als(first, longer.filter(is_possible), until)?;
+                self.around_als(first, longer.filter(is_possible), last, until)?;
             }
             if !self.standings.is_above(first, *svd) {
                 break;
@@ -70,19 +70,23 @@ impl Play<'_> {
 
     /// Judges an ALS, then those next to the best so far on the axes of α and λ as long as there is time for them
     /// and for the fits of a `longer` one, and last the weights of the best. The longest one alone where it
-    /// does not lead: blends are worth more of the time.
+    /// does not lead: blends are worth more of the time; and where an SVD longer than `svd` may reach it, only
+    /// as long as there is time for that.
     fn around_als(
         &mut self,
         first: Candidate,
         longer: Option<Candidate>,
+        svd: Candidate,
         until: Deadline,
     ) -> Result<()> {
         self.search(until, vec![first], Vec::new(), 0)?;
         if longer.is_none() && first.latent_dim() > SHORT && !self.standings.leads(first) {
             return Ok(());
         }
-        let then = longer.unwrap_or(first);
-        let until = until.sooner(self.budget.before(self.fit_and_last(then)));
+        let may_reach = longer.is_none() && self.may_reach_als(svd);
+        let of_svd = if may_reach { self.time_of_longer(svd) } else { None };
+        let kept = self.fit_and_last(longer.unwrap_or(first)).max(of_svd.unwrap_or_default());
+        let until = until.sooner(self.budget.before(kept));
         self.search(until, Vec::new(), first.every_als(), 1)?;
         let found = self.standings.best_like(first).unwrap_or(first);
         if !self.jury.fits.is_fitted(found) {

@@ -63,7 +63,7 @@ impl Play<'_> {
 
     /// The time that must be left for the next longer SVD, if there is one that was not judged and that is
     /// possible.
-    fn time_of_longer(&mut self, svd: Candidate) -> Option<Duration> {
+    pub(super) fn time_of_longer(&mut self, svd: Candidate) -> Option<Duration> {
         let next = self.longer_than(svd).find(|next| self.standings.best_like(*next).is_none())?;
         let fits = &self.jury.fits;
         let time = self.budget.of(next) * (fits.count() + ALL - fits.kept());
