@@ -69,9 +69,9 @@ impl Play<'_> {
     }
 
     /// Judges an ALS, then those next to the best so far on the axes of α and λ as long as there is time for them
-    /// and for the fits of a `longer` one, and last the weights of the best. The longest one alone where it
-    /// does not lead: blends are worth more of the time; and where an SVD longer than `svd` may reach it, only
-    /// as long as there is time for that.
+    /// and for the fits of a `longer` one, and last the weights of the best. The longest one alone unless it
+    /// earns more than the SVD of its length and what the best does, but for a standard error: blends are worth
+    /// more of the time; and where an SVD longer than `svd` may reach it, only as long as there is time for that.
     fn around_als(
         &mut self,
         first: Candidate,
@@ -80,7 +80,9 @@ impl Play<'_> {
         until: Deadline,
     ) -> Result<()> {
         self.search(until, vec![first], Vec::new(), 0)?;
-        if longer.is_none() && first.latent_dim() > SHORT && !self.standings.leads(first) {
+        let of_length = svd.with_length(first.latent_dim());
+        let may_win = self.standings.is_above(first, of_length) && self.standings.is_level(first);
+        if longer.is_none() && first.latent_dim() > SHORT && !may_win {
             return Ok(());
         }
         let may_reach = longer.is_none() && self.may_reach_als(svd);

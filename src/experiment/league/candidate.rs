@@ -127,10 +127,15 @@ impl Candidate {
 
     /// True for a candidate of the same kind, normalisation and length.
     pub(super) fn is_like(self, other: Self) -> bool {
-        let same_kind = std::mem::discriminant(&self) == std::mem::discriminant(&other);
         #[allow(clippy::float_cmp, reason = "one of a few constants")]
         let same_normalization = self.normalization() == other.normalization();
-        same_kind && same_normalization && self.latent_dim() == other.latent_dim()
+        same_normalization && self.is_alike_but_for_normalization(other)
+    }
+
+    /// True for a candidate of the same kind and length.
+    pub(super) fn is_alike_but_for_normalization(self, other: Self) -> bool {
+        let same_kind = std::mem::discriminant(&self) == std::mem::discriminant(&other);
+        same_kind && self.latent_dim() == other.latent_dim()
     }
 
     pub(super) fn with_length(self, length: usize) -> Self {

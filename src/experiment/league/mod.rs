@@ -16,10 +16,11 @@
 //!
 //! One decomposition serves all lengths up to its own, all weights and all powers. First, a short
 //! one for every η, and ALS that starts there; then longer and longer ones for the best η, as long as that does not earn
-//! less and the time allows; their weights are searched from the best so far. So do the other η, of which the
-//! weights are searched as far where they are level with the best. ALS grows longer too, as long as it earns
-//! more than the SVD of its length: against the longest of them a short one says nothing of a long one. The
-//! longer it is, the more its α and λ matter, so they are searched at every length; at the longest, if it leads.
+//! less and the time allows; their weights are searched from the best so far. So do the other η, unless the best
+//! of their length beats them beyond doubt; their weights are searched as far where they are level with the best.
+//! ALS grows longer too, as long as it earns more than the SVD of its length: against the longest of them a short
+//! one says nothing of a long one. The longer it is, the more its α and λ matter, so they are searched at every
+//! length; at the longest, if it earns what the best does.
 //! Unless ALS leads, blends are made of the winner so far, before lengths beyond 1 024, if there is time to
 //! make them for every fold; more of them where the first earn more than it, or leave a longer SVD its time. If
 //! that one wins then, blends are made of it too, in the time that is left.

@@ -95,8 +95,14 @@ impl<'a> Play<'a> {
         keep: u32,
         longest: usize,
     ) -> Result<Candidate> {
-        let (fits, mut falls) = (self.jury.fits.count(), 0);
+        let (fits, mut falls, mut before) = (self.jury.fits.count(), 0, best);
         for next in self.longer_than(best).filter(|next| next.latent_dim() <= longest) {
+            // A normalisation that is beaten at a length did not win at a longer one in sixty leagues of
+            // eighteen logs.
+            if self.standings.is_beaten(before) {
+                break;
+            }
+            before = next;
             // Unless an earlier climb was here.
             if self.standings.best_like(next).is_none() {
                 let fit = self.budget.of(next);

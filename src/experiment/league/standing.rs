@@ -88,6 +88,13 @@ impl Tried {
         Estimate::of(self.rewards.iter().zip(&other.rewards).map(|(a, b)| a - b))
     }
 
+    /// True if this one earns less beyond doubt.
+    fn is_hopeless(&self, other: &Self) -> bool {
+        let Estimate { mean, standard_error } = self.minus(other);
+        let (errors, share) = DOUBT;
+        -mean > (errors * standard_error).max(share * other.mean().abs())
+    }
+
     /// True if this one earns less by more than a standard error.
     fn is_below(&self, other: &Self) -> bool {
         let Estimate { mean, standard_error } = self.minus(other);
@@ -144,9 +151,13 @@ impl Standings {
         highest.zip(self.highest_like(like)).is_some_and(|(highest, like)| !like.is_below(highest))
     }
 
-    /// True if the best of this one's kind, normalisation and length earns the most of all.
-    pub(super) fn leads(&self, like: Candidate) -> bool {
-        self.highest().is_ok_and(|highest| highest.candidate.is_like(like))
+    /// True if another normalisation of this one's kind and length earns more, beyond doubt.
+    pub(super) fn is_beaten(&self, like: Candidate) -> bool {
+        let alike = |tried: &&Tried| tried.candidate.is_alike_but_for_normalization(like);
+        let highest = self.0.iter().filter(alike).max_by(|a, b| a.mean().total_cmp(&b.mean()));
+        highest
+            .zip(self.highest_like(like))
+            .is_some_and(|(highest, best)| best.is_hopeless(highest))
     }
 
     /// True if ALS wins, and the best SVD, of `svd`'s normalisation, earns less by more than a standard error: more
@@ -179,10 +190,7 @@ impl Standings {
     pub(super) fn centre(&self, like: Candidate) -> Option<Candidate> {
         let best = self.highest_like(like)?;
         let highest = self.highest().ok()?;
-        let Estimate { mean, standard_error } = best.minus(highest);
-        let (errors, share) = DOUBT;
-        let doubt = (errors * standard_error).max(share * highest.mean().abs());
-        (-mean <= doubt).then_some(best.candidate)
+        (!best.is_hopeless(highest)).then_some(best.candidate)
     }
 
     fn highest_like(&self, like: Candidate) -> Option<&Tried> {
@@ -316,6 +324,25 @@ mod tests {
         assert!(!is_for_als([high, low]));
         // A mean difference within its standard error.
         assert!(!is_for_als([[2.1, 2.8, 2.2, 2.8], high]));
+    }
+
+    #[test]
+    fn a_normalization_is_beaten_by_one_of_its_length_beyond_doubt() {
+        let svd = |normalization, length| start(normalization, length, 0.0);
+        let is_beaten = |rewards: [[f64; 4]; 3], of: Candidate| {
+            let candidates = [svd(0.25, 100), svd(0.5, 100), svd(0.25, 200)];
+            let tried = candidates.into_iter().zip(rewards);
+            let tried =
+                tried.map(|(candidate, rewards)| Tried { candidate, rewards: rewards.into() });
+            Standings(tried.collect()).is_beaten(of)
+        };
+        let (low, high) = ([1.0, 2.0, 1.0, 2.0], [2.0, 3.0, 2.0, 3.0]);
+        assert!(is_beaten([high, low, high], svd(0.5, 100)));
+        assert!(!is_beaten([high, low, high], svd(0.25, 100)));
+        // By less than six percent, by chance, by one of another length.
+        assert!(!is_beaten([high, [1.9, 2.9, 1.9, 2.9], high], svd(0.5, 100)));
+        assert!(!is_beaten([high, [3.0, 1.0, 3.0, 1.0], high], svd(0.5, 100)));
+        assert!(!is_beaten([low, low, high], svd(0.5, 100)));
     }
 
     #[test]
