@@ -53,7 +53,7 @@ impl Bundle {
     /// the same options.
     ///
     /// # Errors
-    /// [`Error::Setting`] for more shards than items, or none; the errors of [`write`](Self::write),
+    /// [`Error::Setting`](crate::Error::Setting) for more shards than items, or none; the errors of [`write`](Self::write),
     /// before anything is written if one of the folders may not be.
     pub fn write_sharded(
         &self,
@@ -116,7 +116,7 @@ impl Recommender {
     /// The search of the items here under the numbers that the whole catalogue gives them.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a search through an index that there is not.
+    /// [`Error::Setting`](crate::Error::Setting) for a search through an index that there is not.
     pub fn shard(&self, search: Option<Search>) -> Result<Shard> {
         let Bundle { actions, part, .. } = self.bundle();
         let first = part.as_ref().map_or(0, |part| part.first);
