@@ -9,7 +9,7 @@ source "$(dirname "$0")/../common.sh"
 table() {
     prepare_gowalla "$work/variance" --normalization 0 --no-index
     for power in 1 0.5; do
-        slate variance "$work/variance" --preset paper --method lgp --set method.sigma=inverse-norm --set tower.initial=identity \
+        slate variance "$work/variance" --preset paper --set method.sigma=inverse-norm --set tower.initial=identity \
             --set retrieval.exclude_observed=true --set "embedding.power=$power" --draws "$(pick 100 5)" \
             --methods lgp,pl-pg,pl-rank,covariance --slate-sizes "$(pick 2,5,10 2,3)" --sample-sizes 1 --json >"$out/power-$power.json"
     done
