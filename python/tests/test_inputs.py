@@ -302,7 +302,7 @@ def test_vectors_and_features_of_ones_own(frame: pl.DataFrame, tmp_path: Path) -
     np.testing.assert_allclose(own.embeddings_[3], vectors[place])
     # Blanks belong to an id.
     texts = frame.with_columns(pl.format(" {} ", "item_id").alias("item_id"))
-    blank = policy(embeddings="auto")
+    blank = policy(embeddings="auto", settings={"context.folds": 0})
     del blank.settings["prepare.latent_dim"]
     blank.fit(texts, item_embeddings=([f" {item} " for item in items], vectors), **NAMES)
     np.testing.assert_allclose(blank.embeddings_[3], vectors[items.index(int(blank.item_ids_[3]))])
