@@ -1,21 +1,27 @@
 //! The name of a backend in, its device out. No other file knows which backends are compiled in.
 
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-mod sweep;
+mod kernels;
+#[cfg(not(any(feature = "cuda", feature = "wgpu")))]
+#[path = "device/no_kernels.rs"]
+mod kernels;
+mod lists;
 
-use std::ops::Range;
 use std::sync::OnceLock;
 
 #[cfg(all(feature = "cuda", not(feature = "wgpu")))]
 use burn::backend::Cuda as Cube;
 #[cfg(feature = "wgpu")]
 use burn::backend::Wgpu as Cube;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use serde::Serialize;
 use sysinfo::{CGroupLimits, MemoryRefreshKind, RefreshKind, System};
 
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
+
+pub(crate) use kernels::{pack, prune, sweep};
+pub(crate) use lists::{Asked, Lists, Part, integers};
 
 /// A device and its name.
 #[derive(Clone, Debug)]
@@ -30,23 +36,20 @@ pub struct Chosen {
     pub manner: Option<Manner>,
 }
 
-/// Who multiplies in an exact search on a GPU.
+/// The numbers that an exact search on a GPU multiplies. The answers are those of f32 either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Manner {
-    /// Burn; a kernel looks through the products.
-    Products,
-    /// A kernel that multiplies and writes only what passes.
+    /// Numbers in f32.
     Sweep,
-    /// The same kernel, where β lies on the device in f16: half the memory and the traffic. More is within
+    /// Numbers in f16, by matrix units where the GPU has some: half the memory and the traffic. More is within
     /// rounding of the K-th best then, and the host ranks it.
     Half,
 }
 
 impl Manner {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("products", Self::Products), ("sweep", Self::Sweep), ("half", Self::Half)];
+    pub const ALL: [(&'static str, Self); 2] = [("sweep", Self::Sweep), ("half", Self::Half)];
 }
 
 impl Chosen {
@@ -331,66 +334,6 @@ pub fn list() -> Vec<Listed> {
     compiled().into_iter().map(listed).collect()
 }
 
-/// Queries and the part of a block of β that they are multiplied with; which products are asked for.
-#[cfg_attr(
-    not(any(feature = "cuda", feature = "wgpu")),
-    allow(dead_code, reason = "kernels read it, which a build without GPUs does not have")
-)]
-pub(crate) struct Over<'a> {
-    /// `[N, L]`.
-    pub(crate) queries: &'a Tensor<2>,
-    /// `[block, L]`.
-    pub(crate) beta: &'a Tensor<2>,
-    /// Rows of `beta`.
-    pub(crate) part: Range<usize>,
-    /// The products of both, `[N, part]`, if they are made already.
-    pub(crate) products: Option<&'a Tensor<2>>,
-    /// The action of the first row of `beta`.
-    pub(crate) offset: usize,
-    /// What a product must exceed, `[N]`.
-    pub(crate) thresholds: &'a Tensor<1>,
-    /// Where the excluded actions of each query begin, `[N + 1]`.
-    pub(crate) starts: &'a Tensor<1, Int>,
-    /// Excluded actions, ascending for a query; at least one number.
-    pub(crate) excluded: &'a Tensor<1, Int>,
-    /// The most products that are kept, of all launches.
-    pub(crate) capacity: usize,
-}
-
-/// Products on the device that have passed, in no order.
-pub(crate) struct Passed {
-    /// How many were kept, `[1]`; more than the capacity if some others passed.
-    pub(crate) count: Tensor<1, Int>,
-    /// Query and action of each, one after the other, `[2 · capacity]`.
-    pub(crate) places: Tensor<1, Int>,
-    /// The products, `[capacity]`.
-    pub(crate) scores: Tensor<1>,
-}
-
-impl Passed {
-    /// Room for so many products, of which none has passed yet.
-    pub(crate) fn with_room(capacity: usize, device: &Device) -> Self {
-        Self {
-            count: Tensor::zeros([1], device),
-            places: Tensor::empty([2 * capacity], device),
-            scores: Tensor::empty([capacity], device),
-        }
-    }
-}
-
-/// Starts a kernel of our own that adds the products above thresholds to what has `passed`; none on a
-/// device that runs no such kernel.
-#[cfg_attr(
-    not(any(feature = "cuda", feature = "wgpu")),
-    allow(unused_variables, reason = "a build without GPUs has no kernels")
-)]
-pub(crate) fn pass(over: &Over<'_>, passed: &Passed) -> Option<()> {
-    #[cfg(any(feature = "cuda", feature = "wgpu"))]
-    return sweep::launch(over, passed);
-    #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
-    None
-}
-
 /// Host → device copy of `[B, D]`.
 #[must_use]
 pub fn to_device(matrix: &Matrix, device: &Device) -> Tensor<2> {
@@ -408,8 +351,13 @@ pub(crate) fn rows_to_device(rows: &[f32], cols: usize, device: &Device) -> Tens
 /// [`Error::Library`] when the device fails.
 pub fn to_host(tensor: Tensor<2>) -> Result<Matrix> {
     let [_, cols] = tensor.dims();
+    Matrix::new(floats(tensor)?, cols)
+}
+
+/// Device → host copy of all numbers; waits for the device.
+pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
     let data = tensor.try_into_data().map_err(|error| failed(&error))?;
-    Matrix::new(data.try_into_vec::<f32>().map_err(|error| failed(&error))?, cols)
+    data.try_into_vec().map_err(|error| failed(&error))
 }
 
 /// The error of a device that did not give an answer.

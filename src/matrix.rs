@@ -258,7 +258,11 @@ pub fn norm(x: &[f32]) -> f32 {
 /// The power of two, hence without rounding, that takes the longest row to a norm between 32 and 64:
 /// f16 neither overflows nor goes subnormal.
 pub(crate) fn half_scale(vectors: &Matrix) -> f32 {
-    let longest = vectors.iter_rows().map(norm).fold(0.0, f32::max);
+    half_factor(vectors.iter_rows().map(norm).fold(0.0, f32::max))
+}
+
+/// The power of two of [`half_scale`] where the longest row has the norm `longest`.
+pub(crate) fn half_factor(longest: f32) -> f32 {
     if longest.is_normal() {
         (5.0 - longest.log2().floor()).clamp(-120.0, 120.0).exp2()
     } else {

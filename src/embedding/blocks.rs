@@ -1,4 +1,4 @@
-//! β in, β on a GPU out, cut into blocks of actions. A block and its products with the queries of a
+//! β in, β on a GPU out, cut into blocks of actions, in their order or shuffled. A block and its products with the queries of a
 //! batch are tensors that the device can hold; what does not fit into the budget stays on the host and
 //! is uploaded whenever it is asked for.
 
@@ -13,14 +13,22 @@ use rayon::prelude::*;
 use super::ActionEmbeddings;
 use crate::device::{Chosen, Memory, failed, rows_to_device};
 use crate::error::{Error, Result};
-use crate::matrix::{half_scale, norm};
+use crate::matrix::{Matrix, half_factor, half_scale, norm};
 
-/// The most queries that meet a block at once.
-const QUERIES: usize = 4096;
+/// The most and the fewest queries whose products with a block fit into a tensor.
+const QUERIES: (usize, usize) = (4096, 64);
+
+/// The numbers of a vector are filled up with zeros to whole groups of so many, in f32 and in f16: kernels read
+/// several at a time.
+const GROUP: (usize, usize) = (4, 16);
 
 /// The number of actions in a block is a multiple of this, which is one of every tile of a product,
 /// except in blocks that are smaller.
 const TILE: usize = 256;
+
+/// Primes by which the actions of a block are shuffled: one that does not divide their number takes every action
+/// once, and its product with 4 million, the most actions of a block, fits 32 bits.
+const STRIDES: [usize; 4] = [1009, 1013, 1019, 1021];
 
 /// The least that a tensor is cut down to when the device has no memory left.
 const LEAST_TENSOR: u64 = 1 << 20;
@@ -39,8 +47,12 @@ pub struct Blocks {
     chosen: Chosen,
     /// What β is multiplied with if it lies there in f16; none in f32.
     half: Option<f32>,
+    /// Whether each block has its actions in the order of [`stride`](Self::stride).
+    shuffled: bool,
     /// Actions in a block; the last one may have fewer.
     size: usize,
+    /// Numbers of a vector there.
+    width: usize,
     queries: usize,
     /// The first blocks. The others are uploaded when they are asked for.
     resident: Vec<Tensor<2>>,
@@ -54,10 +66,19 @@ impl Blocks {
     /// # Errors
     /// [`Error::Device`] for a CPU, and when the device has too little memory.
     pub fn new(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
-        Self::with(actions, chosen, None)
+        Self::with(actions, chosen, None, false)
     }
 
-    /// β on the `chosen` GPU in f16, times a power of two that takes the longest vector near the middle of
+    /// β on the `chosen` GPU, the actions of each block [shuffled](Self::stride): any part of it is like the
+    /// whole, whatever the order of the catalogue.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn shuffled(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
+        Self::with(actions, chosen, None, true)
+    }
+
+    /// β on the `chosen` GPU shuffled and in f16, times a power of two that takes the longest vector near the middle of
     /// f16: half the memory, and [`rounding`](Self::rounding).
     ///
     /// # Errors
@@ -74,22 +95,22 @@ impl Blocks {
         if !LONGEST.contains(&(scale * longest)) {
             return Err(refused("f16 does not hold vectors so short or long"));
         }
-        Self::with(actions, chosen, Some(scale))
+        Self::with(actions, chosen, Some(scale), true)
     }
 
-    /// These blocks if they are in f32, else such blocks beside them.
+    /// These blocks if they are in f32 and in order, else such blocks beside them.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn in_f32(self: &Arc<Self>) -> Result<Arc<Self>> {
-        if self.half.is_none() {
+    pub fn in_order(self: &Arc<Self>) -> Result<Arc<Self>> {
+        if self.half.is_none() && !self.shuffled {
             return Ok(Arc::clone(self));
         }
         if let Some(beside) = self.beside.get() {
             return Ok(Arc::clone(beside));
         }
         let numbers = self.resident.iter().map(|block| block.shape().num_elements());
-        let taken = 2 * numbers.sum::<usize>() as u64;
+        let taken = (self.number() * numbers.sum::<usize>()) as u64;
         let left = |memory: Memory| Memory {
             budget: memory.budget.map(|budget| budget.saturating_sub(taken)),
             ..memory
@@ -99,15 +120,22 @@ impl Blocks {
         Ok(Arc::clone(self.beside.get_or_init(|| Arc::new(beside))))
     }
 
-    fn with(actions: &Arc<ActionEmbeddings>, chosen: &Chosen, half: Option<f32>) -> Result<Self> {
+    fn with(
+        actions: &Arc<ActionEmbeddings>,
+        chosen: &Chosen,
+        half: Option<f32>,
+        shuffled: bool,
+    ) -> Result<Self> {
         let refused = |problem: String| Error::Device { device: chosen.name.to_owned(), problem };
         let Some(memory) = chosen.memory else {
             return Err(refused("is no GPU, so β stays on the host".into()));
         };
         let mut tensor =
             memory.tensor.min(memory.budget.map_or(u64::MAX, |all| all / (2 * AT_WORK)));
+        let group = if half.is_some() { GROUP.1 } else { GROUP.0 };
+        let width = actions.latent_dim().next_multiple_of(group);
         loop {
-            let Some((size, queries)) = sizes(tensor, actions) else {
+            let Some((size, queries)) = sizes(tensor, actions.num_actions(), width) else {
                 let problem = format!(
                     "a tensor of {tensor} bytes does not hold a few vectors of {} numbers; give it \
                      more memory (--device-memory)",
@@ -119,7 +147,9 @@ impl Blocks {
                 actions: Arc::clone(actions),
                 chosen: chosen.clone(),
                 half,
+                shuffled,
                 size,
+                width,
                 queries,
                 resident: Vec::new(),
                 beside: OnceLock::new(),
@@ -143,8 +173,7 @@ impl Blocks {
     /// Uploads as many blocks as the budget has room for. False if the device cannot even work.
     fn upload(&mut self, memory: Memory, tensor: u64) -> bool {
         let budget = memory.budget.unwrap_or(u64::MAX).saturating_sub(AT_WORK * tensor);
-        let width = if self.half.is_some() { 2 } else { 4 };
-        let bytes = (width * self.size * self.actions.latent_dim()) as u64;
+        let bytes = (self.number() * self.size * self.width) as u64;
         let fits = usize::try_from(budget / bytes).unwrap_or(usize::MAX).min(self.count());
         for at in 0..fits {
             let Ok(block) = self.attempt(|| there(self.uploaded(at))) else {
@@ -214,19 +243,79 @@ impl Blocks {
         if self.half.is_some() { "f16" } else { "f32" }
     }
 
+    /// Bytes of a number there.
+    fn number(&self) -> usize {
+        if self.half.is_some() { 2 } else { 4 }
+    }
+
+    /// The row `i` of a block of so many actions is the action `i · stride` of it, modulo their number; 1 where
+    /// blocks are in order.
+    #[must_use]
+    pub fn stride(&self, actions: usize) -> usize {
+        let shuffles = |stride: &usize| !actions.is_multiple_of(*stride);
+        let stride = STRIDES.into_iter().find(shuffles).filter(|_| self.shuffled);
+        stride.unwrap_or(1)
+    }
+
     /// What β is multiplied with there, a power of two.
     #[must_use]
     pub fn scale(&self) -> f32 {
         self.half.unwrap_or(1.0)
     }
 
-    /// The largest error that rounding β to f16 makes in a product, relative to the norms of the query and
-    /// of the longest vector; 0 in f32. A number of f16 is off by 2⁻¹¹ of itself. One below 2⁻¹⁴ may be lost
-    /// as a whole, and the longest vector has a norm of at least 16.
+    /// The largest error of a product of β and a query there, relative to the norms of the query and of the
+    /// longest vector. Sums of L products in f32 are off by L ε. A number of f16 is off by 2⁻¹¹ of itself, that
+    /// of β and that of the query; one below 2⁻¹⁴ may be lost as a whole, and the query and the longest
+    /// vector have norms of at least 16.
     #[must_use]
-    pub fn rounding(&self) -> f32 {
-        let lost = (self.actions.latent_dim() as f32).sqrt() / (16384.0 * LONGEST.start);
-        if self.half.is_some() { 1.0 / 2048.0 + lost } else { 0.0 }
+    pub fn precision(&self) -> f32 {
+        let dim = self.actions.latent_dim() as f32;
+        let rounding = 1.0 / 2048.0 + dim.sqrt() / (16384.0 * LONGEST.start);
+        dim * f32::EPSILON + if self.half.is_some() { 2.0 * rounding } else { 0.0 }
+    }
+
+    /// Numbers of a vector there: L, filled up with zeros.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Queries of these norms as β lies there, in f32 or in f16, `[N, width]`, and what their products are
+    /// multiplied with, powers of two, `[N]`.
+    pub(crate) fn queries_there(&self, queries: &Matrix, norms: &[f32]) -> (Tensor<2>, Vec<f32>) {
+        let factor = |norm: &f32| if self.half.is_some() { half_factor(*norm) } else { 1.0 };
+        let factors: Vec<f32> = norms.iter().map(factor).collect();
+        let filled = self.filled(queries.as_slice(), queries.cols(), 1, |row| factors[row]);
+        (self.there(&filled), factors.iter().map(|factor| factor * self.scale()).collect())
+    }
+
+    /// Rows of `dim` numbers by a stride, each times a factor, filled up to `width`.
+    fn filled(
+        &self,
+        numbers: &[f32],
+        dim: usize,
+        stride: usize,
+        factor: impl Fn(usize) -> f32 + Sync,
+    ) -> Vec<f32> {
+        let count = numbers.len() / dim;
+        let mut filled = vec![0.0; count * self.width];
+        filled.par_chunks_mut(self.width).enumerate().with_min_len(64).for_each(|(at, filled)| {
+            let row = at * stride % count;
+            let (numbers, factor) = (&numbers[row * dim..(row + 1) * dim], factor(row));
+            filled.iter_mut().zip(numbers).for_each(|(filled, number)| *filled = factor * number);
+        });
+        filled
+    }
+
+    /// Rows of `width` numbers, in f32 or in f16.
+    fn there(&self, numbers: &[f32]) -> Tensor<2> {
+        let device = &self.chosen.device;
+        if self.half.is_none() {
+            return rows_to_device(numbers, self.width, device);
+        }
+        let halves: Vec<f16> = numbers.par_iter().map(|number| f16::from_f32(*number)).collect();
+        let rows = numbers.len() / self.width;
+        Tensor::from_data(TensorData::new(halves, [rows, self.width]), (device, DType::F16))
     }
 
     /// The most queries whose products with a block fit.
@@ -267,7 +356,8 @@ impl Blocks {
         at < self.resident.len()
     }
 
-    /// β of a block times [`scale`](Self::scale), `[actions, L]`, in f32 or in f16.
+    /// β of a block times [`scale`](Self::scale), `[actions, width]`, in f32 or in f16, its actions by
+    /// [`stride`](Self::stride).
     #[must_use]
     pub fn block(&self, at: usize) -> Tensor<2> {
         self.resident.get(at).cloned().unwrap_or_else(|| self.uploaded(at))
@@ -278,11 +368,11 @@ impl Blocks {
         let numbers = &self.actions.beta().as_slice()[rows.start * dim..rows.end * dim];
         #[cfg(test)]
         tests::allocated(numbers.len());
-        let device = &self.chosen.device;
-        let Some(scale) = self.half else { return rows_to_device(numbers, dim, device) };
-        let halves: Vec<f16> =
-            numbers.par_iter().map(|number| f16::from_f32(scale * number)).collect();
-        Tensor::from_data(TensorData::new(halves, [rows.len(), dim]), (device, DType::F16))
+        if self.half.is_none() && !self.shuffled && self.width == dim {
+            return self.there(numbers);
+        }
+        let (stride, scale) = (self.stride(rows.len()), self.scale());
+        self.there(&self.filled(numbers, dim, stride, |_| scale))
     }
 }
 
@@ -295,14 +385,13 @@ fn there(tensor: Tensor<2>) -> Result<Tensor<2>> {
 
 /// The actions of a block and the queries that meet it, so that neither a block nor their products are
 /// larger than `tensor` bytes; none where not even one action fits.
-fn sizes(tensor: u64, actions: &ActionEmbeddings) -> Option<(usize, usize)> {
+fn sizes(tensor: u64, num_actions: usize, width: usize) -> Option<(usize, usize)> {
     let numbers = usize::try_from(tensor / 4).unwrap_or(usize::MAX);
-    // Not more queries than actions: every block is read once for so many queries.
-    let queries = QUERIES.min(1 << (numbers.max(1).ilog2() / 2));
-    let size = numbers / queries.max(actions.latent_dim());
+    let (most, fewest) = QUERIES;
+    let size = numbers / width.max(fewest);
     let size = if size > TILE { size / TILE * TILE } else { size };
-    let size = size.min(actions.num_actions().next_multiple_of(TILE));
-    (size > 0).then_some((size, queries))
+    let size = size.min(num_actions.next_multiple_of(TILE));
+    (size > 0).then(|| (size, most.min(numbers / size)))
 }
 
 #[cfg(test)]
@@ -311,7 +400,6 @@ mod tests {
 
     use super::*;
     use crate::device;
-    use crate::matrix::Matrix;
 
     /// What a device answers that is asked for memory for so many numbers: false fails the allocation.
     type Answer = Box<dyn FnMut(usize) -> bool>;
@@ -341,16 +429,14 @@ mod tests {
     #[test]
     fn blocks_and_products_fit_and_cover_all_actions() {
         for (num_actions, latent_dim) in [(1, 1), (5000, 3), (70_001, 100), (3000, 1024)] {
-            let beta = Matrix::new(vec![0.5; num_actions * latent_dim], latent_dim).unwrap();
-            let actions = ActionEmbeddings::new(beta).unwrap();
             for tensor in [1 << 14, 1 << 20, 1 << 27, 1 << 30] {
-                let (size, queries) = sizes(tensor, &actions).unwrap();
+                let (size, queries) = sizes(tensor, num_actions, latent_dim).unwrap();
                 let most = usize::try_from(tensor / 4).unwrap();
                 assert!(size * latent_dim <= most && size * queries <= most, "{size} × {queries}");
                 assert!(size < TILE || size.is_multiple_of(TILE), "{size}");
                 assert!(queries >= 64, "{queries}");
             }
-            assert!(sizes(3, &actions).is_none());
+            assert!(sizes(3, num_actions, latent_dim).is_none());
         }
     }
 

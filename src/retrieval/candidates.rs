@@ -9,12 +9,11 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
 
-use crate::device::rows_to_device;
+use crate::device::{floats, rows_to_device};
 use crate::embedding::{ActionEmbeddings, Blocks};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::best::{best_of_scores, key, unpack};
-use crate::retrieval::on_device::floats;
 use crate::retrieval::{Queries, Retriever, Slates, check};
 
 /// Searches once for all queries around a centre.

@@ -1,50 +1,48 @@
-//! Exact search on a GPU takes queries up, multiplies them with one part of β after another, and brings
-//! down what may get onto a slate: the products above the K-th best of the parts before. Parts grow by a
-//! constant factor, so little passes and the host waits seldom, and the device never holds `[queries, P]`.
-//! What lies within rounding of the K-th best is ranked by [`dot`](crate::matrix::dot) in the end, so the
-//! answer is that of [`Exact`], bit for bit.
+//! Exact search on a GPU takes queries up and brings down what may be on their slates. One share of the
+//! catalogue after another is swept over for the products above the K-th best of the shares before; what
+//! passes waits in a list of each query, which is pruned after each share. Shares grow by a constant factor, so
+//! little passes; the host waits once, at the end, and nothing ever holds `[queries, P]`.
 //!
-//! β may lie there in f16: then more is within rounding, and nothing else changes.
+//! What lies within rounding of the K-th best comes down, too, and is ranked by
+//! [`dot`](crate::matrix::dot) on the host, so the answer is that of [`Exact`], bit for bit, also where β lies
+//! there in f16.
 //!
-//! The products of the first part come down whole. A part of which more passes than there is room for is
-//! searched half by half. Burn can also find the greatest numbers of a row by itself (`topk`); that was tried
-//! and dropped: on a software adapter its answers are wrong from somewhere between 100 and 116 numbers on.
+//! A share lies all over the catalogue, so that more passes than a list has room for only where much is alike.
+//! The queries of such lists are searched for again: the host waits after each share and halves
+//! those of which too much passes. Where even the few actions of a tile are too many, it searches itself.
 
 mod probe;
 
+use std::mem::swap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Int, Tensor, TensorData, Transaction};
+use burn::tensor::{Int, Tensor, TensorData, Transaction};
 use rayon::prelude::*;
 
 pub use self::probe::Trials;
-use super::best::{TopKeys, is_above};
-use super::{Exact, Queries, Retriever, Slates, check, is_excluded, nth_included};
-use crate::device::{Chosen, Manner, Over, Passed, failed, pass, rows_to_device};
+use super::best::rank;
+use super::{Exact, Queries, Retriever, Slates, check, nth_included};
+use crate::device::{Asked, Chosen, Lists, Manner, Part, failed, integers, pack, prune, sweep};
 use crate::embedding::{ActionEmbeddings, Blocks};
-use crate::error::Result;
-use crate::matrix::norm;
+use crate::error::{Error, Result};
+use crate::matrix::{Matrix, norm};
 
 /// The products of a query and its actions that neither overflow nor lose digits lie between these, in
 /// absolute value.
 const ORDINARY: Range<f32> = 1e-20..1e30;
 
-/// The most actions of which all products come down at once.
-const WHOLE: usize = 4096;
+/// The most queries that are searched for at once.
+const QUERIES: usize = 4096;
 
-/// The fewest actions of which all products come down first.
-const FIRST: usize = 512;
+/// The actions that a list has room for: so many, and so many times K.
+const ROOM: (usize, usize) = (1024, 16);
 
-/// So many times the actions merged are merged after the next part.
-const GROWTH: usize = 4;
+/// The actions of a query that come down, in the mean: so many, and so many times K.
+const DOWN: (usize, usize) = (27, 2);
 
-/// The products for which a part has room, for each query: so many times K, and some more.
-const ROOM: (usize, usize) = (2 * GROWTH, 32);
-
-/// The most products that come down with their number, in one wait; of more, as many as there are, in a
-/// second. A megabyte.
-const AT_ONCE: usize = (1 << 20) / 12;
+/// A manner is chosen among more actions than these.
+const FEW: usize = 4096;
 
 /// Scores every action for every query on a GPU.
 #[derive(Clone, Debug)]
@@ -52,32 +50,42 @@ pub struct OnDevice {
     host: Exact,
     blocks: Arc<Blocks>,
     manner: Manner,
-    /// The largest error of a product, relative to the norms of the query and of the longest vector.
-    precision: f32,
     /// None if the manner was given.
     trials: Option<Trials>,
 }
 
-/// What has been found for a query.
+/// A search that is under way.
+struct Search<'a> {
+    blocks: &'a Blocks,
+    asked: Asked,
+    lists: Lists,
+    /// Room for what pruning leaves.
+    spare: Lists,
+    /// Whether the host waits after each share for what has passed.
+    careful: bool,
+}
+
+/// Lists on the host, in no order.
 struct Found {
-    best: TopKeys,
-    /// What a score must exceed; every score passes a NaN.
-    threshold: f32,
+    /// Below 0 for a query with more actions than there was room for, `[N]`.
+    counts: Vec<i32>,
+    /// Where each list begins, `[N]`.
+    starts: Vec<i32>,
+    actions: Vec<i32>,
 }
 
-/// Queries of a search that are on the device together.
-struct Together<'a> {
-    queries: Queries<'a>,
-    /// The row of the first.
-    first: usize,
-    /// `[N, L]`.
-    latent: Tensor<2>,
-    /// Where the excluded actions of each query begin, and all of them.
-    excluded: [Tensor<1, Int>; 2],
+impl Found {
+    /// The actions of a query; none if there were too many.
+    #[allow(clippy::cast_sign_loss, reason = "no number of a place or an action is negative")]
+    fn of(&self, row: usize) -> Option<impl Iterator<Item = u32>> {
+        let count = usize::try_from(self.counts[row]).ok()?;
+        let list = &self.actions[self.starts[row] as usize..][..count];
+        Some(list.iter().map(|action| *action as u32))
+    }
 }
 
-/// Products on the host: query and action of each, and its score.
-type Pairs = (Vec<[i32; 2]>, Vec<f32>);
+/// Blocks of β whose shares are swept over together: each with the number of its first action.
+type Group = Vec<(usize, Tensor<2>)>;
 
 /// The exact search among `actions` where the `chosen` device computes: on a GPU if it is one, else on the
 /// host. Both give the same answers.
@@ -96,45 +104,36 @@ impl OnDevice {
     /// fastest there.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) if the device has too little memory, or multiplies with fewer
-    /// digits than f16.
+    /// The errors of [`by`](Self::by) in f32.
     pub fn new(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
         if let Some(manner) = chosen.manner {
             return Self::by(manner, actions, chosen);
         }
-        if actions.num_actions() <= WHOLE {
-            return Self::by(Manner::Products, actions, chosen);
+        if actions.num_actions() <= FEW {
+            return Self::by(Manner::Sweep, actions, chosen);
         }
         // By itself, so that β does not lie there twice.
         let half = Self::by(Manner::Half, actions, chosen).and_then(|half| half.trial());
         chosen.device.memory_cleanup();
-        let products = Self::by(Manner::Products, actions, chosen)?;
-        let (seconds, expected) = products.trial()?;
-        // A device may refuse the larger kernel, as one with little shared memory does.
-        let seconds_of = |manner: Manner, trial: Result<(f64, Slates)>| match trial {
+        let single = Self::by(Manner::Sweep, actions, chosen)?;
+        let (seconds, expected) = single.trial()?;
+        let half = match half {
             Ok((seconds, found)) if found == expected => Some(seconds),
             Ok(_) => {
-                tracing::warn!("{} finds something else by {manner:?}: not used", chosen.name);
+                tracing::warn!("{} finds something else in f16: not used", chosen.name);
                 None
             }
             Err(error) => {
-                tracing::debug!("{} does not search by {manner:?}: {error}", chosen.name);
+                tracing::debug!("{} does not search in f16: {error}", chosen.name);
                 None
             }
         };
-        let sweep = Self { manner: Manner::Sweep, ..products.clone() };
-        let trials = Trials {
-            queries: expected.len(),
-            products: seconds,
-            sweep: seconds_of(Manner::Sweep, sweep.trial()),
-            half: seconds_of(Manner::Half, half),
-        };
+        let trials = Trials { queries: expected.len(), sweep: seconds, half };
         tracing::debug!("{} searches for so many queries in so many s: {trials:?}", chosen.name);
         let fastest = match trials.fastest() {
-            Manner::Products => products,
-            Manner::Sweep => sweep,
+            Manner::Sweep => single,
             Manner::Half => {
-                drop((products, sweep));
+                drop(single);
                 chosen.device.memory_cleanup();
                 Self::by(Manner::Half, actions, chosen)?
             }
@@ -142,7 +141,7 @@ impl OnDevice {
         Ok(Self { trials: Some(trials), ..fastest })
     }
 
-    /// Who multiplies.
+    /// The numbers that are multiplied.
     #[must_use]
     pub fn manner(&self) -> Manner {
         self.manner
@@ -163,146 +162,103 @@ impl OnDevice {
     /// Searches in one manner, whatever its speed.
     ///
     /// # Errors
-    /// As [`new`](Self::new); [`Error::Device`](crate::Error::Device) if β cannot lie there in f16.
+    /// [`Error::Device`](crate::Error::Device) if the device has too little memory, runs no kernels, finds
+    /// something else than the host, or has no f16 where it is asked for.
     pub fn by(manner: Manner, actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
         let blocks = Arc::new(match manner {
             Manner::Half => Blocks::in_half(actions, chosen)?,
-            Manner::Products | Manner::Sweep => Blocks::new(actions, chosen)?,
+            Manner::Sweep => Blocks::shuffled(actions, chosen)?,
         });
         let host = Exact::new(Arc::clone(actions));
-        let mut this = Self { host, blocks, manner, precision: 0.0, trials: None };
-        this.precision = this.measured_precision()?;
-        Ok(this)
+        Self { host, blocks, manner, trials: None }.compared()
     }
 
-    /// Queries on the device, so that their products with β there are those with β.
-    fn queries(&self, numbers: &[f32], dim: usize) -> Tensor<2> {
-        let factor = 1.0 / self.blocks.scale();
-        let numbers: Vec<f32> = numbers.iter().map(|number| factor * number).collect();
-        rows_to_device(&numbers, dim, self.blocks.device())
+    /// The blocks that are swept over together: those that stay on the device, then each of the others.
+    fn groups(&self) -> impl Iterator<Item = Group> {
+        let blocks = &*self.blocks;
+        let resident = (0..blocks.count()).take_while(|at| blocks.is_resident(*at)).count();
+        let first = (resident > 0).then_some(0..resident);
+        let others = (resident..blocks.count()).map(|at| at..at + 1);
+        let group = |blocks: &Blocks, at: Range<usize>| {
+            at.map(|at| (blocks.range(at).start, blocks.block(at))).collect()
+        };
+        first.into_iter().chain(others).map(move |at| group(blocks, at))
     }
 
-    /// The difference of two products of `query` on the device that rounding may explain; the host's
-    /// own rounding is among it.
-    fn rounding(&self, query: &[f32]) -> f32 {
-        4.0 * self.precision * norm(query) * self.host.largest_norm()
-    }
-
-    /// Adds what may get onto a slate among the actions `part` to what was `found`.
-    fn merge(&self, part: Range<usize>, asked: &Together<'_>, found: &mut [Found]) -> Result<()> {
-        if let Some(passed) = self.passing(&part, asked, found)?
-            && let Some(pairs) = received(passed)?
-        {
-            offer(&pairs, found);
-            return Ok(());
-        }
-        if part.len() <= WHOLE {
-            return self.merge_whole(part, asked, found);
-        }
-        // The thresholds of the second half are higher.
-        let middle = part.start + part.len() / 2;
-        self.merge(part.start..middle, asked, found)?;
-        self.merge(middle..part.end, asked, found)
-    }
-
-    /// Asks for the products of a part above the thresholds of what was `found`; none on a device that
-    /// runs no kernels of ours.
-    fn passing(
-        &self,
-        part: &Range<usize>,
-        asked: &Together<'_>,
-        found: &[Found],
-    ) -> Result<Option<Passed>> {
-        let (blocks, device) = (&*self.blocks, self.blocks.device());
-        // Every product exceeds the least number.
-        let threshold = |found: &Found| found.threshold.max(f32::MIN);
-        let thresholds: Vec<f32> = found.iter().map(threshold).collect();
-        let thresholds = Tensor::from_data(TensorData::from(thresholds.as_slice()), device);
-        let (times, more) = ROOM;
-        let room = found.len() * (times * asked.queries.slate_size + more);
-        let capacity = room.min(blocks.products() / 2).max(1);
-        let passed = Passed::with_room(capacity, device);
-        let [starts, excluded] = &asked.excluded;
-        for (at, rows) in blocks.pieces(part.clone()) {
-            let beta = blocks.block(at);
-            let products =
-                (self.manner == Manner::Products).then(|| product(&asked.latent, &beta, &rows));
-            let over = Over {
-                queries: &asked.latent,
-                beta: &beta,
-                products: products.as_ref(),
-                part: rows,
-                offset: blocks.range(at).start,
-                thresholds: &thresholds,
-                starts,
-                excluded,
-                capacity,
-            };
-            if pass(&over, &passed).is_none() {
-                return Ok(None);
+    /// What may be on the slates of `queries`.
+    fn found(&self, queries: Queries<'_>, careful: bool) -> Result<Found> {
+        let (device, rows) = (self.blocks.device(), queries.latent.rows());
+        let num_actions = self.blocks.actions().num_actions();
+        let room = room(queries.slate_size);
+        let (spans, excluded) = excluded_lists(queries);
+        let norms: Vec<f32> = queries.latent.par_rows().map(norm).collect();
+        let (there, factors) = self.blocks.queries_there(queries.latent, &norms);
+        // Four times the precision: of two products, and the host's own rounding is among it.
+        let bound = 4.0 * self.blocks.precision() * self.host.largest_norm();
+        let rounding = norms.iter().zip(factors).map(|(norm, factor)| bound * norm * factor);
+        let asked = Asked {
+            queries: there,
+            rounding: Tensor::from_data(rounding.collect::<Vec<f32>>().as_slice(), device),
+            spans: integers(&spans, device),
+            excluded: integers(&excluded, device),
+            slate_size: queries.slate_size,
+            // Every product exceeds the least number.
+            thresholds: Tensor::full([rows], f32::MIN, device),
+        };
+        let lists = || Lists::with_room(room, rows, device);
+        let (blocks, spare) = (&*self.blocks, lists());
+        let lists = Lists { counts: Tensor::zeros([rows], device), ..lists() };
+        let mut search = Search { blocks, asked, lists, spare, careful };
+        let mut merged = 0;
+        for group in self.groups() {
+            let all: usize = group.iter().map(|(_, beta)| beta.dims()[0]).sum();
+            let mut done = 0;
+            while done < all {
+                let end = all.min(done + share(merged, room, queries.slate_size));
+                // Little that is left comes along.
+                let end = if all - end < (end - done) / 4 { all } else { end };
+                let at = |action: usize| action as f64 / all as f64;
+                search.merge(&group, at(done)..at(end))?;
+                merged += end - done;
+                done = end;
             }
-            if !blocks.is_resident(at) {
+            if merged < num_actions {
                 // Otherwise copies of all blocks on their way would lie in the host's memory.
                 device.sync().map_err(|error| failed(&error))?;
             }
         }
-        Ok(Some(passed))
+        search.end(num_actions)
     }
 
-    /// Adds all products of a part to what was `found`.
-    fn merge_whole(
+    /// Puts the slates of some of the queries where they belong; returns the rows of those for which there was
+    /// too little room.
+    fn search_for(
         &self,
-        part: Range<usize>,
-        asked: &Together<'_>,
-        found: &mut [Found],
-    ) -> Result<()> {
-        for (at, rows) in self.blocks.pieces(part) {
-            let first = self.blocks.range(at).start + rows.start;
-            let products = floats(product(&asked.latent, &self.blocks.block(at), &rows))?;
-            let of_rows = products.par_chunks(rows.len()).zip(&mut *found).enumerate();
-            of_rows.for_each(|(at, (products, found))| {
-                let excluded = asked.queries.excluded_of(asked.first + at);
-                #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
-                let first = first as u32;
-                for (action, &score) in (first..).zip(products) {
-                    if is_above(score, found.threshold) && !is_excluded(excluded, action) {
-                        found.offer(score, action);
-                    }
+        queries: Queries<'_>,
+        rows: &[u32],
+        careful: bool,
+        slates: &mut Slates,
+    ) -> Result<Vec<u32>> {
+        let (actions, slate_size) = (self.blocks.actions(), queries.slate_size);
+        // The lists of the queries of one search fit into tensors.
+        let together = QUERIES.min(self.blocks.products() / room(slate_size)).max(1);
+        let mut crowded = Vec::new();
+        for rows in rows.chunks(together) {
+            let picked = Picked::new(queries, rows);
+            let found = self.blocks.attempt(|| self.found(picked.queries(slate_size), careful))?;
+            let mut ranked = Slates::unscored(slate_size, vec![0; rows.len() * slate_size]);
+            let of_rows = ranked.actions.par_chunks_mut(slate_size);
+            let of_rows = of_rows.zip(ranked.scores.par_chunks_mut(slate_size));
+            of_rows.enumerate().for_each(|(at, (best, scores))| {
+                if let Some(found) = found.of(at) {
+                    rank(picked.latent.row(at), actions, found, best, scores);
                 }
-                found.prune();
             });
+            picked.put(&ranked, slates);
+            let without = rows.iter().enumerate().filter(|(at, _)| found.counts[*at] < 0);
+            crowded.extend(without.map(|(_, row)| *row));
         }
-        Ok(())
-    }
-
-    /// The K best, and the ones within rounding of them, for each of the queries `rows`.
-    fn best_of(&self, queries: Queries<'_>, rows: Range<usize>) -> Result<Vec<TopKeys>> {
-        let (first, device) = (rows.start, self.blocks.device());
-        let dim = queries.latent.cols();
-        let numbers = &queries.latent.as_slice()[first * dim..rows.end * dim];
-        let (starts, excluded) = excluded_lists(queries, rows.clone());
-        let excluded =
-            [starts, excluded].map(|list| Tensor::from_data(TensorData::from(&*list), device));
-        let latent = self.queries(numbers, dim);
-        let asked = Together { queries, first, latent, excluded };
-        let found = rows.map(|row| {
-            let rounding = self.rounding(queries.latent.row(row));
-            Found { best: TopKeys::new(queries.slate_size, rounding), threshold: f32::NAN }
-        });
-        let mut found: Vec<Found> = found.collect();
-        let num_actions = self.blocks.actions().num_actions();
-        let mut merged = num_actions.min(FIRST.max(GROWTH * queries.slate_size));
-        for start in (0..merged).step_by(WHOLE) {
-            self.merge_whole(start..merged.min(start + WHOLE), &asked, &mut found)?;
-        }
-        while merged < num_actions {
-            let end = num_actions.min(merged.saturating_mul(GROWTH));
-            // Little that is left comes along, which saves a wait.
-            let end = if num_actions - end < merged { num_actions } else { end };
-            self.merge(merged..end, &asked, &mut found)?;
-            merged = end;
-        }
-        Ok(found.into_iter().map(|found| found.best).collect())
+        Ok(crowded)
     }
 
     /// Searches for the ordinary queries on the device and for the others here. A query of zeros gets
@@ -313,8 +269,7 @@ impl OnDevice {
         is_ordinary: impl Fn(&[f32]) -> bool,
     ) -> Result<Slates> {
         let (latent, slate_size) = (queries.latent, queries.slate_size);
-        let mut actions = vec![0; latent.rows() * slate_size];
-        let mut scores = vec![0.0; actions.len()];
+        let mut slates = Slates::unscored(slate_size, vec![0; latent.rows() * slate_size]);
         let (mut ordinary, mut others) = (Vec::new(), Vec::new());
         for (row, query) in (0_u32..).zip(latent.iter_rows()) {
             if is_ordinary(query) {
@@ -323,139 +278,157 @@ impl OnDevice {
                 others.push(row);
             } else {
                 let at = row as usize * slate_size;
-                for (place, action) in (0_u32..).zip(&mut actions[at..at + slate_size]) {
+                for (place, action) in (0_u32..).zip(&mut slates.actions[at..at + slate_size]) {
                     *action = nth_included(queries.excluded_of(row as usize), place);
                 }
             }
         }
         for (retriever, rows) in [(self as &dyn Retriever, ordinary), (&self.host, others)] {
-            let excluded: Vec<&[u32]> =
-                rows.iter().map(|row| queries.excluded_of(*row as usize)).collect();
-            let latent = latent.select(&rows);
-            let of_rows = Queries { latent: &latent, slate_size, excluded: Some(&excluded) };
-            let found = retriever.search(of_rows)?;
-            for (at, row) in rows.iter().enumerate() {
-                let place = *row as usize * slate_size..(*row as usize + 1) * slate_size;
-                actions[place.clone()].copy_from_slice(found.slate(at));
-                scores[place].copy_from_slice(found.scores(at));
+            let picked = Picked::new(queries, &rows);
+            let found = retriever.search(picked.queries(slate_size))?;
+            picked.put(&found, &mut slates);
+        }
+        Ok(slates)
+    }
+}
+
+impl Search<'_> {
+    /// Adds a share of the actions of a group to what has been found.
+    fn merge(&mut self, group: &Group, share: Range<f64>) -> Result<()> {
+        let kept = if self.careful { Some(whole(&self.lists.counts)?) } else { None };
+        for (at, (offset, beta)) in group.iter().enumerate() {
+            let turn = at as f64 / group.len() as f64;
+            let (offset, stride) = (*offset, self.blocks.stride(beta.dims()[0]));
+            let part = Part { beta, offset, stride, share: share.clone(), turn };
+            if sweep(&self.asked, &part, &self.lists).is_none() {
+                let problem = "runs no kernels; use another device".to_owned();
+                return Err(Error::Device { device: self.blocks.name().to_owned(), problem });
             }
         }
-        Ok(Slates::new(slate_size, actions, scores))
+        if let Some(kept) = kept {
+            let counts = whole(&self.lists.counts)?;
+            let room = i32::try_from(self.lists.room).unwrap_or(i32::MAX);
+            let too_many = counts.iter().any(|count| *count > room);
+            let size = share.end - share.start;
+            let largest = group.iter().map(|(_, beta)| beta.dims()[0]).max().unwrap_or(1);
+            // A share of less than an action cannot be halved.
+            if too_many && size * largest as f64 > 1.0 {
+                self.lists.counts = integers(&kept, self.blocks.device());
+                let middle = share.start + size / 2.0;
+                self.merge(group, share.start..middle)?;
+                return self.merge(group, middle..share.end);
+            }
+        }
+        self.prune()
+    }
+
+    fn prune(&mut self) -> Result<()> {
+        prune(&self.asked, &self.lists, &self.spare).ok_or_else(elsewhere)?;
+        swap(&mut self.lists, &mut self.spare);
+        Ok(())
+    }
+
+    /// Brings down what has been found. Waits for the device.
+    fn end(self, num_actions: usize) -> Result<Found> {
+        let slate_size = self.asked.slate_size;
+        let rows = self.asked.thresholds.dims()[0];
+        let mean = if self.careful { room(slate_size) } else { DOWN.0 + DOWN.1 * slate_size };
+        let device = self.blocks.device();
+        let starts = Tensor::empty([rows], device);
+        let packed = Tensor::empty([rows * mean.min(num_actions)], device);
+        pack(&self.lists, &starts, &packed).ok_or_else(elsewhere)?;
+        let read = Transaction::default().register(self.lists.counts).register(starts);
+        let read = read.register(packed).try_execute().map_err(|error| failed(&error))?;
+        let read: Vec<Vec<i32>> = read.into_iter().map(list).collect::<Result<_>>()?;
+        let [counts, starts, actions] =
+            read.try_into().map_err(|read: Vec<_>| failed(&read.len()))?;
+        Ok(Found { counts, starts, actions })
     }
 }
 
-impl Found {
-    fn offer(&mut self, score: f32, action: u32) {
-        if is_above(score, self.threshold)
-            && let Some(higher) = self.best.offer(score, action)
-        {
-            self.threshold = higher;
-        }
-    }
-
-    /// Drops what cannot be among the K best, and raises the threshold.
-    fn prune(&mut self) {
-        if let Some(higher) = self.best.prune() {
-            self.threshold = higher;
-        }
-    }
+/// The error of lists that are not where the kernels are.
+fn elsewhere() -> Error {
+    failed(&"the lists of a search are not on its device")
 }
 
-/// Brings down what `passed`; none if some of it was not kept. Waits for the device.
-fn received(passed: Passed) -> Result<Option<Pairs>> {
-    let Passed { count, places, scores } = passed;
-    let capacity = scores.dims()[0];
-    let (count, both) = if capacity <= AT_ONCE {
-        let read = Transaction::default().register(count).register(places).register(scores);
-        let [count, places, scores] = together(read)?;
-        (integers(count)?, Ok([places, scores]))
-    } else {
-        (integers(count.try_into_data().map_err(|error| failed(&error))?)?, Err((places, scores)))
-    };
-    let count = count.first().map_or(0, |count| usize::try_from(*count).unwrap_or(usize::MAX));
-    if count > capacity {
-        return Ok(None);
-    }
-    if count == 0 {
-        return Ok(Some(Pairs::default()));
-    }
-    let [places, scores] = match both {
-        Ok(both) => both,
-        Err((places, scores)) => {
-            let (places, scores) = (places.narrow(0, 0, 2 * count), scores.narrow(0, 0, count));
-            together(Transaction::default().register(places).register(scores))?
-        }
-    };
-    let mut places = integers(places)?.as_chunks::<2>().0.to_vec();
-    let mut scores: Vec<f32> = scores.try_into_vec().map_err(|error| failed(&error))?;
-    places.truncate(count);
-    scores.truncate(count);
-    Ok(Some((places, scores)))
+/// The actions that a list has room for.
+fn room(slate_size: usize) -> usize {
+    ROOM.0.max(ROOM.1 * slate_size)
 }
 
-/// Offers products to the queries that they are of, one query beside the other.
-#[allow(clippy::cast_sign_loss, reason = "no query and no action is negative")]
-fn offer((places, scores): &Pairs, found: &mut [Found]) {
-    // A counting sort by query.
-    let mut starts = vec![0; found.len() + 1];
-    for [row, _] in places {
-        starts[*row as usize + 1] += 1;
+/// The actions that are swept over next, where the K best of so many are known: of as many again there are K
+/// that pass. Three quarters of the room are for those expected and six times the root of their number.
+fn share(merged: usize, room: usize, slate_size: usize) -> usize {
+    if merged == 0 {
+        return room / 2;
     }
-    for row in 0..found.len() {
-        starts[row + 1] += starts[row];
-    }
-    let (mut sorted, mut next) = (vec![(0.0, 0); scores.len()], starts.clone());
-    for ([row, action], score) in places.iter().zip(scores) {
-        let place = &mut next[*row as usize];
-        sorted[*place] = (*score, *action as u32);
-        *place += 1;
-    }
-    found.par_iter_mut().enumerate().for_each(|(row, found)| {
-        for (score, action) in &sorted[starts[row]..starts[row + 1]] {
-            found.offer(*score, *action);
-        }
-        found.prune();
-    });
+    let (free, slate_size) = ((room - room / 4).saturating_sub(slate_size), slate_size as f64);
+    let times = free as f64 / (slate_size + 6.0 * slate_size.sqrt());
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    let next = (merged as f64 * times) as usize;
+    next.max(1)
 }
 
-/// The products of queries with rows of a block, `[N, rows]`.
-fn product(latent: &Tensor<2>, beta: &Tensor<2>, rows: &Range<usize>) -> Tensor<2> {
-    let beta = beta.clone().narrow(0, rows.start, rows.len()).cast(DType::F32);
-    latent.clone().matmul(beta.transpose())
+/// Some of the queries, by their rows.
+struct Picked<'a> {
+    rows: &'a [u32],
+    latent: Matrix,
+    excluded: Vec<&'a [u32]>,
+}
+
+impl<'a> Picked<'a> {
+    fn new(queries: Queries<'a>, rows: &'a [u32]) -> Self {
+        let excluded = rows.iter().map(|row| queries.excluded_of(*row as usize)).collect();
+        Self { rows, latent: queries.latent.select(rows), excluded }
+    }
+
+    fn queries(&self, slate_size: usize) -> Queries<'_> {
+        Queries { latent: &self.latent, slate_size, excluded: Some(&self.excluded) }
+    }
+
+    /// Puts what was `found` for these where it belongs.
+    fn put(&self, found: &Slates, slates: &mut Slates) {
+        for (at, row) in self.rows.iter().enumerate() {
+            let size = slates.slate_size;
+            let place = *row as usize * size..(*row as usize + 1) * size;
+            slates.actions[place.clone()].copy_from_slice(found.slate(at));
+            slates.scores[place].copy_from_slice(found.scores(at));
+        }
+    }
 }
 
 /// Device → host; waits for the device.
-pub(super) fn floats<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
-    let data = tensor.try_into_data().map_err(|error| failed(&error))?;
-    data.try_into_vec().map_err(|error| failed(&error))
+fn whole(list_there: &Tensor<1, Int>) -> Result<Vec<i32>> {
+    list(list_there.clone().try_into_data().map_err(|error| failed(&error))?)
 }
 
-/// Device → host of several tensors in one wait.
-fn together<const N: usize>(read: Transaction) -> Result<[TensorData; N]> {
-    let read = read.try_execute().map_err(|error| failed(&error))?;
-    read.try_into().map_err(|read: Vec<TensorData>| failed(&read.len()))
-}
-
-fn integers(data: TensorData) -> Result<Vec<i32>> {
+fn list(data: TensorData) -> Result<Vec<i32>> {
     data.convert::<i32>().try_into_vec().map_err(|error| failed(&error))
 }
 
-/// Where the excluded actions of each of the queries `rows` begin, and all of them, at least one number.
+/// Where the excluded actions of each query begin and end, and all of them, at least one number. Queries that
+/// have theirs from one place, as samples around one context do, share them.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
     reason = "actions fit 31 bits"
 )]
-fn excluded_lists(queries: Queries<'_>, rows: Range<usize>) -> (Vec<i32>, Vec<i32>) {
-    let (mut starts, mut all) = (vec![0], Vec::new());
-    for row in rows {
-        all.extend(queries.excluded_of(row).iter().map(|action| *action as i32));
-        starts.push(all.len() as i32);
+fn excluded_lists(queries: Queries<'_>) -> (Vec<i32>, Vec<i32>) {
+    let (mut spans, mut all, mut last) = (Vec::new(), Vec::new(), &[][..]);
+    let mut start = 0;
+    for row in 0..queries.latent.rows() {
+        let excluded = queries.excluded_of(row);
+        if !std::ptr::eq(excluded, last) {
+            start = all.len();
+            all.extend(excluded.iter().map(|action| *action as i32));
+            last = excluded;
+        }
+        spans.extend([start as i32, (start + excluded.len()) as i32]);
     }
     if all.is_empty() {
         all.push(0);
     }
-    (starts, all)
+    (spans, all)
 }
 
 impl Retriever for OnDevice {
@@ -468,15 +441,20 @@ impl Retriever for OnDevice {
         check(queries, actions.num_actions(), actions.latent_dim())?;
         let is_ordinary =
             |query: &[f32]| ORDINARY.contains(&(norm(query) * self.host.largest_norm()));
-        if !latent.iter_rows().all(is_ordinary) {
+        if !latent.par_rows().all(is_ordinary) {
             return self.search_apart(queries, is_ordinary);
         }
-        let mut found = Vec::with_capacity(latent.rows());
-        for first in (0..latent.rows()).step_by(self.blocks.queries()) {
-            let rows = first..(first + self.blocks.queries()).min(latent.rows());
-            found.extend(self.blocks.attempt(|| self.best_of(queries, rows))?);
+        let mut slates =
+            Slates::unscored(queries.slate_size, vec![0; latent.rows() * queries.slate_size]);
+        let mut rows: Vec<u32> = (0_u32..).take(latent.rows()).collect();
+        for careful in [false, true] {
+            rows = self.search_for(queries, &rows, careful, &mut slates)?;
         }
-        Ok(self.host.ranked(queries, &found, |query| self.rounding(query)))
+        if !rows.is_empty() {
+            let picked = Picked::new(queries, &rows);
+            picked.put(&self.host.search(picked.queries(queries.slate_size))?, &mut slates);
+        }
+        Ok(slates)
     }
 }
 

@@ -39,7 +39,7 @@ impl OnDevice {
     /// None where `retriever` does not search on a GPU, and where a context has no tail.
     ///
     /// # Errors
-    /// The errors of [`Blocks::in_f32`].
+    /// The errors of [`Blocks::in_order`].
     pub(super) fn new(retriever: &Arc<dyn Retriever>, sampling: &Sampling) -> Result<Option<Self>> {
         let Some(blocks) = retriever.blocks() else { return Ok(None) };
         let num_actions = blocks.actions().num_actions();
@@ -47,8 +47,8 @@ impl OnDevice {
         if size + most_excluded(sampling.excluded.as_deref()) > num_actions {
             return Ok(None);
         }
-        // A search does without the digits that weights need.
-        let blocks = blocks.in_f32()?;
+        // A search does without the digits that weights need, and without the order of panels.
+        let blocks = blocks.in_order()?;
         let excluded = sampling.excluded.clone();
         let heads =
             Heads::new(Arc::clone(retriever), size, sampling.slate_size, excluded, num_actions);
@@ -135,6 +135,8 @@ impl OnDevice {
             let references = rows_to_device(references, 1, device);
             let send = |at: usize| {
                 let beta = blocks.block(at);
+                let filled = blocks.width() > h.cols();
+                let beta = if filled { beta.narrow(1, 0, h.cols()) } else { beta };
                 let products = queries.clone().matmul(beta.clone().transpose());
                 let weights = (products - references.clone()).exp();
                 let weights = without(weights, beyond, blocks.range(at));

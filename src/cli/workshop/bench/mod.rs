@@ -27,8 +27,8 @@ pub(crate) enum BenchVerb {
 
 #[derive(Debug, Default, Args)]
 struct MannerArgs {
-    /// How exact searches on a GPU multiply: products, by Burn, sweep, by a kernel of our own, or half, by
-    /// that kernel with vectors in f16 [default: the fastest of them].
+    /// How exact searches on a GPU multiply: sweep, in f32, or half, in f16, with the same answers [default: the
+    /// faster one].
     #[arg(long, value_parser = manner)]
     manner: Option<Manner>,
 }

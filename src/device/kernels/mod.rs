@@ -1,0 +1,116 @@
+//! The kernels of exact search. A cube, which is a group of units, multiplies a tile of queries and actions
+//! and keeps nothing of it but what passes; another prunes the list of a query.
+
+mod matrices;
+mod prune;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod tile;
+
+use std::ops::Range;
+
+use burn::tensor::{DType, Int, Tensor};
+use cubecl::prelude::{CubeCount, CubeDim};
+
+use super::Cube;
+use super::lists::{Asked, Lists, Part};
+
+/// Numbers that are read together. The rows of both factors are whole groups of so many.
+const GROUP: usize = 4;
+
+/// The most tiles of actions in one launch; a driver has 65 535.
+const TILES: usize = 1 << 15;
+
+/// Adds the products of a part above the thresholds to the lists; none on a device that runs no kernels.
+pub(crate) fn sweep(asked: &Asked, part: &Part<'_>, lists: &Lists) -> Option<()> {
+    let [rows, _] = asked.queries.dims();
+    let counts = lists.counts.clone().try_into_primitive::<Cube>().ok()?;
+    let client = counts.client.clone();
+    let half = part.beta.dtype() == DType::F16;
+    let matrices = (half && matrices::runs_on(&client)).then(|| matrices::Shape::of(rows));
+    let [height, width] = matrices.as_ref().map_or(sweep::TILE, matrices::Shape::tile);
+    let actions = part.beta.dims()[0];
+    let (tiles, shift, visits) = visits(part, actions.div_ceil(width));
+    for start in visits.clone().step_by(TILES) {
+        let end = visits.end.min(start + TILES);
+        let size = |count: usize| u32::try_from(count).ok();
+        let cubes = CubeCount::Static(size(rows.div_ceil(height))?, size(end - start)?, 1);
+        let order = Order { first: start, shift, tiles };
+        match &matrices {
+            Some(shape) => matrices::launch(shape, cubes, asked, part, lists, &order)?,
+            None => sweep::launch(cubes, asked, part, lists, &order)?,
+        }
+    }
+    Some(())
+}
+
+/// The tiles of a launch: the number of a visit, its bits turned round, is that of a tile, so that the tiles of
+/// a part lie all over the block, and what they hold is like the rest of it.
+#[derive(Debug)]
+struct Order {
+    /// The first visit.
+    first: usize,
+    /// How far bits that are turned round are to be moved.
+    shift: u32,
+    /// Tiles of the block; visits to others find nothing.
+    tiles: usize,
+}
+
+/// The number of tiles, the shift of [`Order`], and the visits of a part.
+fn visits(part: &Part<'_>, tiles: usize) -> (usize, u32, Range<usize>) {
+    let all = tiles.next_power_of_two().max(2);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most all")]
+    let visit = |share: f64| ((share * all as f64 + part.turn) as usize).min(all);
+    (tiles, 32 - all.ilog2(), visit(part.share.start)..visit(part.share.end))
+}
+
+/// Takes what may be among the K best, and the ones within rounding of them, from the lists `from` to the lists
+/// `to`, and raises the thresholds; none on a device that runs no kernels.
+pub(crate) fn prune(asked: &Asked, from: &Lists, to: &Lists) -> Option<()> {
+    let counts = from.counts.clone().try_into_primitive::<Cube>().ok()?;
+    let client = counts.client.clone();
+    let rows = u32::try_from(asked.thresholds.dims()[0]).ok()?;
+    let whole = |list: &Tensor<1, Int>| list.clone().try_into_primitive::<Cube>().ok();
+    let real = |list: &Tensor<1>| list.clone().try_into_primitive::<Cube>().ok();
+    prune::prune::launch(
+        &client,
+        CubeCount::Static(rows, 1, 1),
+        CubeDim::new_1d(u32::try_from(prune::UNITS).ok()?),
+        counts.into_tensor_arg(),
+        whole(&from.actions)?.into_tensor_arg(),
+        real(&from.products)?.into_tensor_arg(),
+        real(&asked.rounding)?.into_tensor_arg(),
+        real(&asked.thresholds)?.into_tensor_arg(),
+        whole(&to.counts)?.into_tensor_arg(),
+        whole(&to.actions)?.into_tensor_arg(),
+        real(&to.products)?.into_tensor_arg(),
+        asked.slate_size,
+        from.room,
+        to.room,
+    );
+    Some(())
+}
+
+/// Puts the actions of the lists one after the other into `packed` in any order, and where each list begins
+/// into `starts` `[N]`; the count of a list that does not fit is below 0 then. None on a device that runs no kernels.
+pub(crate) fn pack(lists: &Lists, starts: &Tensor<1, Int>, packed: &Tensor<1, Int>) -> Option<()> {
+    let whole = |list: &Tensor<1, Int>| list.clone().try_into_primitive::<Cube>().ok();
+    let counts = whole(&lists.counts)?;
+    let client = counts.client.clone();
+    let rows = u32::try_from(starts.dims()[0]).ok()?;
+    let cursor = Tensor::<1, Int>::zeros([1], &starts.device());
+    prune::pack::launch(
+        &client,
+        CubeCount::Static(rows, 1, 1),
+        CubeDim::new_1d(u32::try_from(prune::UNITS).ok()?),
+        counts.into_tensor_arg(),
+        whole(&lists.actions)?.into_tensor_arg(),
+        whole(&cursor)?.into_tensor_arg(),
+        whole(starts)?.into_tensor_arg(),
+        whole(packed)?.into_tensor_arg(),
+        lists.room,
+        packed.dims()[0],
+    );
+    Some(())
+}
