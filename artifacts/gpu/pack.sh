@@ -7,7 +7,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 if [ -z "${SLATE:-}" ]; then
-    cargo build --release --manifest-path "$root/Cargo.toml" --features flex,wgpu
+    cargo build --release --manifest-path "$root/Cargo.toml" --features flex,vulkan
     SLATE=${CARGO_TARGET_DIR:-$root/target}/release/slate
 fi
 folder=$(mktemp -d)

@@ -9,12 +9,12 @@
 #   long       searches at L = 512 and 1 024; 20 GB of memory
 #   peer_long  the same by PyTorch
 #   table      what the others wrote; on any machine, python3 artifacts/gpu/table.py OUT
-# Data come from seeds and nothing from a network. SLATE is a release build with the feature wgpu, DEVICE the
+# Data come from seeds and nothing from a network. SLATE is a release build with the feature vulkan, DEVICE the
 # device [default: wgpu], ACTIONS the sizes of the catalogue, if not all three. On a machine without a compiler,
 # packed.tar.gz of pack.sh in this folder (or PACKED) brings what is missing.
 # What is wanted most comes first. A row is appended as soon as it is measured, and the table takes the last of its
 # kind: stages may be run one by one and again. What fails is noted, the next goes on, and the script fails in the end.
-FEATURES=flex,wgpu
+FEATURES=flex,vulkan
 keep_going=1
 packed=${PACKED:-$(dirname "$0")/packed.tar.gz}
 if [ -z "${SLATE:-}" ] && [ -e "$packed" ]; then
@@ -69,24 +69,22 @@ sys.exit(None if found and (found[0] or "").endswith(" (GPU)") else f"wgpu has n
 PYTHON
 }
 
-# Searches at one length of vectors: searches L SECONDS "QUERIES..." "MANNER..."
+# Searches at one length of vectors: searches L SECONDS "QUERIES"
 searches() {
-    local dim=$1 limit=$2 actions queries manner
+    local dim=$1 limit=$2 actions manner
     for actions in "${sizes[@]}"; do
-        for queries in $3; do
-            for manner in $4; do
-                row search "$limit" '{}' "$SLATE" bench search --device "$device" --actions "$actions" --latent-dim "$dim" \
-                    --queries "$queries" --slate-size "$(pick 5,100 5)" --excluded 20 --manner "$manner" \
-                    --repetitions "$repetitions" --product "$(pick 8192 256)" --json
-            done
+        for manner in $(pick "half sweep" sweep); do
+            row search "$limit" '{}' "$SLATE" bench search --device "$device" --actions "$actions" --latent-dim "$dim" \
+                --queries "$3" --slate-size "$(pick 5,100 5)" --excluded 20 --manner "$manner" \
+                --repetitions "$repetitions" --product "$(pick 8192 256)" --json
         done
     done
 }
 
-search() { searches 100 90 "$(pick "3200 320 32" 32)" "$(pick "half sweep products" "sweep products")"; }
+search() { searches 100 90 "$(pick 3200,320,32 32)"; }
 
 long() {
-    for dim in $(pick "512 1024" "128"); do searches "$dim" 120 "$(pick "3200 32" 32)" "$(pick "half sweep" sweep)"; done
+    for dim in $(pick "512 1024" "128"); do searches "$dim" 120 "$(pick 3200,32 32)"; done
 }
 
 # The numbers of samples at one size of the catalogue.
@@ -109,8 +107,8 @@ step() {
         prepare "$work/step-$actions" "$actions" || continue
         for samples in $(samples_of "$actions"); do
             for size in $(pick "5 100" "5"); do
-                # The fastest says what it was chosen by.
-                for manner in fastest $(if [ "$samples" = 100 ]; then echo half sweep products; fi); do
+                # The faster manner says what it was chosen by; f32 is measured whatever is faster.
+                for manner in fastest $(if [ "$samples" = 100 ]; then echo sweep; fi); do
                     flag=()
                     [ "$manner" = fastest ] || flag=(--manner "$manner")
                     # Every sample is searched for; folds would search smaller batches in vectors of their own.

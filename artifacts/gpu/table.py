@@ -20,7 +20,7 @@ def last(rows, *fields):
 def times(trials):
     """What a manner was chosen by, in milliseconds."""
     of = lambda name: "none" if trials[name] is None else f"{1e3 * trials[name]:.2f}"
-    return " / ".join(of(name) for name in ("products", "sweep", "half"))
+    return " / ".join(of(name) for name in ("sweep", "half"))
 
 
 searches, steps = rows("search"), rows("step")
@@ -51,6 +51,6 @@ for (*key, manner), row in last(steps, "actions", "samples", "slate_size", "mann
 
 trials = last([row for row in steps if row["trials"]], "actions")
 if trials:
-    print("\n| P | queries | milliseconds of products / sweep / half in a trial |\n|---|---|---|")
+    print("\n| P | queries | milliseconds in f32 / f16 in a trial |\n|---|---|---|")
 for (actions,), row in trials.items():
     print(f"| {actions:,} | {row['trials']['queries']:,} | {times(row['trials'])} |")
