@@ -79,7 +79,7 @@ impl Blocks {
     }
 
     /// β on the `chosen` GPU shuffled and in f16, times a power of two that takes the longest vector near the middle of
-    /// f16: half the memory, and [`rounding`](Self::rounding).
+    /// f16: half the memory, and a [`precision`](Self::precision) of fewer digits.
     ///
     /// # Errors
     /// As [`new`](Self::new); [`Error::Device`] if the device has no f16, or the longest vector no ordinary
