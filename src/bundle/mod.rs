@@ -26,6 +26,7 @@ mod asking;
 mod batch;
 mod filter;
 mod groups;
+mod join;
 mod manifest;
 mod onnx;
 mod recommender;
@@ -37,8 +38,9 @@ mod users;
 
 use std::sync::Arc;
 
-pub use batch::{Batch, Part, Summary, join};
+pub use batch::{Batch, Part, Summary};
 pub use filter::Filter;
+pub use join::join;
 pub use manifest::{FileRecord, MANIFEST, Manifest, Scales, Shapes, Trained, VectorScalar};
 pub use recommender::Recommender;
 pub use request::{Answer, Options, Query, Recommendation, Request, Who};
