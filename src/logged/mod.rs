@@ -19,6 +19,7 @@
 //!
 //! Rows that are left out are counted by their reason ([`Unused`]).
 
+mod doubts;
 mod rows;
 mod value;
 mod weights;

@@ -15,21 +15,13 @@
 use serde::Serialize;
 
 use super::Bounds;
+use super::doubts::{doubt, doubt_of_intervals};
 use crate::error::Result;
 use crate::estimate::{Estimate, Interval, spread};
 use crate::seed::{Purpose, Seed};
 
 /// The chance at which bounds may fail: those of a report are of 95 %.
 pub const RISK: f64 = 0.05;
-
-/// Below so many rows' worth of information there is no interval.
-pub(super) const LEAST_ROWS: f64 = 100.0;
-
-/// Below so many persons, or persons who earned anything, there is no interval.
-const LEAST_PEOPLE: usize = 30;
-
-/// A mean weight so many standard errors from 1 says that the weights are not those of this log.
-const DOUBTED: f64 = 4.0;
 
 /// Resamples of the bootstrap.
 const RESAMPLES: u64 = 1000;
@@ -100,6 +92,13 @@ impl Weighed {
         sums
     }
 
+    /// The number of persons who earned more than the least that a reward can be.
+    fn earners(&self) -> usize {
+        let low = self.bounds.low;
+        let above = self.rewards.iter().map(|reward| f64::from(u8::from(*reward > low)));
+        self.per_person(above).into_iter().filter(|rows| *rows > 0.0).count()
+    }
+
     /// The mean of `values` `[n]`; its standard error is that of independent persons.
     fn mean(&self, values: &[f64]) -> Estimate {
         Estimate::of_groups(values.iter().copied(), &self.people)
@@ -160,7 +159,7 @@ impl Weighed {
         let expected_effective_rows = rows * rows / expected.max(f64::MIN_POSITIVE);
         let people = self.per_person(std::iter::empty()).len();
         let doubt = doubt(people, effective_rows.min(expected_effective_rows), mean_weight);
-        let doubt_of_intervals = self.doubt_of_intervals();
+        let doubt_of_intervals = doubt_of_intervals(self.earners(), bounds.low);
         let certain = doubt.is_none() && doubt_of_intervals.is_none();
         let sure = |interval: Interval| certain.then_some(interval);
         let mut logging = self.mean(&self.rewards).interval();
@@ -195,20 +194,6 @@ impl Weighed {
             expected_effective_rows,
             doubt,
             doubt_of_intervals,
-        })
-    }
-
-    /// Why intervals would often miss the truth: a mean of many zeros and a few other numbers is far from
-    /// normal, and resamples of the persons do not know who else might have earned something.
-    fn doubt_of_intervals(&self) -> Option<String> {
-        let low = self.bounds.low;
-        let above = self.rewards.iter().map(|reward| f64::from(u8::from(*reward > low)));
-        let earned = self.per_person(above).into_iter().filter(|rows| *rows > 0.0).count();
-        (earned < LEAST_PEOPLE).then(|| {
-            format!(
-                "{earned} persons earned more than {low}, fewer than {LEAST_PEOPLE}: an interval from so few would \
-                 often miss the truth"
-            )
         })
     }
 
@@ -339,31 +324,6 @@ fn bernstein_upper(values: &[f64], variance: f64, risk: f64) -> f64 {
     mean + (log + (-(-lambda).ln_1p() - lambda) * squares) / (lambda * rows)
 }
 
-fn doubt(people: usize, effective: f64, mean_weight: Estimate) -> Option<String> {
-    if people == 0 {
-        return Some("no row of a person that the policy has not learned from".into());
-    }
-    if people < LEAST_PEOPLE {
-        return Some(format!(
-            "these are rows of {people} persons, fewer than {LEAST_PEOPLE}: how much persons differ cannot be told"
-        ));
-    }
-    if effective.is_nan() || effective < LEAST_ROWS {
-        return Some(format!(
-            "the weights leave {effective:.0} rows' worth of information, fewer than {LEAST_ROWS}: \
-             this policy is too far from the one that logged"
-        ));
-    }
-    let Estimate { mean, standard_error } = mean_weight;
-    let sure = (mean - 1.0).abs() <= DOUBTED * standard_error.max(1e-6);
-    (!sure).then(|| {
-        format!(
-            "the mean weight is {mean_weight}, which is {DOUBTED} standard errors from 1: these \
-             rows were not drawn as they say"
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,33 +349,6 @@ mod tests {
         let Prior { mean_square, variance } = rows.prior();
         // w r is ½, 1½, 0, 1; r is 1, 1, 0, 1.
         assert!((mean_square - 3.5 / 4.0).abs() < 1e-12 && (variance - 0.1875).abs() < 1e-12);
-    }
-
-    #[test]
-    fn weights_that_do_not_average_to_one_are_doubted() {
-        let rows = |weight: f64| Weighed {
-            log_weights: (0..1000).map(|at| (weight + 0.1 * f64::from(at % 3 - 1)).ln()).collect(),
-            distances: vec![0.1; 1000],
-            rewards: vec![0.5; 1000],
-            people: (0..1000).collect(),
-            bounds: Bounds::default(),
-        };
-        let doubt = |weight| rows(weight).value(Prior::default(), Seed(0)).unwrap().doubt;
-        assert!(doubt(1.2).unwrap().contains("4 standard errors from 1"));
-        assert_eq!(doubt(1.0), None);
-    }
-
-    #[test]
-    fn few_rows_worth_of_information_are_doubted() {
-        let rows = Weighed {
-            log_weights: (0..1000).map(|at| if at < 60 { 2.8 } else { -9.0 }).collect(),
-            distances: vec![2.8; 1000],
-            rewards: vec![0.5; 1000],
-            people: (0..1000).collect(),
-            bounds: Bounds::default(),
-        };
-        let value = rows.value(Prior::default(), Seed(0)).unwrap();
-        assert!(value.doubt.unwrap().contains("60 rows' worth"));
     }
 
     #[test]

@@ -16,7 +16,7 @@
 
 use serde::Serialize;
 
-use super::super::value::LEAST_ROWS;
+use super::super::doubts::LEAST_ROWS;
 use super::direct::Direct;
 use super::{DirectOptions, PositionLog, Stationary};
 use crate::error::Result;
