@@ -1,5 +1,5 @@
-//! Before it is used, a search on a GPU is tried with some actions as queries: whether it finds what the host
-//! finds, and how long it takes.
+//! Before it is used, a search on a GPU is tried with some made-up users as queries: whether it finds what the
+//! host finds, and how long it takes.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,10 @@ const COMPARED: usize = 4;
 
 /// The most queries of a trial, as many as a training step has; there is one to so many actions.
 const TRIED: (usize, usize) = (1024, 16);
+
+/// Actions in the history of a made-up user. An action by itself would be a query unlike others: those with the
+/// same users are its equals.
+const HISTORY: usize = 8;
 
 /// A trial is repeated so often, unless it has taken so long.
 const REPETITIONS: (usize, Duration) = (3, Duration::from_secs(1));
@@ -54,15 +58,29 @@ impl OnDevice {
         Err(Error::Device { device: self.blocks.name().to_owned(), problem })
     }
 
-    /// At most so many of the actions of the first block, `[N, L]`.
-    fn probes(&self, most: usize) -> Matrix {
-        let count = self.blocks.range(0).len();
-        #[allow(clippy::cast_possible_truncation, reason = "actions are numbered by u32")]
-        let probed: Vec<u32> = (0..count as u32).step_by(count.div_ceil(most).max(1)).collect();
-        self.blocks.actions().beta().select(&probed)
+    /// So many made-up users, the means of their actions, `[N, L]`. Actions are numbered by popularity, and the
+    /// popular ones are in more histories.
+    fn probes(&self, users: usize) -> Matrix {
+        let beta = self.blocks.actions().beta();
+        let mut latent = Matrix::zeros(users, beta.cols());
+        for user in 0..users {
+            for at in 0..HISTORY {
+                let place = (at * users + user) as f64 / (users * HISTORY) as f64;
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "below the number of actions"
+                )]
+                let action = (place * place * beta.rows() as f64) as usize;
+                for (sum, number) in latent.row_mut(user).iter_mut().zip(beta.row(action)) {
+                    *sum += number / HISTORY as f32;
+                }
+            }
+        }
+        latent
     }
 
-    /// The seconds of a search for some of the actions, and what it finds.
+    /// The seconds of a search for made-up users, and what it finds.
     pub(super) fn trial(&self) -> Result<(f64, Slates)> {
         let num_actions = self.blocks.actions().num_actions();
         let (most, each) = TRIED;
