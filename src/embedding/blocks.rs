@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::ActionEmbeddings;
 use crate::device::{Chosen, Memory, failed, rows_to_device};
 use crate::error::{Error, Result};
-use crate::matrix::{Matrix, half_factor, half_scale, norm};
+use crate::matrix::{Matrix, half_factor, norm};
 
 /// The most and the fewest queries whose products with a block fit into a tensor.
 const QUERIES: (usize, usize) = (4096, 64);
@@ -56,7 +56,7 @@ pub struct Blocks {
     queries: usize,
     /// The first blocks. The others are uploaded when they are asked for.
     resident: Vec<Tensor<2>>,
-    /// β in f32 beside β in f16, once it has been asked for.
+    /// β in f32 and in order beside this, once it has been asked for.
     beside: OnceLock<Arc<Blocks>>,
 }
 
@@ -90,8 +90,8 @@ impl Blocks {
         if !chosen.device.supports_dtype(DType::F16) {
             return Err(refused("has no f16"));
         }
-        let scale = half_scale(actions.beta());
         let longest = actions.beta().par_rows().map(norm).reduce(|| 0.0, f32::max);
+        let scale = half_factor(longest);
         if !LONGEST.contains(&(scale * longest)) {
             return Err(refused("f16 does not hold vectors so short or long"));
         }

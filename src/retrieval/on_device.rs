@@ -9,7 +9,7 @@
 //!
 //! A share lies all over the catalogue, so that more passes than a list has room for only where much is alike.
 //! The queries of such lists are searched for again: the host waits after each share and halves
-//! those of which too much passes. Where even the few actions of a tile are too many, it searches itself.
+//! those of which too much passes. Where that does not help, for so many are equal, it searches itself.
 
 mod probe;
 
@@ -32,14 +32,21 @@ use crate::matrix::{Matrix, norm};
 /// absolute value.
 const ORDINARY: Range<f32> = 1e-20..1e30;
 
+/// Numbers of shorter vectors than this vanish when they are squared.
+const SHORTEST: f32 = 1e-18;
+
+/// The actions of the smallest tile; a share of fewer cannot be halved.
+const TILE: f64 = 64.0;
+
 /// The most queries that are searched for at once.
 const QUERIES: usize = 4096;
 
 /// The actions that a list has room for: so many, and so many times K.
 const ROOM: (usize, usize) = (1024, 16);
 
-/// The actions of a query that come down, in the mean: so many, and so many times K.
+/// The actions of a query that come down, in the mean: so many, and so many times K. And the least of all.
 const DOWN: (usize, usize) = (27, 2);
+const LEAST_DOWN: usize = 1 << 14;
 
 /// A manner is chosen among more actions than these.
 const FEW: usize = 4096;
@@ -173,6 +180,11 @@ impl OnDevice {
         Self { host, blocks, manner, trials: None }.compared()
     }
 
+    /// The actions that a list has room for.
+    fn room(&self, slate_size: usize) -> usize {
+        ROOM.0.max(ROOM.1 * slate_size).min(self.blocks.actions().num_actions())
+    }
+
     /// The blocks that are swept over together: those that stay on the device, then each of the others.
     fn groups(&self) -> impl Iterator<Item = Group> {
         let blocks = &*self.blocks;
@@ -189,8 +201,8 @@ impl OnDevice {
     fn found(&self, queries: Queries<'_>, careful: bool) -> Result<Found> {
         let (device, rows) = (self.blocks.device(), queries.latent.rows());
         let num_actions = self.blocks.actions().num_actions();
-        let room = room(queries.slate_size);
-        let (spans, excluded) = excluded_lists(queries);
+        let room = self.room(queries.slate_size);
+        let (spans, excluded) = excluded_lists(queries, num_actions);
         let norms: Vec<f32> = queries.latent.par_rows().map(norm).collect();
         let (there, factors) = self.blocks.queries_there(queries.latent, &norms);
         // Four times the precision: of two products, and the host's own rounding is among it.
@@ -214,7 +226,14 @@ impl OnDevice {
             let all: usize = group.iter().map(|(_, beta)| beta.dims()[0]).sum();
             let mut done = 0;
             while done < all {
-                let end = all.min(done + share(merged, room, queries.slate_size));
+                let next = if room < num_actions {
+                    // More is within rounding in f16.
+                    let digits = if self.manner == Manner::Half { 0.5 } else { 1.0 };
+                    next_actions(merged, room, queries.slate_size, digits)
+                } else {
+                    all
+                };
+                let end = all.min(done + next);
                 // Little that is left comes along.
                 let end = if all - end < (end - done) / 4 { all } else { end };
                 let at = |action: usize| action as f64 / all as f64;
@@ -227,7 +246,7 @@ impl OnDevice {
                 device.sync().map_err(|error| failed(&error))?;
             }
         }
-        search.end(num_actions)
+        search.end()
     }
 
     /// Puts the slates of some of the queries where they belong; returns the rows of those for which there was
@@ -240,8 +259,12 @@ impl OnDevice {
         slates: &mut Slates,
     ) -> Result<Vec<u32>> {
         let (actions, slate_size) = (self.blocks.actions(), queries.slate_size);
-        // The lists of the queries of one search fit into tensors.
-        let together = QUERIES.min(self.blocks.products() / room(slate_size)).max(1);
+        // Four lists of the queries of one search, and what is packed of them, fit into the two tensors that
+        // blocks leave for work; the queries and what they exclude, into one each.
+        let excluded = rows.iter().map(|row| queries.excluded_of(*row as usize).len()).max();
+        let numbers = [3 * self.room(slate_size), self.blocks.width(), excluded.unwrap_or(0)];
+        let most = numbers.map(|numbers| self.blocks.products() / numbers.max(1));
+        let together = most.into_iter().fold(QUERIES, usize::min).max(1);
         let mut crowded = Vec::new();
         for rows in rows.chunks(together) {
             let picked = Picked::new(queries, rows);
@@ -295,7 +318,7 @@ impl OnDevice {
 impl Search<'_> {
     /// Adds a share of the actions of a group to what has been found.
     fn merge(&mut self, group: &Group, share: Range<f64>) -> Result<()> {
-        let kept = if self.careful { Some(whole(&self.lists.counts)?) } else { None };
+        let kept = if self.careful { Some(read(&self.lists.counts)?) } else { None };
         for (at, (offset, beta)) in group.iter().enumerate() {
             let turn = at as f64 / group.len() as f64;
             let (offset, stride) = (*offset, self.blocks.stride(beta.dims()[0]));
@@ -306,13 +329,14 @@ impl Search<'_> {
             }
         }
         if let Some(kept) = kept {
-            let counts = whole(&self.lists.counts)?;
+            let counts = read(&self.lists.counts)?;
             let room = i32::try_from(self.lists.room).unwrap_or(i32::MAX);
-            let too_many = counts.iter().any(|count| *count > room);
+            // A list that equals fill cannot be helped: the host searches for its query.
+            let too_many =
+                counts.iter().zip(&kept).any(|(count, kept)| *count > room && *kept <= room / 2);
             let size = share.end - share.start;
             let largest = group.iter().map(|(_, beta)| beta.dims()[0]).max().unwrap_or(1);
-            // A share of less than an action cannot be halved.
-            if too_many && size * largest as f64 > 1.0 {
+            if too_many && size * largest as f64 > TILE {
                 self.lists.counts = integers(&kept, self.blocks.device());
                 let middle = share.start + size / 2.0;
                 self.merge(group, share.start..middle)?;
@@ -329,13 +353,15 @@ impl Search<'_> {
     }
 
     /// Brings down what has been found. Waits for the device.
-    fn end(self, num_actions: usize) -> Result<Found> {
+    fn end(self) -> Result<Found> {
         let slate_size = self.asked.slate_size;
         let rows = self.asked.thresholds.dims()[0];
-        let mean = if self.careful { room(slate_size) } else { DOWN.0 + DOWN.1 * slate_size };
+        let all = rows * self.lists.room;
+        let down = rows * (DOWN.0 + DOWN.1 * slate_size);
+        let down = if self.careful { all } else { down.max(LEAST_DOWN).min(all) };
         let device = self.blocks.device();
         let starts = Tensor::empty([rows], device);
-        let packed = Tensor::empty([rows * mean.min(num_actions)], device);
+        let packed = Tensor::empty([down], device);
         pack(&self.lists, &starts, &packed).ok_or_else(elsewhere)?;
         let read = Transaction::default().register(self.lists.counts).register(starts);
         let read = read.register(packed).try_execute().map_err(|error| failed(&error))?;
@@ -351,19 +377,15 @@ fn elsewhere() -> Error {
     failed(&"the lists of a search are not on its device")
 }
 
-/// The actions that a list has room for.
-fn room(slate_size: usize) -> usize {
-    ROOM.0.max(ROOM.1 * slate_size)
-}
-
 /// The actions that are swept over next, where the K best of so many are known: of as many again there are K
-/// that pass. Three quarters of the room are for those expected and six times the root of their number.
-fn share(merged: usize, room: usize, slate_size: usize) -> usize {
+/// that pass. Three quarters of the room are for those expected and six times the root of their number; `digits`
+/// is the part of it that rounding leaves.
+fn next_actions(merged: usize, room: usize, slate_size: usize, digits: f64) -> usize {
     if merged == 0 {
         return room / 2;
     }
     let (free, slate_size) = ((room - room / 4).saturating_sub(slate_size), slate_size as f64);
-    let times = free as f64 / (slate_size + 6.0 * slate_size.sqrt());
+    let times = digits * free as f64 / (slate_size + 6.0 * slate_size.sqrt());
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let next = (merged as f64 * times) as usize;
     next.max(1)
@@ -398,8 +420,8 @@ impl<'a> Picked<'a> {
 }
 
 /// Device → host; waits for the device.
-fn whole(list_there: &Tensor<1, Int>) -> Result<Vec<i32>> {
-    list(list_there.clone().try_into_data().map_err(|error| failed(&error))?)
+fn read(there: &Tensor<1, Int>) -> Result<Vec<i32>> {
+    list(there.clone().try_into_data().map_err(|error| failed(&error))?)
 }
 
 fn list(data: TensorData) -> Result<Vec<i32>> {
@@ -413,17 +435,18 @@ fn list(data: TensorData) -> Result<Vec<i32>> {
     clippy::cast_possible_wrap,
     reason = "actions fit 31 bits"
 )]
-fn excluded_lists(queries: Queries<'_>) -> (Vec<i32>, Vec<i32>) {
+fn excluded_lists(queries: Queries<'_>, num_actions: usize) -> (Vec<i32>, Vec<i32>) {
     let (mut spans, mut all, mut last) = (Vec::new(), Vec::new(), &[][..]);
-    let mut start = 0;
+    let (mut start, mut end) = (0, 0);
     for row in 0..queries.latent.rows() {
         let excluded = queries.excluded_of(row);
         if !std::ptr::eq(excluded, last) {
             start = all.len();
-            all.extend(excluded.iter().map(|action| *action as i32));
-            last = excluded;
+            let there = excluded.partition_point(|action| (*action as usize) < num_actions);
+            all.extend(excluded[..there].iter().map(|action| *action as i32));
+            (last, end) = (excluded, all.len());
         }
-        spans.extend([start as i32, (start + excluded.len()) as i32]);
+        spans.extend([start as i32, end as i32]);
     }
     if all.is_empty() {
         all.push(0);
@@ -439,8 +462,10 @@ impl Retriever for OnDevice {
     fn search(&self, queries: Queries<'_>) -> Result<Slates> {
         let (actions, latent) = (self.blocks.actions(), queries.latent);
         check(queries, actions.num_actions(), actions.latent_dim())?;
-        let is_ordinary =
-            |query: &[f32]| ORDINARY.contains(&(norm(query) * self.host.largest_norm()));
+        let is_ordinary = |query: &[f32]| {
+            let (length, longest) = (norm(query), self.host.largest_norm());
+            length.min(longest) > SHORTEST && ORDINARY.contains(&(length * longest))
+        };
         if !latent.par_rows().all(is_ordinary) {
             return self.search_apart(queries, is_ordinary);
         }

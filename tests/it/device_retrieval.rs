@@ -139,16 +139,19 @@ fn shares_of_many_blocks_keep_ties_and_leave_the_excluded_out() {
     }
 }
 
-/// Actions that get better and better pass every threshold, more than there is room for.
+/// Actions that get better and better pass every threshold, and of those that are all alike more lie within
+/// rounding of the best than there is room for.
 #[test]
 fn a_catalogue_in_the_worst_order_is_searched_all_the_same() {
     let Some(chosen) = adapter(1 << 20) else { return };
-    let beta = Matrix::new((1..=20_000).map(|action| action as f32).collect(), 1).unwrap();
-    let (host, on_device) = searches(beta, &chosen);
-    let latent = Matrix::new(vec![1.0, -1.0, 0.0, 0.5], 1).unwrap();
-    let queries = Queries { latent: &latent, slate_size: 20, excluded: None };
-    for search in &on_device {
-        assert_eq!(search.search(queries).unwrap(), host.search(queries).unwrap());
+    let latent = Matrix::new(vec![1.0, -1.0, 0.0, 0.5, 1e-24], 1).unwrap();
+    for better in [1.0, 0.0] {
+        let beta = (1..=20_000).map(|action| 1.0 + better * action as f32);
+        let (host, on_device) = searches(Matrix::new(beta.collect(), 1).unwrap(), &chosen);
+        let queries = Queries { latent: &latent, slate_size: 20, excluded: None };
+        for search in &on_device {
+            assert_eq!(search.search(queries).unwrap(), host.search(queries).unwrap());
+        }
     }
 }
 

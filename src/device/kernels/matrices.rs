@@ -18,6 +18,9 @@ const SIDE: usize = 16;
 /// Units of a plane.
 const PLANE: u32 = 32;
 
+/// The most planes of a shape.
+const MOST_PLANES: u32 = 16;
+
 /// The shared memory that the larger shape takes, in bytes.
 const SHARED: usize = 45 << 10;
 
@@ -61,6 +64,7 @@ pub(super) fn runs_on(client: &Client) -> bool {
     properties.features.matmul.cmma.contains(&wanted)
         && (hardware.plane_size_min, hardware.plane_size_max) == (PLANE, PLANE)
         && hardware.max_shared_memory_size >= SHARED
+        && hardware.max_units_per_cube >= MOST_PLANES * PLANE
 }
 
 /// Starts the kernel on the cubes of some tiles.

@@ -19,8 +19,8 @@ use super::lists::{Asked, Lists, Part};
 /// Numbers that are read together. The rows of both factors are whole groups of so many.
 const GROUP: usize = 4;
 
-/// The most tiles of actions in one launch; a driver has 65 535.
-const TILES: usize = 1 << 15;
+/// The most tiles of actions that are visited in one launch; a driver has 65 535.
+const VISITS: usize = 1 << 15;
 
 /// Adds the products of a part above the thresholds to the lists; none on a device that runs no kernels.
 pub(crate) fn sweep(asked: &Asked, part: &Part<'_>, lists: &Lists) -> Option<()> {
@@ -31,9 +31,10 @@ pub(crate) fn sweep(asked: &Asked, part: &Part<'_>, lists: &Lists) -> Option<()>
     let matrices = (half && matrices::runs_on(&client)).then(|| matrices::Shape::of(rows));
     let [height, width] = matrices.as_ref().map_or(sweep::TILE, matrices::Shape::tile);
     let actions = part.beta.dims()[0];
-    let (tiles, shift, visits) = visits(part, actions.div_ceil(width));
-    for start in visits.clone().step_by(TILES) {
-        let end = visits.end.min(start + TILES);
+    let tiles = actions.div_ceil(width);
+    let (shift, visits) = visits(part, tiles);
+    for start in visits.clone().step_by(VISITS) {
+        let end = visits.end.min(start + VISITS);
         let size = |count: usize| u32::try_from(count).ok();
         let cubes = CubeCount::Static(size(rows.div_ceil(height))?, size(end - start)?, 1);
         let order = Order { first: start, shift, tiles };
@@ -57,12 +58,12 @@ struct Order {
     tiles: usize,
 }
 
-/// The number of tiles, the shift of [`Order`], and the visits of a part.
-fn visits(part: &Part<'_>, tiles: usize) -> (usize, u32, Range<usize>) {
+/// The shift of [`Order`], and the visits of a part of so many tiles.
+fn visits(part: &Part<'_>, tiles: usize) -> (u32, Range<usize>) {
     let all = tiles.next_power_of_two().max(2);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most all")]
     let visit = |share: f64| ((share * all as f64 + part.turn) as usize).min(all);
-    (tiles, 32 - all.ilog2(), visit(part.share.start)..visit(part.share.end))
+    (32 - all.ilog2(), visit(part.share.start)..visit(part.share.end))
 }
 
 /// Takes what may be among the K best, and the ones within rounding of them, from the lists `from` to the lists

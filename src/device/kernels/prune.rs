@@ -121,8 +121,11 @@ pub(super) fn pack(
         place[0] = cursor[0].fetch_add(count);
     }
     sync_cube();
-    let start = place[0];
-    let fits = count == 0 || (start + count) as usize <= capacity;
+    let mut start = place[0];
+    if count == 0 {
+        start = 0;
+    }
+    let fits = (start + count) as usize <= capacity;
     if fits {
         let mut at = unit;
         while at < count as usize {

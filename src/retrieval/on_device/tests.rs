@@ -47,10 +47,10 @@ fn shares_grow_as_lists_have_room() {
     for (slate_size, num_actions, most) in
         [(1, 2_000_000, 3), (5, 2_230_000, 4), (100, 2_230_000, 6), (3000, 1 << 20, 5)]
     {
-        let room = room(slate_size);
+        let room = ROOM.0.max(ROOM.1 * slate_size);
         let (mut merged, mut shares) = (0, 0);
         while merged < num_actions {
-            let next = share(merged, room, slate_size);
+            let next = next_actions(merged, room, slate_size, 1.0);
             if merged > 0 {
                 let expected = slate_size as f64 * next as f64 / merged as f64;
                 assert!(
@@ -94,6 +94,10 @@ fn what_cannot_be_answered_is_refused_as_on_the_host() {
     assert!(matches!(error, Error::SlateTooLarge { available: 8, .. }), "{error}");
     assert_eq!(search(&latent, 8, Some(&excluded)).unwrap(), 2);
     assert!(matches!(search(&normals(2, 2, 5), 2, None), Err(Error::Shape { .. })));
+    // Numbers of no action exclude nothing.
+    let beyond: [&[u32]; 2] = [&[3, u32::MAX], &[10]];
+    let queries = Queries { latent: &latent, slate_size: 8, excluded: Some(&beyond) };
+    assert_eq!(device.search(queries).unwrap(), device.host.search(queries).unwrap());
     let mut wrong = latent.clone();
     wrong.row_mut(1)[2] = f32::NAN;
     assert!(matches!(search(&wrong, 2, None), Err(Error::NotFinite { row: 1, .. })));
