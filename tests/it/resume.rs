@@ -18,7 +18,7 @@ use crate::common::{
 const STEPS: [&str; 2] = ["--steps", "240"];
 /// As many: 320 training users in batches of 32.
 const EPOCHS: [&str; 2] = ["--epochs", "24"];
-/// Of either.
+/// Steps from one row of metrics to the next, in both.
 const INTERVAL: u64 = 20;
 
 /// A folder with prepared data, for runs beside it.

@@ -2,15 +2,13 @@
 //! cooperative matrices). The units of a plane multiply 16 × 16 numbers at a time and do not tell which
 //! of them holds what, so sums go through shared memory before they are looked at.
 
-use burn::tensor::{Int, Tensor};
 use cubecl::client::Client;
 use cubecl::features::MmaConfig;
 use cubecl::ir::{ElemType, FloatKind};
 use cubecl::prelude::{CubeCount, CubeDim};
 
-use super::super::Cube;
 use super::super::lists::{Asked, Lists, Part};
-use super::{GROUP, Order};
+use super::{GROUP, Order, client, real, whole};
 
 /// Rows, columns and depth of a product of matrix units.
 const SIDE: usize = 16;
@@ -76,26 +74,21 @@ pub(super) fn launch(
     lists: &Lists,
     order: &Order,
 ) -> Option<()> {
-    let factor = |tensor: &Tensor<2>| tensor.clone().try_into_primitive::<Cube>().ok();
-    let whole = |list: &Tensor<1, Int>| list.clone().try_into_primitive::<Cube>().ok();
-    let real = |list: &Tensor<1>| list.clone().try_into_primitive::<Cube>().ok();
     let ([rows, width], [actions, _]) = (asked.queries.dims(), part.beta.dims());
-    let beta = factor(part.beta)?;
-    let client = beta.client.clone();
     let planes = u32::try_from(shape.planes[0] * shape.planes[1]).ok()?;
     kernel::sweep::launch(
-        &client,
+        &client(&lists.counts)?,
         cubes,
         CubeDim::new_1d(PLANE * planes),
         GROUP,
-        factor(&asked.queries)?.into_tensor_arg(),
-        beta.into_tensor_arg(),
-        real(&asked.thresholds)?.into_tensor_arg(),
-        whole(&asked.spans)?.into_tensor_arg(),
-        whole(&asked.excluded)?.into_tensor_arg(),
-        whole(&lists.counts)?.into_tensor_arg(),
-        whole(&lists.actions)?.into_tensor_arg(),
-        real(&lists.products)?.into_tensor_arg(),
+        real(&asked.queries)?,
+        real(part.beta)?,
+        real(&asked.thresholds)?,
+        whole(&asked.spans)?,
+        whole(&asked.excluded)?,
+        whole(&lists.counts)?,
+        whole(&lists.actions)?,
+        real(&lists.products)?,
         rows,
         actions,
         width,

@@ -11,7 +11,8 @@ mod tile;
 use std::ops::Range;
 
 use burn::tensor::{DType, Int, Tensor};
-use cubecl::prelude::{CubeCount, CubeDim};
+use cubecl::client::Client;
+use cubecl::prelude::{CubeCount, CubeDim, TensorArg};
 
 use super::Cube;
 use super::lists::{Asked, Lists, Part};
@@ -25,8 +26,7 @@ const VISITS: usize = 1 << 15;
 /// Adds the products of a part above the thresholds to the lists; none on a device that runs no kernels.
 pub(crate) fn sweep(asked: &Asked, part: &Part<'_>, lists: &Lists) -> Option<()> {
     let [rows, _] = asked.queries.dims();
-    let counts = lists.counts.clone().try_into_primitive::<Cube>().ok()?;
-    let client = counts.client.clone();
+    let client = client(&lists.counts)?;
     let half = part.beta.dtype() == DType::F16;
     let matrices = (half && matrices::runs_on(&client)).then(|| matrices::Shape::of(rows));
     let [height, width] = matrices.as_ref().map_or(sweep::TILE, matrices::Shape::tile);
@@ -69,23 +69,19 @@ fn visits(part: &Part<'_>, tiles: usize) -> (u32, Range<usize>) {
 /// Takes what may be among the K best, and the ones within rounding of them, from the lists `from` to the lists
 /// `to`, and raises the thresholds; none on a device that runs no kernels.
 pub(crate) fn prune(asked: &Asked, from: &Lists, to: &Lists) -> Option<()> {
-    let counts = from.counts.clone().try_into_primitive::<Cube>().ok()?;
-    let client = counts.client.clone();
     let rows = u32::try_from(asked.thresholds.dims()[0]).ok()?;
-    let whole = |list: &Tensor<1, Int>| list.clone().try_into_primitive::<Cube>().ok();
-    let real = |list: &Tensor<1>| list.clone().try_into_primitive::<Cube>().ok();
     prune::prune::launch(
-        &client,
+        &client(&from.counts)?,
         CubeCount::Static(rows, 1, 1),
         CubeDim::new_1d(u32::try_from(prune::UNITS).ok()?),
-        counts.into_tensor_arg(),
-        whole(&from.actions)?.into_tensor_arg(),
-        real(&from.products)?.into_tensor_arg(),
-        real(&asked.rounding)?.into_tensor_arg(),
-        real(&asked.thresholds)?.into_tensor_arg(),
-        whole(&to.counts)?.into_tensor_arg(),
-        whole(&to.actions)?.into_tensor_arg(),
-        real(&to.products)?.into_tensor_arg(),
+        whole(&from.counts)?,
+        whole(&from.actions)?,
+        real(&from.products)?,
+        real(&asked.rounding)?,
+        real(&asked.thresholds)?,
+        whole(&to.counts)?,
+        whole(&to.actions)?,
+        real(&to.products)?,
         asked.slate_size,
         from.room,
         to.room,
@@ -96,22 +92,34 @@ pub(crate) fn prune(asked: &Asked, from: &Lists, to: &Lists) -> Option<()> {
 /// Puts the actions of the lists one after the other into `packed` in any order, and where each list begins
 /// into `starts` `[N]`; the count of a list that does not fit is below 0 then. None on a device that runs no kernels.
 pub(crate) fn pack(lists: &Lists, starts: &Tensor<1, Int>, packed: &Tensor<1, Int>) -> Option<()> {
-    let whole = |list: &Tensor<1, Int>| list.clone().try_into_primitive::<Cube>().ok();
-    let counts = whole(&lists.counts)?;
-    let client = counts.client.clone();
     let rows = u32::try_from(starts.dims()[0]).ok()?;
     let cursor = Tensor::<1, Int>::zeros([1], &starts.device());
     prune::pack::launch(
-        &client,
+        &client(&lists.counts)?,
         CubeCount::Static(rows, 1, 1),
         CubeDim::new_1d(u32::try_from(prune::UNITS).ok()?),
-        counts.into_tensor_arg(),
-        whole(&lists.actions)?.into_tensor_arg(),
-        whole(&cursor)?.into_tensor_arg(),
-        whole(starts)?.into_tensor_arg(),
-        whole(packed)?.into_tensor_arg(),
+        whole(&lists.counts)?,
+        whole(&lists.actions)?,
+        whole(&cursor)?,
+        whole(starts)?,
+        whole(packed)?,
         lists.room,
         packed.dims()[0],
     );
     Some(())
+}
+
+/// What a kernel is given for a tensor of real numbers; none if it does not lie where kernels run.
+fn real<const D: usize>(tensor: &Tensor<D>) -> Option<TensorArg> {
+    Some(tensor.clone().try_into_primitive::<Cube>().ok()?.into_tensor_arg())
+}
+
+/// What a kernel is given for whole numbers; none if they do not lie where kernels run.
+fn whole(list: &Tensor<1, Int>) -> Option<TensorArg> {
+    Some(list.clone().try_into_primitive::<Cube>().ok()?.into_tensor_arg())
+}
+
+/// What runs kernels where a list lies.
+fn client(list: &Tensor<1, Int>) -> Option<Client> {
+    Some(list.clone().try_into_primitive::<Cube>().ok()?.client)
 }

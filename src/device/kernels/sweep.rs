@@ -1,13 +1,12 @@
 //! Tiles of products in f32, by the units of any GPU. A unit holds the sums of 8 rows and 4 columns in
 //! registers; slices of both factors go through shared memory.
 
-use burn::tensor::{DType, Int, Tensor};
+use burn::tensor::DType;
 use cubecl::prelude::{CubeCount, CubeDim};
 use half::f16;
 
-use super::super::Cube;
 use super::super::lists::{Asked, Lists, Part};
-use super::{GROUP, Order};
+use super::{GROUP, Order, client, real, whole};
 
 /// Units of a cube: across queries and across actions.
 const UNITS: [usize; 2] = [8, 16];
@@ -25,9 +24,6 @@ pub(super) fn launch(
     lists: &Lists,
     order: &Order,
 ) -> Option<()> {
-    let factor = |tensor: &Tensor<2>| tensor.clone().try_into_primitive::<Cube>().ok();
-    let whole = |list: &Tensor<1, Int>| list.clone().try_into_primitive::<Cube>().ok();
-    let real = |list: &Tensor<1>| list.clone().try_into_primitive::<Cube>().ok();
     let ([rows, width], [actions, _]) = (asked.queries.dims(), part.beta.dims());
     let sweep = match part.beta.dtype() {
         DType::F16 => kernel::sweep::launch::<f16>,
@@ -35,22 +31,20 @@ pub(super) fn launch(
     };
     // Whole slices where the usual lengths of vectors allow them: 100 is five times 20.
     let depth = if !width.is_multiple_of(16) && width.is_multiple_of(20) { 20 } else { 16 };
-    let beta = factor(part.beta)?;
-    let client = beta.client.clone();
     let [high, wide] = UNITS.map(|units| u32::try_from(units).unwrap_or(u32::MAX));
     sweep(
-        &client,
+        &client(&lists.counts)?,
         cubes,
         CubeDim::new_2d(wide, high),
         GROUP,
-        factor(&asked.queries)?.into_tensor_arg(),
-        beta.into_tensor_arg(),
-        real(&asked.thresholds)?.into_tensor_arg(),
-        whole(&asked.spans)?.into_tensor_arg(),
-        whole(&asked.excluded)?.into_tensor_arg(),
-        whole(&lists.counts)?.into_tensor_arg(),
-        whole(&lists.actions)?.into_tensor_arg(),
-        real(&lists.products)?.into_tensor_arg(),
+        real(&asked.queries)?,
+        real(part.beta)?,
+        real(&asked.thresholds)?,
+        whole(&asked.spans)?,
+        whole(&asked.excluded)?,
+        whole(&lists.counts)?,
+        whole(&lists.actions)?,
+        real(&lists.products)?,
         rows,
         actions,
         width,
