@@ -13,8 +13,8 @@ use crate::matrix::{Matrix, dot};
 
 /// Numbers in a vector register; rows of factors are padded with zeros to whole ones.
 pub(super) const LANES: usize = 8;
-/// Rows in a block; their products with the Gram matrix are one matrix product.
-const BLOCK: usize = 32;
+/// Rows in a block; their products with the Gram matrix are one matrix product, which reads all of that matrix.
+const BLOCK: usize = 128;
 /// Steps of conjugate gradients in a sweep.
 pub(super) const STEPS: usize = 3;
 
