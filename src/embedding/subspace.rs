@@ -114,10 +114,12 @@ pub(super) fn leading(gram: &mut dyn Gram, start: Matrix, passes: usize) -> Resu
     // Blocks stay where they are, because fresh memory costs as much as a product.
     let (rows, width) = (start.rows(), start.cols());
     let mut blocks = [start, Matrix::zeros(rows, width), Matrix::zeros(rows, width)];
-    let [current, _, next] = &mut blocks;
-    gram.times(current, next)?;
-    mem::swap(current, next);
-    orthonormalise(&mut blocks[0])?;
+    if passes > 0 {
+        let [current, _, next] = &mut blocks;
+        gram.times(current, next)?;
+        mem::swap(current, next);
+        orthonormalise(&mut blocks[0])?;
+    }
     for _ in 0..passes {
         interrupt::check()?;
         filter(gram, &mut blocks)?;

@@ -3,9 +3,13 @@
 //! the eigenvectors of a matrix of L + 64 columns. A occurs only in products with a block of as many
 //! columns, so memory is O((U + P)·L).
 //!
+//! Where the vectors are to decide what a policy shows, the best subspace is not the leading one
+//! ([`SvdOptions::soft`]).
+//!
 //! The blocks are f32, so a singular value σ is good to about 1e-7 · (σ_1 / σ)² of itself; σ_1 / σ_L is a
 //! few tens for interactions.
 
+use std::fmt;
 use std::num::NonZeroUsize;
 
 use faer::diag::Diag;
@@ -50,7 +54,8 @@ pub struct SvdOptions {
     /// L.
     pub latent_dim: usize,
     /// Passes of the subspace iteration, each of up to four products with A Aᵀ. After 2, Σ σ² lacks
-    /// about a thousandth of its greatest value, and each one more divides that by ten or so.
+    /// about a thousandth of its greatest value, and each one more divides that by ten or so. Without any, the
+    /// spectrum ends softly ([`Self::soft`]).
     pub passes: usize,
     /// η: the decomposed matrix is `(n_u n_a)^−η A_{ua}`, n being the numbers of interactions of a
     /// context and of an action. At 0 the most frequent ones dominate the leading dimensions; ½ is the
@@ -138,9 +143,16 @@ pub fn truncated_svd(
     let (near, far) = if of_actions { (&transposed, matrix) } else { (matrix, &transposed) };
     let [near, far] = [near, far].map(|sets| Side::new(sets, options.normalization));
     let width = (options.latent_dim + OVERSAMPLING).min(rank);
+    let mut gram = Sides::new(&near, &far, width);
+    // Random numbers for the items: those of a part of the users are the same, and so are the subspaces, nearly.
+    let random = normals(num_actions, width, 0, seed);
     let mut start = Matrix::zeros(near.len(), width);
-    near.times(&far, &normals(far.len(), width, 0, seed), &mut start);
-    let blocks = leading(&mut Sides::new(&near, &far, width), start, options.passes)?;
+    if of_actions {
+        gram.times(&random, &mut start)?;
+    } else {
+        near.times(&far, &random, &mut start);
+    }
+    let blocks = leading(&mut gram, start, options.passes)?;
     let mut found = Ritz::new(blocks, options.latent_dim, of_actions)?;
     if !of_actions {
         let left = found.vectors;
@@ -166,12 +178,31 @@ pub fn svd_of_products(
     options.check(rows, num_actions)?;
     let rank = rows.min(num_actions);
     let width = (options.latent_dim + OVERSAMPLING).min(rank);
-    let start = normals(num_actions, width, 0, seed);
+    let mut start = Matrix::zeros(num_actions, width);
+    gram.times(&normals(num_actions, width, 0, seed), &mut start)?;
     let blocks = leading(gram, start, options.passes)?;
     Ritz::new(blocks, options.latent_dim, true)?.decomposition(energy, rank, seed)
 }
 
+/// What it is but for its length.
+impl fmt::Display for SvdOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = if self.passes == 0 { "" } else { ", abrupt" };
+        write!(f, "η = {}{end}", self.normalization)
+    }
+}
+
 impl SvdOptions {
+    /// V is the leading part of the span of `(AᵀA)² Ω`, Ω being Gaussian `[P, L + 64]`. That subspace holds about
+    /// `σ⁸/(σ⁸ + τ)` of a right singular vector, with τ such that all these shares sum to its dimensions: the
+    /// spectrum ends softly, as in ridge regression, in the place of abruptly. Interactions of few things by many
+    /// have a flat spectrum, where what lies beyond the first L earns more than the last of them do. It takes a
+    /// third of the time, too. A shorter one is another subspace, and no part of a longer one.
+    #[must_use]
+    pub fn soft(latent_dim: usize, normalization: f32) -> Self {
+        Self { latent_dim, passes: 0, normalization }
+    }
+
     fn check(&self, rows: usize, num_actions: usize) -> Result<()> {
         let (latent_dim, rank) = (self.latent_dim, rows.min(num_actions));
         if rank < 2 {

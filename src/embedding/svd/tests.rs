@@ -130,6 +130,28 @@ fn two_passes_capture_nearly_all_that_more_capture() {
 }
 
 #[test]
+fn without_passes_the_spectrum_ends_softly() {
+    let (matrix, latent_dim) = (tastes(), 20);
+    let vectors = |options| as_f64(&truncated_svd(&matrix, 2500, options, Seed(5)).unwrap().v);
+    let all = vectors(SvdOptions { latent_dim: 80, passes: 6, ..SvdOptions::default() });
+    // What a subspace holds of each right singular vector.
+    let shares = |options| -> Vec<f64> {
+        let products = vectors(options).transpose() * &all;
+        products.col_iter().map(|column| column.squared_norm_l2()).collect()
+    };
+    let hard = shares(SvdOptions { latent_dim, passes: 6, ..SvdOptions::default() });
+    let soft = shares(SvdOptions::soft(latent_dim, SvdOptions::default().normalization));
+    // The ten tastes are in both; what follows ends with the twentieth, or goes on.
+    let beyond = |shares: &[f64]| shares[latent_dim..].iter().sum::<f64>();
+    for shares in [&hard, &soft] {
+        assert!(shares[..10].iter().all(|share| *share > 0.99), "{shares:?}");
+    }
+    assert!(beyond(&hard) < 1.0 && beyond(&soft) > 3.0, "{hard:?} {soft:?}");
+    let (near, far): (f64, f64) = (soft[20..40].iter().sum(), soft[60..].iter().sum());
+    assert!(near > 1.5 * far, "{soft:?}");
+}
+
+#[test]
 fn the_first_columns_are_the_decomposition_of_fewer() {
     let matrix = tastes();
     let of = |latent_dim| {

@@ -9,28 +9,27 @@ use crate::error::Result;
 use crate::experiment::search::Deadline;
 
 impl Play<'_> {
-    /// ALS that starts at the SVDs of the normalisation of `best`, up to a length: longer and longer ones as
+    /// ALS that starts at the SVDs like `best`, up to a length: longer and longer ones as
     /// long as it earns more than the SVD of its length, and there is time; until the deadline, those with other
     /// weights. On Amazon CDs and CiteULike it does from 100 dimensions to 1 024, on DeepCF's Amazon Toys to
     /// 512, on MovieLens, Amazon Office and Grocery nowhere.
     pub(super) fn als(&mut self, best: Candidate, longest: usize, until: Deadline) -> Result<()> {
         let svds = self.svds_like(best, longest);
-        let Some(last) = svds.last().copied() else { return Ok(()) };
         let mut shorter: Option<Candidate> = None;
         for (at, svd) in svds.iter().enumerate() {
             let known = shorter.unwrap_or(*svd).with_length(svd.latent_dim());
             let Some(first) = known.first_als() else { break };
             if self.standings.best_like(first).is_none() {
-                let base =
-                    if self.jury.fits.has_base() { Duration::ZERO } else { self.again(last) };
-                if !self.is_possible(first, base + self.fit_and_last(first)) {
+                if !self.is_possible(first, self.time_of_als(first, *svd)) {
                     break;
                 }
-                self.keep_base(last)?;
-                let longer = svds.get(at + 1).map(|longer| first.with_length(longer.latent_dim()));
-                let is_possible =
-                    |als: &Candidate| self.why_not(*als, self.fit_and_last(*als)).is_none();
-                self.around_als(first, longer.filter(is_possible), last, until)?;
+                self.keep_base(*svd)?;
+                let longer = svds.get(at + 1).map(|svd| {
+                    let als = first.with_length(svd.latent_dim());
+                    (als, self.time_of_als(als, *svd))
+                });
+                let longer = longer.filter(|(als, time)| self.why_not(*als, *time).is_none());
+                self.around_als(first, *svd, longer.map(|(_, time)| time), until)?;
             }
             if !self.standings.is_above(first, *svd) {
                 break;
@@ -45,6 +44,12 @@ impl Play<'_> {
         Ok(())
     }
 
+    /// True if ALS earns more than such an SVD where both are short.
+    pub(super) fn als_leads(&self, svd: Candidate) -> bool {
+        let short = svd.with_length(SHORT.min(self.longest));
+        short.first_als().is_some_and(|als| self.standings.is_above(als, short))
+    }
+
     /// True if an SVD that is a step longer would earn what the best does, were that step worth what the last one
     /// was.
     pub(super) fn may_reach_als(&self, svd: Candidate) -> bool {
@@ -54,7 +59,7 @@ impl Play<'_> {
         Some(2.0 * last - shorter) >= self.standings.highest_mean()
     }
 
-    /// The best SVDs of this one's normalisation, from the length on at which ALS is judged first up to another,
+    /// The best SVDs like this one, from the length on at which ALS is judged first up to another,
     /// ascending.
     fn svds_like(&self, svd: Candidate, longest: usize) -> Vec<Candidate> {
         let first = SHORT.min(self.longest);
@@ -62,32 +67,34 @@ impl Play<'_> {
         lengths.filter_map(|length| self.standings.best_like(svd.with_length(length))).collect()
     }
 
-    /// The time in which those who judge have an ALS fitted, and the last fits are made if it wins.
-    fn fit_and_last(&self, als: Candidate) -> Duration {
-        let last = self.budget.of(als).max(self.budget.slowest()) * ALL;
-        self.budget.beside_svd(als) * self.jury.fits.count() + self.last_fits(last)
+    /// The time in which those who judge have an ALS fitted that starts at this SVD, and the other last fits are
+    /// made if it wins: a longer one that takes its place has its own time.
+    fn time_of_als(&self, als: Candidate, svd: Candidate) -> Duration {
+        let fits = &self.jury.fits;
+        let last = self.budget.of(als).max(self.budget.slowest()) * (ALL - fits.kept());
+        self.again(svd) + self.budget.beside_svd(als) * fits.count() + self.last_fits(last)
     }
 
-    /// Judges an ALS, then those next to the best so far on the axes of α and λ as long as there is time for them
-    /// and for the fits of a `longer` one, and last the weights of the best. The longest one alone unless it
-    /// earns more than the SVD of its length and what the best does, but for a standard error: blends are worth
-    /// more of the time; and where an SVD longer than `svd` may reach it, only as long as there is time for that.
+    /// Judges an ALS that starts at `svd`, then those next to the best so far on the axes of α and λ as long as
+    /// there is time for them and for what a `longer` one takes, and last the weights of the best. The longest one
+    /// alone unless it earns more than that SVD and what the best does, but for a standard error: blends are worth
+    /// more of the time; and where a longer SVD may reach it, only as long as there is time for that.
     fn around_als(
         &mut self,
         first: Candidate,
-        longer: Option<Candidate>,
         svd: Candidate,
+        longer: Option<Duration>,
         until: Deadline,
     ) -> Result<()> {
         self.search(until, vec![first], Vec::new(), 0)?;
-        let of_length = svd.with_length(first.latent_dim());
-        let may_win = self.standings.is_above(first, of_length) && self.standings.is_level(first);
+        let may_win = self.standings.is_above(first, svd) && self.standings.is_level(first);
         if longer.is_none() && first.latent_dim() > SHORT && !may_win {
             return Ok(());
         }
         let may_reach = longer.is_none() && self.may_reach_als(svd);
         let of_svd = if may_reach { self.time_of_longer(svd) } else { None };
-        let kept = self.fit_and_last(longer.unwrap_or(first)).max(of_svd.unwrap_or_default());
+        let of_als = longer.unwrap_or_else(|| self.time_of_als(first, svd));
+        let kept = of_als.max(of_svd.unwrap_or_default());
         let until = until.sooner(self.budget.before(kept));
         self.search(until, Vec::new(), first.every_als(), 1)?;
         let found = self.standings.best_like(first).unwrap_or(first);
@@ -100,7 +107,7 @@ impl Play<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::start;
+    use super::super::candidate::soft;
     use super::super::made_up;
     use super::super::standing::Tried;
     use super::*;
@@ -116,27 +123,27 @@ mod tests {
         assert_eq!(lengths.len(), 3);
         // The SVDs are made to earn less, up to the last length but one.
         for (at, length) in lengths.iter().enumerate() {
-            let svd = start(0.25, *length, 0.0);
+            let svd = soft(0.25, *length);
             play.fit(svd).unwrap();
             play.judge(svd).unwrap();
             let reward = if at + 2 < lengths.len() { 0.0 } else { 9.0 };
             play.standings.0.last_mut().unwrap().rewards.fill(reward);
         }
-        let best = start(0.25, SHORT, 0.0);
+        let best = soft(0.25, SHORT);
         play.als(best, usize::MAX, play.budget.end()).unwrap();
         let judged = |length: &usize| {
             play.standings.best_like(best.with_length(*length).first_als().unwrap()).is_some()
         };
         let (last, others) = lengths.split_last().unwrap();
         assert!(others.iter().all(judged) && !judged(last));
-        // The SVD is there for what comes next.
-        assert!(play.jury.fits.is_fitted(best.with_length(*last)));
+        // The SVD at which the last one starts is there for what comes next.
+        assert!(play.jury.fits.is_fitted(best.with_length(*others.last().unwrap())));
     }
 
     #[test]
     fn an_svd_that_gains_too_little_with_its_length_does_not_reach_als() {
         let (sessions, judge) = (made_up(700, 500), Judge::default());
-        let svd = start(0.25, SHORT, 0.0);
+        let svd = soft(0.25, SHORT);
         let may_reach = |rewards: [f64; 3]| {
             let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
             let als = svd.first_als().unwrap();

@@ -73,7 +73,7 @@ impl Play<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::{SHORT, start};
+    use super::super::candidate::{SHORT, soft};
     use super::super::made_up;
     use super::*;
     use crate::prepared::{HeldOut, Judge};
@@ -83,7 +83,7 @@ mod tests {
     fn a_longer_svd_that_wins_later_is_blended_too_and_each_length_once() {
         let (sessions, judge) = (made_up(700, 500), Judge::default());
         let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
-        let svd = start(0.25, SHORT, 0.0);
+        let svd = soft(0.25, SHORT);
         let longer = svd.with_length(2 * SHORT);
         let blends = |play: &Play, of: Candidate| {
             let first = of.blends()[0];
@@ -98,7 +98,7 @@ mod tests {
                 play.blends().unwrap();
                 assert_eq!(blends(&play, of), FIRST_BLENDS as usize);
                 // Its fits are there for what comes next.
-                assert!(play.jury.fits.is_fitted(of) && !play.jury.fits.has_base());
+                assert!(play.jury.fits.is_fitted(of) && !play.jury.fits.has_base(of));
             }
         }
         assert_eq!(play.standings.0.len(), 2 + 2 * FIRST_BLENDS as usize);

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use super::candidate::{Candidate, svd_columns};
 use super::fits::ALL;
-use crate::embedding::BlendOptions;
+use crate::embedding::{BlendOptions, SvdOptions};
 use crate::experiment::search::Deadline;
 
 /// Share of the time left that the long decompositions may take.
-const FITTING: f64 = 0.8;
+const FITTING: f64 = 0.9;
 /// Candidates that the last round begins with.
 pub(super) const FINALISTS: u32 = 4;
 /// Candidates that it judges, as a rule.
@@ -24,7 +24,7 @@ const SETTLING: f64 = 0.25;
 /// between the sparse products' 1 and the dense ones' 2.
 const GROWTH: f64 = 1.5;
 /// The fits of an SVD that take as long as ALS that starts there.
-const OF_ALS: u32 = 2;
+const OF_ALS: u32 = 3;
 /// The time of a fit, and its columns.
 #[derive(Clone, Copy)]
 struct Fit {
@@ -46,8 +46,8 @@ pub(super) struct Budget {
     clock: Deadline,
     /// How many times as many users judge in the last round.
     others: f64,
-    /// The SVD that was fitted last.
-    svd: Option<Fit>,
+    /// The SVDs that were fitted last, by their passes.
+    svd: BTreeMap<usize, Fit>,
     /// The time of the slowest SVD.
     slowest: Duration,
     /// The ALS that was fitted last, without its SVD.
@@ -67,7 +67,7 @@ impl Budget {
             limit,
             clock: Deadline::new(began, Some(limit)),
             others,
-            svd: None,
+            svd: BTreeMap::new(),
             slowest: Duration::ZERO,
             als: None,
             blend: None,
@@ -92,7 +92,8 @@ impl Budget {
             Candidate::Als { .. } => self.als = Some(fit),
             Candidate::Blend { .. } => self.blend = Some(time),
             Candidate::Svd { .. } => {
-                (self.svd, self.slowest) = (Some(fit), self.slowest.max(time));
+                self.svd.insert(candidate.svd().passes, fit);
+                self.slowest = self.slowest.max(time);
             }
         }
     }
@@ -110,14 +111,11 @@ impl Budget {
 
     /// The time of one fit of a candidate.
     pub(super) fn of(&self, candidate: Candidate) -> Duration {
-        let columns = candidate.columns();
         match candidate {
-            Candidate::Svd { .. } => self.time_of_svd(columns),
-            Candidate::Als { blend, .. } => {
-                self.time_of_svd(svd_columns(blend.svd.latent_dim)) + self.time_of_als(blend)
-            }
+            Candidate::Svd { svd, .. } => self.time_of_svd(svd),
+            Candidate::Als { blend, .. } => self.time_of_svd(blend.svd) + self.time_of_als(blend),
             Candidate::Blend { blend, .. } => {
-                let svd = self.time_of_svd(svd_columns(blend.svd.latent_dim));
+                let svd = self.time_of_svd(blend.svd);
                 svd + self.blend.unwrap_or_else(|| svd.max(self.time_of_als(blend)))
             }
         }
@@ -125,18 +123,20 @@ impl Budget {
 
     /// The time of what a candidate fits beside its SVD.
     pub(super) fn beside_svd(&self, candidate: Candidate) -> Duration {
-        let of_svd = |blend: BlendOptions| self.time_of_svd(svd_columns(blend.svd.latent_dim));
+        let of_svd = |blend: BlendOptions| self.time_of_svd(blend.svd);
         let svd = candidate.beside_svd().map_or(Duration::ZERO, of_svd);
         self.of(candidate).saturating_sub(svd)
     }
 
-    fn time_of_svd(&self, columns: f64) -> Duration {
-        self.svd.map_or(Duration::ZERO, |fit| fit.of(columns))
+    fn time_of_svd(&self, svd: SvdOptions) -> Duration {
+        let fit = self.svd.get(&svd.passes);
+        fit.map_or(Duration::ZERO, |fit| fit.of(svd_columns(svd.latent_dim)))
     }
 
     /// The time of the ALS of a blend, without its SVD.
     fn time_of_als(&self, blend: BlendOptions) -> Duration {
-        let of_svd = || OF_ALS * self.time_of_svd(svd_columns(blend.als_dim));
+        let svd = SvdOptions { latent_dim: blend.als_dim, ..blend.svd };
+        let of_svd = || OF_ALS * self.time_of_svd(svd);
         self.als.map_or_else(of_svd, |fit| fit.of(2.0 * blend.als_dim as f64))
     }
 
@@ -194,13 +194,13 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::start;
+    use super::super::candidate::soft;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn svd(latent_dim: usize) -> Candidate {
-        start(0.0, latent_dim, 0.0)
+        soft(0.0, latent_dim)
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         let mut budget = Budget::new(Instant::now(), 100, 0.0);
         let blend = svd(512).blends()[0];
         budget.fitted(svd(512), SECOND);
-        assert_eq!(budget.of(blend), 3 * SECOND);
+        assert_eq!(budget.of(blend), 4 * SECOND);
         budget.fitted(svd(100).first_als().unwrap(), SECOND);
         assert!(budget.of(blend) > 10 * SECOND, "{:?}", budget.of(blend));
         budget.fitted(blend, 5 * SECOND);

@@ -10,6 +10,8 @@ const LENGTHS: [usize; 6] = [50, 100, 200, 512, 1024, 2048];
 /// The length at which normalisations are compared; always fitted.
 pub(super) const SHORT: usize = 100;
 pub(super) const NORMALIZATIONS: [f32; 3] = [0.25, 0.0, 0.5];
+/// The passes of an SVD that ends softly ([`SvdOptions::soft`]), and of one that ends abruptly.
+pub(super) const ENDS: [usize; 2] = [0, 2];
 /// p of the power forms, then λ of the ridge forms.
 const POWERS: [Power; 4] = [Power::Zero, Power::Quarter, Power::Half, Power::ThreeQuarters];
 const RIDGES: [f32; 7] = [0.1, 0.5, 2.0, 8.0, 30.0, 100.0, 300.0];
@@ -37,12 +39,11 @@ const FIRST_ALS: (f64, f64) = (10.0, 1.0);
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Candidate {
-    /// The truncated SVD, and the weighted mean as the encoder.
+    /// The SVD, and the weighted mean as the encoder.
     Svd {
-        /// η.
-        normalization: f32,
-        /// L.
-        latent_dim: usize,
+        /// L, η and how it ends.
+        #[serde(flatten)]
+        svd: SvdOptions,
         /// f and κ.
         form: Form,
         /// γ.
@@ -81,7 +82,7 @@ impl Candidate {
     #[must_use]
     pub fn latent_dim(&self) -> usize {
         match *self {
-            Self::Svd { latent_dim, .. } => latent_dim,
+            Self::Svd { svd, .. } => svd.latent_dim,
             Self::Als { blend, .. } | Self::Blend { blend, .. } => blend.latent_dim,
         }
     }
@@ -89,18 +90,18 @@ impl Candidate {
     /// The columns of its fit; of ALS and a blend, those of both parts.
     pub(super) fn columns(self) -> f64 {
         match self {
-            Self::Svd { latent_dim, .. } => svd_columns(latent_dim),
+            Self::Svd { svd, .. } => svd_columns(svd.latent_dim),
             Self::Als { blend, .. } | Self::Blend { blend, .. } => {
                 (blend.svd.latent_dim + blend.als_dim) as f64
             }
         }
     }
 
-    /// η.
-    pub(super) fn normalization(self) -> f32 {
+    /// The SVD that it is, that it starts at or that it is made of.
+    pub(super) fn svd(self) -> SvdOptions {
         match self {
-            Self::Svd { normalization, .. } => normalization,
-            Self::Als { blend, .. } | Self::Blend { blend, .. } => blend.svd.normalization,
+            Self::Svd { svd, .. } => svd,
+            Self::Als { blend, .. } | Self::Blend { blend, .. } => blend.svd,
         }
     }
 
@@ -108,9 +109,7 @@ impl Candidate {
     pub(super) fn named(self, reason: &str) -> String {
         let length = self.latent_dim();
         match self {
-            Self::Svd { normalization, .. } => {
-                format!("svd with η = {normalization} and L = {length}: {reason}")
-            }
+            Self::Svd { svd, .. } => format!("svd with {svd} and L = {length}: {reason}"),
             Self::Als { .. } => format!("als with L = {length}: {reason}"),
             Self::Blend { .. } => format!("blend with L = {length}: {reason}"),
         }
@@ -125,23 +124,23 @@ impl Candidate {
         }
     }
 
-    /// True for a candidate of the same kind, normalisation and length.
+    /// True for a candidate of the same kind and length, and of an SVD of the same η and end.
     pub(super) fn is_like(self, other: Self) -> bool {
-        #[allow(clippy::float_cmp, reason = "one of a few constants")]
-        let same_normalization = self.normalization() == other.normalization();
-        same_normalization && self.is_alike_but_for_normalization(other)
+        let any_length = |svd: SvdOptions| SvdOptions { latent_dim: 0, ..svd };
+        any_length(self.svd()) == any_length(other.svd()) && self.is_as_long(other)
     }
 
     /// True for a candidate of the same kind and length.
-    pub(super) fn is_alike_but_for_normalization(self, other: Self) -> bool {
+    pub(super) fn is_as_long(self, other: Self) -> bool {
         let same_kind = std::mem::discriminant(&self) == std::mem::discriminant(&other);
         same_kind && self.latent_dim() == other.latent_dim()
     }
 
     pub(super) fn with_length(self, length: usize) -> Self {
         match self {
-            Self::Svd { normalization, form, popularity_power, recency, .. } => {
-                Self::Svd { normalization, latent_dim: length, form, popularity_power, recency }
+            Self::Svd { svd, form, popularity_power, recency } => {
+                let svd = SvdOptions { latent_dim: length, ..svd };
+                Self::Svd { svd, form, popularity_power, recency }
             }
             Self::Als { blend, form, popularity_power, recency } => {
                 let svd = SvdOptions { latent_dim: length, ..blend.svd };
@@ -158,9 +157,7 @@ impl Candidate {
     /// This decomposition with other weights.
     fn with_weights(self, form: Form, popularity_power: f32, recency: f32) -> Self {
         match self {
-            Self::Svd { normalization, latent_dim, .. } => {
-                Self::Svd { normalization, latent_dim, form, popularity_power, recency }
-            }
+            Self::Svd { svd, .. } => Self::Svd { svd, form, popularity_power, recency },
             Self::Als { blend, .. } => Self::Als { blend, form, popularity_power, recency },
             Self::Blend { blend, .. } => Self::Blend { blend, form, popularity_power, recency },
         }
@@ -168,14 +165,12 @@ impl Candidate {
 
     /// The blend of this SVD with ALS of these α, λ and ω; none of what is no SVD.
     fn blend(self, confidence: f64, regularization: f64, share: f64) -> Option<Self> {
-        let Self::Svd { normalization, latent_dim, form, popularity_power, recency } = self else {
-            return None;
-        };
+        let Self::Svd { svd, form, popularity_power, recency } = self else { return None };
         let blend = BlendOptions {
-            latent_dim,
-            svd: SvdOptions { latent_dim, normalization, ..SvdOptions::default() },
+            latent_dim: svd.latent_dim,
+            svd,
             form: Form { popularity: 0.0, ..form },
-            als_dim: latent_dim.min(OF_BLEND),
+            als_dim: svd.latent_dim.min(OF_BLEND),
             regularization,
             confidence,
             share,
@@ -245,10 +240,7 @@ impl Candidate {
     /// Its source, fitted on these interactions.
     pub(super) fn source_of(&self, interactions: SessionPart) -> EmbeddingSource {
         match *self {
-            Self::Svd { normalization, latent_dim, .. } => {
-                let options = SvdOptions { latent_dim, normalization, ..SvdOptions::default() };
-                EmbeddingSource::Svd { interactions, options }
-            }
+            Self::Svd { svd: options, .. } => EmbeddingSource::Svd { interactions, options },
             Self::Als { blend, .. } | Self::Blend { blend, .. } => {
                 EmbeddingSource::Blend { interactions, options: blend }
             }
@@ -289,17 +281,23 @@ pub(super) fn plain() -> Form {
     Form { power: Power::Zero, ridge: 0.0, popularity: 0.0 }
 }
 
-/// The candidate from which the search of a normalisation starts: the weights that earned the most on
-/// sets of several kinds.
-pub(super) fn start(normalization: f32, latent_dim: usize, recency: f32) -> Candidate {
+/// The candidate from which the search of an SVD's weights starts: those that earned the most on sets of
+/// several kinds.
+pub(super) fn start(svd: SvdOptions, recency: f32) -> Candidate {
     let form = Form { power: Power::Quarter, ..plain() };
-    Candidate::Svd { normalization, latent_dim, form, popularity_power: 0.25, recency }
+    Candidate::Svd { svd, form, popularity_power: 0.25, recency }
 }
 
-/// Weights that are far apart, by which normalisations are compared. With κ = η an action gets back what
-/// the normalisation took from it.
-pub(super) fn probes(normalization: f32, latent_dim: usize, recency: f32) -> Vec<Candidate> {
-    let first = start(normalization, latent_dim, recency);
+/// [`start`] of an SVD that ends softly, of items without an order.
+#[cfg(test)]
+pub(super) fn soft(normalization: f32, latent_dim: usize) -> Candidate {
+    start(SvdOptions::soft(latent_dim, normalization), 0.0)
+}
+
+/// Weights that are far apart, by which SVDs are compared. With κ = η an action gets back what the
+/// normalisation took from it.
+pub(super) fn probes(svd: SvdOptions, recency: f32) -> Vec<Candidate> {
+    let (first, normalization) = (start(svd, recency), svd.normalization);
     let with = |power, ridge, popularity, popularity_power| {
         first.with_weights(Form { power, ridge, popularity }, popularity_power, recency)
     };
@@ -395,7 +393,7 @@ mod tests {
 
     #[test]
     fn of_the_next_als_the_more_regularised_come_first() {
-        let first = start(0.25, 100, 0.0).first_als().unwrap();
+        let first = soft(0.25, 100).first_als().unwrap();
         let mut all = first.every_als();
         let mut next = || nearest(&mut all, places, &first, 1);
         assert_eq!(next(), Some(first));

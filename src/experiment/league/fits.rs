@@ -27,12 +27,12 @@ pub(super) struct Fitted {
 }
 
 impl Fitted {
-    /// True if it serves `candidate`: it is the source, and of an SVD or a blend at least as long.
+    /// True if it serves `candidate`: it is the source, and of a blend at least as long.
     fn serves(&self, candidate: Candidate) -> bool {
         let (fitted, length) = (self.candidate, candidate.latent_dim());
         match fitted {
-            Candidate::Als { .. } => fitted.source() == candidate.source(),
-            Candidate::Svd { .. } | Candidate::Blend { .. } => {
+            Candidate::Svd { .. } | Candidate::Als { .. } => fitted.source() == candidate.source(),
+            Candidate::Blend { .. } => {
                 let source = fitted.with_length(length).source();
                 fitted.latent_dim() >= length && source == candidate.source()
             }
@@ -211,25 +211,23 @@ impl<'a> Fits<'a> {
             }
         };
         if let (Some(options), Some(base)) = (candidate.beside_svd(), &self.base) {
-            let length = options.svd.latent_dim;
             let of_svd = EmbeddingSource::Svd { interactions: part, options: options.svd };
-            let is_there = base.candidate.latent_dim() >= length;
-            if is_there && base.candidate.with_length(length).source_of(part) == of_svd {
-                let svd = base.stored[usize::from(fold)].resized(length);
-                return blend(&svd, &interactions_of(sessions, &users, part), options);
+            if base.candidate.source_of(part) == of_svd {
+                let svd = &base.stored[usize::from(fold)];
+                return blend(svd, &interactions_of(sessions, &users, part), options);
             }
         }
         candidate.source_of(part).fit(sessions, &users, self.seed)
     }
 
-    /// Keeps the fits of an SVD for what is made of it, or of a shorter one.
+    /// Keeps the fits of an SVD for what is made of it.
     pub(super) fn keep_base(&mut self) {
         self.base = self.take();
     }
 
-    /// True if there are fits of [`Self::keep_base`].
-    pub(super) fn has_base(&self) -> bool {
-        self.base.is_some()
+    /// True if `svd` is what [`Self::keep_base`] kept.
+    pub(super) fn has_base(&self, svd: Candidate) -> bool {
+        self.base.as_ref().is_some_and(|base| base.serves(svd))
     }
 
     /// Takes the fits of [`Self::keep_base`] out.

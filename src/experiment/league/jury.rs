@@ -9,6 +9,7 @@ use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
 use super::fits::{FOLDS, Fits, Searched};
 use super::nobody;
 use crate::dataset::{Folds, Sessions, Split, Times};
+use crate::embedding::SvdOptions;
 use crate::encoder::{Known, Mean, encode_all};
 use crate::error::Result;
 use crate::prepared::{ChosenSettings, HeldOut, Judge};
@@ -64,7 +65,8 @@ impl<'a> Jury<'a> {
                 return Ok(Arc::clone(actions));
             }
             let users = sessions.contexts(Split::Train);
-            let source = start(NORMALIZATIONS[0], SHORT.min(fits.longest()?), 0.0).source();
+            let options = SvdOptions::soft(SHORT.min(fits.longest()?), NORMALIZATIONS[0]);
+            let source = start(options, 0.0).source();
             let stored = source.fit(sessions, &users, seed)?;
             let fitted = stored.into_vectors(&plain(), &sessions.popularity(&users))?;
             Ok(Arc::clone(compared.insert(fitted.actions)))

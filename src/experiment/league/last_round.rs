@@ -17,15 +17,15 @@ impl Play<'_> {
         if !self.jury.has_others() {
             return Ok(winner);
         }
-        // A fit of the longer one serves both, but for ALS.
-        let is_als = matches!(winner, Candidate::Als { .. });
+        // A fit of a longer blend serves both.
+        let is_blend = matches!(winner, Candidate::Blend { .. });
         let times = |of: Candidate| {
             let fit = self.budget.of(of);
             self.jury.fits.before_and_after_all(of).map(|fits| fit * fits)
         };
         let last = |longer: Candidate| {
             let [mut first, last] = times(longer);
-            if is_als && longer != winner {
+            if !is_blend && longer != winner {
                 first += times(winner)[0];
             }
             (!self.budget.is_over(longer, first, last)).then_some((longer, last))
@@ -38,7 +38,7 @@ impl Play<'_> {
         let best = |length| (length, self.standings.best_of_source(length, each));
         let finalists: Vec<_> = lengths.into_iter().map(best).collect();
         let (count, of_longer) = (self.jury.count(), times(longer)[0]);
-        let judges = self.jury.call_others(if is_als { winner } else { longer })?;
+        let judges = self.jury.call_others(if is_blend { longer } else { winner })?;
         let before = std::mem::take(&mut self.standings);
         for (length, finalists) in finalists {
             let fits = if self.jury.fits.is_fitted(longer) { Duration::ZERO } else { of_longer };

@@ -4,12 +4,15 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::budget::Budget;
-use super::candidate::{Candidate, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights};
+use super::candidate::{
+    Candidate, ENDS, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights,
+};
 use super::fits::ALL;
 use super::jury::Jury;
 use super::standing::{Settled, Standings, Tried};
 use crate::dataset::Sessions;
 use crate::device;
+use crate::embedding::SvdOptions;
 use crate::error::{Error, Result};
 use crate::experiment::search::{Deadline, Judged, nearest, search};
 use crate::prepared::{HeldOut, Judge};
@@ -63,30 +66,38 @@ impl<'a> Play<'a> {
         self.budget.last_fits(self.standings.winner().ok(), of_svd)
     }
 
-    /// Every normalisation, at a length that takes next to no time, and ALS.
+    /// Every normalisation with every end, at a length that takes next to no time, and ALS.
     pub(super) fn short(&mut self) -> Result<()> {
         let (short, fits) = (SHORT.min(self.longest), self.jury.fits.count());
         // What earned the most on two sets, in the middle of what there is.
         let recency = if self.jury.ordered() { 1.0 } else { 0.0 };
-        for normalization in NORMALIZATIONS {
+        let with = |passes| {
+            NORMALIZATIONS.map(|normalization| SvdOptions {
+                latent_dim: short,
+                passes,
+                normalization,
+            })
+        };
+        for svd in ENDS.into_iter().flat_map(with) {
             if 8 * fits * self.budget.slowest() > self.budget.spare() {
-                self.left_out.push(format!("svd with η = {normalization}: {NO_TIME}"));
+                self.left_out.push(format!("svd with {svd}: {NO_TIME}"));
                 continue;
             }
-            let first = start(normalization, short, recency);
+            let first = start(svd, recency);
             let takes = self.takes(first, fits + 1);
             if takes > memory() {
                 return Err(too_large(short, takes));
             }
             self.fit(first)?;
-            self.search(self.budget.end(), probes(normalization, short, recency), Vec::new(), 0)?;
+            self.search(self.budget.end(), probes(svd, recency), Vec::new(), 0)?;
         }
         let Some(best) = self.standings.best_of_each().first().copied() else { return Ok(()) };
+        self.shorter(best, self.budget.end())?;
         // Half of the time at least is for longer vectors.
         self.als(best, short, self.budget.end().halfway())
     }
 
-    /// Longer and longer SVDs of the normalisation of `best` up to a length, as long as not two in a row earn
+    /// Longer and longer SVDs like `best` up to a length, as long as not two in a row earn
     /// less than the best by more than chance, and there is time for it and for `keep` more of its fits. What
     /// is best at any length comes out.
     pub(super) fn climb(
@@ -117,15 +128,14 @@ impl<'a> Play<'a> {
                 break;
             }
         }
-        // Without time for a longer one, another source may be fitted.
-        if self.jury.fits.is_fitted(best) {
-            self.shorter(best, self.before(keep))?;
-        }
         Ok(self.standings.best_at_any_length(best).unwrap_or(best))
     }
 
     /// Weights that are two steps from those of `best`, if there is time for them and `keep` fits.
     pub(super) fn weigh(&mut self, best: Candidate, keep: u32) -> Result<()> {
+        if self.again(best) > self.budget.spare() {
+            return Ok(());
+        }
         self.search(self.before(keep), Vec::new(), weights(best, self.jury.ordered()), 2)
     }
 
@@ -170,12 +180,13 @@ impl<'a> Play<'a> {
     /// The time in which those who judge have an SVD fitted again, unless it is there.
     pub(super) fn again(&self, svd: Candidate) -> Duration {
         let fits = &self.jury.fits;
-        if fits.is_fitted(svd) { Duration::ZERO } else { self.budget.of(svd) * fits.count() }
+        let is_there = fits.is_fitted(svd) || fits.has_base(svd);
+        if is_there { Duration::ZERO } else { self.budget.of(svd) * fits.count() }
     }
 
     /// Keeps an SVD as the one at which ALS starts and which blends are made of, fitted again if need be.
     pub(super) fn keep_base(&mut self, svd: Candidate) -> Result<()> {
-        if self.jury.fits.has_base() {
+        if self.jury.fits.has_base(svd) {
             return Ok(());
         }
         if !self.jury.fits.is_fitted(svd) {
@@ -207,14 +218,15 @@ impl<'a> Play<'a> {
         Ok(mean)
     }
 
-    /// Judges a candidate whose source is fitted and the weights near it. The best at its length comes
-    /// out.
+    /// Judges a candidate whose source is fitted and the weights near it; where ALS leads, which wants the time,
+    /// no more than each kind of them. The best at its length comes out.
     fn around(&mut self, first: Candidate, until: Deadline) -> Result<Candidate> {
         // Which weights are best depends on the length, so the search begins at each kind of them.
         let mut given = vec![first];
-        let others = probes(first.normalization(), first.latent_dim(), first.recency());
+        let others = probes(first.svd(), first.recency());
         given.extend(others.into_iter().filter(|other| *other != first));
-        self.search(until, given, weights(first, self.jury.ordered()), 1)?;
+        let steps = usize::from(!self.als_leads(first));
+        self.search(until, given, weights(first, self.jury.ordered()), steps)?;
         Ok(self.standings.best_like(first).unwrap_or(first))
     }
 
@@ -279,6 +291,7 @@ fn too_large(latent_dim: usize, bytes: f64) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::candidate::soft;
     use super::super::made_up;
     use super::*;
 
@@ -286,12 +299,16 @@ mod tests {
     fn a_candidate_is_judged_by_its_own_vectors_whatever_was_fitted_before() {
         let sessions = made_up(200, 300);
         let (judge, length) = (Judge::default(), 10);
-        let blend = start(0.5, length, 0.0).blends()[0];
+        let svd = soft(0.5, length);
+        let blend = svd.blends()[0];
         let candidates = [
-            start(0.5, length, 0.0),
-            start(0.5, length, 0.0).first_als().unwrap(),
+            svd,
+            svd.first_als().unwrap(),
             blend,
-            start(0.25, length, 0.0),
+            soft(0.25, length),
+            // It is no part of a longer one.
+            svd.with_length(2 * length),
+            svd.with_length(length - 2),
         ];
         let rewards = |candidates: &[Candidate]| {
             let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
@@ -305,7 +322,7 @@ mod tests {
 
         // A blend of an SVD that is there is the one that is fitted as a whole.
         let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
-        play.fit(candidates[0].with_length(2 * length)).unwrap();
+        play.fit(svd).unwrap();
         play.jury.fits.keep_base();
         play.fit(blend).unwrap();
         assert_eq!(play.jury.judge(blend).unwrap(), alone[2]);

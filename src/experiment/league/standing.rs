@@ -117,12 +117,12 @@ impl Standings {
         self.0.iter().any(|tried| tried.candidate == candidate)
     }
 
-    /// The best of those with this one's normalisation and length.
+    /// The best of those like this one with its length.
     pub(super) fn best_like(&self, like: Candidate) -> Option<Candidate> {
         self.highest_like(like).map(|tried| tried.candidate)
     }
 
-    /// What the best of those with this one's normalisation and length earned.
+    /// What the best of those like this one with its length earned.
     pub(super) fn mean_like(&self, like: Candidate) -> Option<f64> {
         self.highest_like(like).map(Tried::mean)
     }
@@ -132,7 +132,7 @@ impl Standings {
         self.highest().ok().map(Tried::mean)
     }
 
-    /// The best of those with this one's normalisation, at any length.
+    /// The best of those like this one, at any length.
     pub(super) fn best_at_any_length(&self, like: Candidate) -> Option<Candidate> {
         self.highest_at_any_length(like).map(|tried| tried.candidate)
     }
@@ -151,9 +151,9 @@ impl Standings {
         highest.zip(self.highest_like(like)).is_some_and(|(highest, like)| !like.is_below(highest))
     }
 
-    /// True if another normalisation of this one's kind and length earns more, beyond doubt.
+    /// True if one of this one's kind and length, of another normalisation or end, earns more, beyond doubt.
     pub(super) fn is_beaten(&self, like: Candidate) -> bool {
-        let alike = |tried: &&Tried| tried.candidate.is_alike_but_for_normalization(like);
+        let alike = |tried: &&Tried| tried.candidate.is_as_long(like);
         let highest = self.0.iter().filter(alike).max_by(|a, b| a.mean().total_cmp(&b.mean()));
         highest
             .zip(self.highest_like(like))
@@ -185,7 +185,7 @@ impl Standings {
         self.mean_like(like) > self.mean_like(other)
     }
 
-    /// The best of those with this one's normalisation and length, unless it is beyond doubt not the
+    /// The best of those like this one with its length, unless it is beyond doubt not the
     /// winner.
     pub(super) fn centre(&self, like: Candidate) -> Option<Candidate> {
         let best = self.highest_like(like)?;
@@ -289,12 +289,12 @@ impl Standings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::start;
+    use super::super::candidate::soft;
     use super::*;
 
     #[test]
     fn a_blend_wins_only_where_nothing_as_long_is_as_good() {
-        let (svd, longer) = (start(0.25, 100, 0.0), start(0.25, 200, 0.0));
+        let (svd, longer) = (soft(0.25, 100), soft(0.25, 200));
         let blend = svd.blends()[0];
         let winner = |rewards: [[f64; 4]; 3]| {
             let tried = [svd, longer, blend].into_iter().zip(rewards);
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn als_wins_where_no_svd_is_level() {
-        let svd = start(0.25, 100, 0.0);
+        let svd = soft(0.25, 100);
         let als = svd.first_als().unwrap();
         let is_for_als = |rewards: [[f64; 4]; 2]| {
             let tried = [svd, als].into_iter().zip(rewards);
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_normalization_is_beaten_by_one_of_its_length_beyond_doubt() {
-        let svd = |normalization, length| start(normalization, length, 0.0);
+        let svd = soft;
         let is_beaten = |rewards: [[f64; 4]; 3], of: Candidate| {
             let candidates = [svd(0.25, 100), svd(0.5, 100), svd(0.25, 200)];
             let tried = candidates.into_iter().zip(rewards);
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn blends_are_of_the_svd_that_wins_or_that_leads_a_shorter_als() {
-        let (svd, longer) = (start(0.25, 100, 0.0), start(0.25, 200, 0.0));
+        let (svd, longer) = (soft(0.25, 100), soft(0.25, 200));
         let to_blend = |other: Candidate, rewards: [[f64; 4]; 2]| {
             let tried = [other, longer].into_iter().zip(rewards);
             let tried =
@@ -366,16 +366,16 @@ mod tests {
 
     #[test]
     fn a_longer_part_of_the_winner_is_judged_again_only_where_it_earned_more() {
-        let (short, long) = (start(0.25, 100, 0.0), start(0.25, 200, 0.0));
+        let (short, long) = (soft(0.25, 100), soft(0.25, 200));
         let longer = |rewards: [f64; 3], other: Candidate| {
-            let tried = [short, other, start(0.25, 50, 0.0)].into_iter().zip(rewards);
+            let tried = [short, other, soft(0.25, 50)].into_iter().zip(rewards);
             let tried = tried.map(|(candidate, reward)| Tried { candidate, rewards: vec![reward] });
             Standings(tried.collect()).longer_and_better(short)
         };
         assert_eq!(longer([1.0, 1.01, 1.02], long), Some(long));
         assert_eq!(longer([1.0, 0.99, 1.02], long), None);
         // That is another decomposition.
-        assert_eq!(longer([1.0, 1.01, 1.02], start(0.5, 200, 0.0)), None);
+        assert_eq!(longer([1.0, 1.01, 1.02], soft(0.5, 200)), None);
         assert_eq!(longer([1.0, 1.01, 1.02], long.blends()[0]), None);
     }
 }

@@ -158,16 +158,15 @@ fn table(league: &League) -> String {
 
 fn name(candidate: &Candidate) -> String {
     match candidate {
-        Candidate::Svd { normalization, latent_dim, form, popularity_power, recency } => {
+        Candidate::Svd { svd, form, popularity_power, recency } => {
             let weights = weights(form, *popularity_power, *recency);
-            format!("svd L = {latent_dim}, η = {normalization}, {weights}")
+            format!("svd L = {}, {svd}, {weights}", svd.latent_dim)
         }
         Candidate::Als { blend, form, popularity_power, recency } => {
             let BlendOptions { latent_dim, svd, confidence, regularization, .. } = blend;
             let weights = weights(form, *popularity_power, *recency);
             format!(
-                "als L = {latent_dim} from svd with η = {}, α = {confidence}, λ = {regularization}, {weights}",
-                svd.normalization,
+                "als L = {latent_dim} from svd with {svd}, α = {confidence}, λ = {regularization}, {weights}",
             )
         }
         Candidate::Blend { blend, form, popularity_power, recency } => {
@@ -176,9 +175,9 @@ fn name(candidate: &Candidate) -> String {
             } = blend;
             let weights = weights(form, *popularity_power, *recency);
             format!(
-                "blend L = {latent_dim} of svd {} with η = {} and als {als_dim}, ω = {share}, \
+                "blend L = {latent_dim} of svd {} with {svd} and als {als_dim}, ω = {share}, \
                  α = {confidence}, λ = {regularization}, {weights}",
-                svd.latent_dim, svd.normalization,
+                svd.latent_dim,
             )
         }
     }
