@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::budget::Budget;
 use super::candidate::{Candidate, SHORT, lengths, weights};
 use super::fits::ALL;
 use super::rounds::Play;
@@ -94,7 +95,7 @@ impl Play<'_> {
         let may_reach = longer.is_none() && self.may_reach_als(svd);
         let of_svd = if may_reach { self.time_of_longer(svd) } else { None };
         let of_als = longer.unwrap_or_else(|| self.time_of_als(first, svd));
-        let kept = of_als.max(of_svd.unwrap_or_default());
+        let kept = Budget::left_for(of_als).max(of_svd.unwrap_or_default());
         let until = until.sooner(self.budget.before(kept));
         self.search(until, Vec::new(), first.every_als(), 1)?;
         let found = self.standings.best_like(first).unwrap_or(first);
