@@ -19,7 +19,7 @@
 //! (1 − ω) F Fᵀ/‖F Fᵀ‖ + ω Z H⁻¹ Zᵀ/‖Z H⁻¹ Zᵀ‖ ≈ V′ s′ V′ᵀ
 //! ```
 //!
-//! so V′ s′^½, at p = ½, scores by it, and other powers weigh its dimensions otherwise. As the SVD, V′ is
+//! so V′ s′^½, at p = ½, scores by it, and other powers weigh its dimensions otherwise. V′ is
 //! nested: a shorter blend of the same parts is the first part of a longer one.
 
 use faer::Mat;

@@ -35,8 +35,8 @@ impl From<Matrix> for StoredEmbeddings {
 }
 
 impl StoredEmbeddings {
-    /// The first `latent_dim` dimensions, with zeros for those that there are not. The SVD is nested:
-    /// they are the decomposition at that L.
+    /// The first `latent_dim` dimensions, with zeros for those that there are not. An SVD is nested, unless it ends
+    /// softly: they are the decomposition at that L.
     #[must_use]
     pub fn resized(&self, latent_dim: usize) -> Self {
         let first = |matrix: &Matrix| matrix.resized(latent_dim);

@@ -109,7 +109,8 @@ impl Gram for Sides<'_> {
 }
 
 /// An orthonormal Q `[rows, width]` whose span nearly contains the leading eigenvectors of C, and C·Q.
-/// `start` is a random block, or better a random combination of A's columns.
+/// `start` is a random block, or better a random combination of A's columns; without passes one product more
+/// makes Q of it.
 pub(super) fn leading(gram: &mut dyn Gram, start: Matrix, passes: usize) -> Result<[Matrix; 2]> {
     // Blocks stay where they are, because fresh memory costs as much as a product.
     let (rows, width) = (start.rows(), start.cols());

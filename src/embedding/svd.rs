@@ -9,7 +9,6 @@
 //! The blocks are f32, so a singular value σ is good to about 1e-7 · (σ_1 / σ)² of itself; σ_1 / σ_L is a
 //! few tens for interactions.
 
-use std::fmt;
 use std::num::NonZeroUsize;
 
 use faer::diag::Diag;
@@ -143,16 +142,18 @@ pub fn truncated_svd(
     let (near, far) = if of_actions { (&transposed, matrix) } else { (matrix, &transposed) };
     let [near, far] = [near, far].map(|sets| Side::new(sets, options.normalization));
     let width = (options.latent_dim + OVERSAMPLING).min(rank);
-    let mut gram = Sides::new(&near, &far, width);
-    // Random numbers for the items: those of a part of the users are the same, and so are the subspaces, nearly.
-    let random = normals(num_actions, width, 0, seed);
-    let mut start = Matrix::zeros(near.len(), width);
-    if of_actions {
-        gram.times(&random, &mut start)?;
-    } else {
-        near.times(&far, &random, &mut start);
-    }
-    let blocks = leading(&mut gram, start, options.passes)?;
+    let start = {
+        // Random numbers for the items: those of a part of the users are the same, and so are the subspaces, nearly.
+        let random = normals(num_actions, width, 0, seed);
+        let mut start = Matrix::zeros(near.len(), width);
+        if of_actions {
+            Sides::new(&near, &far, width).times(&random, &mut start)?;
+        } else {
+            near.times(&far, &random, &mut start);
+        }
+        start
+    };
+    let blocks = leading(&mut Sides::new(&near, &far, width), start, options.passes)?;
     let mut found = Ritz::new(blocks, options.latent_dim, of_actions)?;
     if !of_actions {
         let left = found.vectors;
@@ -184,23 +185,24 @@ pub fn svd_of_products(
     Ritz::new(blocks, options.latent_dim, true)?.decomposition(energy, rank, seed)
 }
 
-/// What it is but for its length.
-impl fmt::Display for SvdOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let end = if self.passes == 0 { "" } else { ", abrupt" };
-        write!(f, "η = {}{end}", self.normalization)
-    }
-}
-
 impl SvdOptions {
     /// V is the leading part of the span of `(AᵀA)² Ω`, Ω being Gaussian `[P, L + 64]`. That subspace holds about
     /// `σ⁸/(σ⁸ + τ)` of a right singular vector, with τ such that all these shares sum to its dimensions: the
     /// spectrum ends softly, as in ridge regression, in the place of abruptly. Interactions of few things by many
     /// have a flat spectrum, where what lies beyond the first L earns more than the last of them do. It takes a
-    /// third of the time, too. A shorter one is another subspace, and no part of a longer one.
+    /// third of the time, too. A shorter one is another subspace, and no part of a longer one; one of nearly all
+    /// dimensions that there are is as any other. V and s are what Rayleigh and Ritz make of the smaller side of the
+    /// matrix, and no singular vectors and values, which the documentation of other functions calls them.
     #[must_use]
     pub fn soft(latent_dim: usize, normalization: f32) -> Self {
         Self { latent_dim, passes: 0, normalization }
+    }
+
+    /// What it is but for its length: `η = 0.25`, or `η = 0.25, soft`.
+    #[must_use]
+    pub fn kind(&self) -> String {
+        let end = if self.passes == 0 { ", soft" } else { "" };
+        format!("η = {}{end}", self.normalization)
     }
 
     fn check(&self, rows: usize, num_actions: usize) -> Result<()> {

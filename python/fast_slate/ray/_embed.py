@@ -132,7 +132,7 @@ def embed(
         Names of columns.
     latent_dim, normalization, passes, seed
         L and η, as ``slate prepare`` has ``--latent-dim`` and ``--normalization``; the passes of the
-        iteration; the seed of its start.
+        iteration, 0 for an SVD that ends softly; the seed of its start.
     actors
         How many; each holds the rows of its users.
     threads

@@ -37,9 +37,10 @@ impl Play<'_> {
             }
             shorter = self.standings.best_like(first);
         }
-        // Unless more SVDs come next, which start there too, the fits of the winner stay.
+        // The fits of the winner stay.
+        let is_base = self.jury.fits.has_base(self.standings.winner()?);
         let base = self.jury.fits.take_base();
-        if base.is_some() && !self.standings.is_for_als(best)? {
+        if is_base {
             self.jury.fits.put(base);
         }
         Ok(())

@@ -10,8 +10,6 @@ const LENGTHS: [usize; 6] = [50, 100, 200, 512, 1024, 2048];
 /// The length at which normalisations are compared; always fitted.
 pub(super) const SHORT: usize = 100;
 pub(super) const NORMALIZATIONS: [f32; 3] = [0.25, 0.0, 0.5];
-/// The passes of an SVD that ends softly ([`SvdOptions::soft`]), and of one that ends abruptly.
-pub(super) const ENDS: [usize; 2] = [0, 2];
 /// p of the power forms, then λ of the ridge forms.
 const POWERS: [Power; 4] = [Power::Zero, Power::Quarter, Power::Half, Power::ThreeQuarters];
 const RIDGES: [f32; 7] = [0.1, 0.5, 2.0, 8.0, 30.0, 100.0, 300.0];
@@ -41,7 +39,7 @@ const FIRST_ALS: (f64, f64) = (10.0, 1.0);
 pub enum Candidate {
     /// The SVD, and the weighted mean as the encoder.
     Svd {
-        /// L, η and how it ends.
+        /// L and η; it ends softly.
         #[serde(flatten)]
         svd: SvdOptions,
         /// f and κ.
@@ -109,7 +107,7 @@ impl Candidate {
     pub(super) fn named(self, reason: &str) -> String {
         let length = self.latent_dim();
         match self {
-            Self::Svd { svd, .. } => format!("svd with {svd} and L = {length}: {reason}"),
+            Self::Svd { svd, .. } => format!("svd with {} and L = {length}: {reason}", svd.kind()),
             Self::Als { .. } => format!("als with L = {length}: {reason}"),
             Self::Blend { .. } => format!("blend with L = {length}: {reason}"),
         }
@@ -124,7 +122,7 @@ impl Candidate {
         }
     }
 
-    /// True for a candidate of the same kind and length, and of an SVD of the same η and end.
+    /// True for a candidate of the same kind and length, and of an SVD of the same η.
     pub(super) fn is_like(self, other: Self) -> bool {
         let any_length = |svd: SvdOptions| SvdOptions { latent_dim: 0, ..svd };
         any_length(self.svd()) == any_length(other.svd()) && self.is_as_long(other)

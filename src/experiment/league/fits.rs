@@ -152,7 +152,7 @@ impl<'a> Fits<'a> {
         self.sessions.contexts(Split::Train).len()
     }
 
-    /// How many of the fits that judge are of use when the winner is fitted.
+    /// How many of the fits that judge are of use when the winner is fitted, if nothing else was fitted since.
     pub(super) fn kept(&self) -> u32 {
         if self.by_folds() { self.count() } else { 0 }
     }
@@ -161,7 +161,13 @@ impl<'a> Fits<'a> {
     /// make if it wins.
     pub(super) fn before_and_after_all(&self, candidate: Candidate) -> [u32; 2] {
         let kept = if self.is_fitted(candidate) { self.count() } else { 0 };
-        if self.by_folds() { [ALL - 1 - kept, 1] } else { [1 - kept, ALL] }
+        let [before, after] = self.before_and_after_anew();
+        [before - kept, after]
+    }
+
+    /// The same, if nothing is fitted.
+    pub(super) fn before_and_after_anew(&self) -> [u32; 2] {
+        if self.by_folds() { [ALL - 1, 1] } else { [1, ALL] }
     }
 
     /// The fit that a part of the judges judges.

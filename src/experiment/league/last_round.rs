@@ -11,7 +11,7 @@ use crate::error::Result;
 
 impl Play<'_> {
     /// The best weights of the winner's decomposition, and what is next to them, by five times as many users,
-    /// if there is time; and of a longer part of it that earned more, if there is time for that: a thousand
+    /// if there is time; and of a longer one like it that earned more, if there is time for that: a thousand
     /// users tell hardly more than one percent. The winner of that round comes out.
     pub(super) fn settle(&mut self, winner: Candidate) -> Result<Candidate> {
         if !self.jury.has_others() {
@@ -23,11 +23,19 @@ impl Play<'_> {
             let fit = self.budget.of(of);
             self.jury.fits.before_and_after_all(of).map(|fits| fit * fits)
         };
+        // Otherwise the fits of the longer one are made when the winner was judged, and those of the winner again
+        // if it wins after all.
+        let anew = |of: Candidate| {
+            self.jury.fits.before_and_after_anew().map(|fits| self.budget.of(of) * fits)
+        };
+        let is_apart = |longer: Candidate| !is_blend && longer != winner;
         let last = |longer: Candidate| {
-            let [mut first, last] = times(longer);
-            if !is_blend && longer != winner {
-                first += times(winner)[0];
-            }
+            let [first, last] = if is_apart(longer) {
+                let ([first, _], [other, last]) = (times(winner), anew(longer));
+                [first + other, last + anew(winner)[0]]
+            } else {
+                times(longer)
+            };
             (!self.budget.is_over(longer, first, last)).then_some((longer, last))
         };
         let longer = self.standings.longer_and_better(winner).and_then(last);
@@ -37,7 +45,8 @@ impl Play<'_> {
         let each = FINALISTS as usize / lengths.len();
         let best = |length| (length, self.standings.best_of_source(length, each));
         let finalists: Vec<_> = lengths.into_iter().map(best).collect();
-        let (count, of_longer) = (self.jury.count(), times(longer)[0]);
+        let of_longer = if is_apart(longer) { anew(longer)[0] } else { times(longer)[0] };
+        let count = self.jury.count();
         let judges = self.jury.call_others(if is_blend { longer } else { winner })?;
         let before = std::mem::take(&mut self.standings);
         for (length, finalists) in finalists {

@@ -1,8 +1,7 @@
 //! Training users in, the embeddings whose decision at θ = I earns the most out.
 //!
 //! A start value decides more of the final reward than training does, and which one is best depends
-//! on the data. Candidates are the truncated SVD at several normalisations η, with two ends of the spectrum, at
-//! several lengths L, with spectral weights, popularity powers in β (κ) and in contexts (γ) and, where the split hid the latest items,
+//! on the data. Candidates are the SVD at several normalisations η, lengths L, spectral weights, popularity powers in β (κ) and in contexts (γ) and, where the split hid the latest items,
 //! powers of recency (ρ), ALS, and blends of both. Each is judged by the run's own reward on training users that it was
 //! not fitted on: everything is fitted again without their fold. Validation and test users are not
 //! looked at, but for the share of their items that they hide. A thousand users judge, or more where they hide little or where P is small; five folds are
@@ -14,11 +13,13 @@
 //! few: unless judges hide the latest, the weights of the winner, and its length where a longer one earned
 //! more, are judged again by up to five times as many.
 //!
-//! An SVD that ends softly ([`SvdOptions::soft`](crate::embedding::SvdOptions::soft)) earns up to a tenth more than
-//! an abrupt one of its length on sparse logs, and a percent less on dense ones where both are short. One
-//! decomposition serves all weights and all powers; a blend also serves shorter ones. First, a short SVD for every
-//! η and end, and ALS that starts there; then longer and longer ones for the best of these, as long as that does
-//! not earn less and the time allows; their weights are searched from the best so far. So do the others, unless
+//! The SVDs end softly ([`SvdOptions::soft`](crate::embedding::SvdOptions::soft)): they earn up to a tenth more than
+//! abrupt ones of their length on sparse logs, and on dense ones as much, or a percent less where they are short.
+//! To judge both kinds costs more than it brings: on a split of Amazon CDs an abrupt one of a hundred dimensions
+//! led by chance, and took the time of those that earn more. One decomposition serves all weights and all powers; a
+//! blend also serves shorter ones. First, a short SVD for every η, and ALS that starts there; then longer and
+//! longer ones for the best η, as long as that does not earn less and the time allows; their weights are searched
+//! from the best so far, unless ALS earns more where both are short, and wants the time. So do the other η, unless
 //! the best of their length beats them beyond doubt; their weights are searched as far where they are level with
 //! the best.
 //! ALS grows longer too, as long as it earns more than the SVD of its length: against the longest of them a short

@@ -4,9 +4,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::budget::Budget;
-use super::candidate::{
-    Candidate, ENDS, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights,
-};
+use super::candidate::{Candidate, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights};
 use super::fits::ALL;
 use super::jury::Jury;
 use super::standing::{Settled, Standings, Tried};
@@ -66,21 +64,15 @@ impl<'a> Play<'a> {
         self.budget.last_fits(self.standings.winner().ok(), of_svd)
     }
 
-    /// Every normalisation with every end, at a length that takes next to no time, and ALS.
+    /// Every normalisation, at a length that takes next to no time, and ALS.
     pub(super) fn short(&mut self) -> Result<()> {
         let (short, fits) = (SHORT.min(self.longest), self.jury.fits.count());
         // What earned the most on two sets, in the middle of what there is.
         let recency = if self.jury.ordered() { 1.0 } else { 0.0 };
-        let with = |passes| {
-            NORMALIZATIONS.map(|normalization| SvdOptions {
-                latent_dim: short,
-                passes,
-                normalization,
-            })
-        };
-        for svd in ENDS.into_iter().flat_map(with) {
+        for normalization in NORMALIZATIONS {
+            let svd = SvdOptions::soft(short, normalization);
             if 8 * fits * self.budget.slowest() > self.budget.spare() {
-                self.left_out.push(format!("svd with {svd}: {NO_TIME}"));
+                self.left_out.push(format!("svd with {}: {NO_TIME}", svd.kind()));
                 continue;
             }
             let first = start(svd, recency);
@@ -92,9 +84,10 @@ impl<'a> Play<'a> {
             self.search(self.budget.end(), probes(svd, recency), Vec::new(), 0)?;
         }
         let Some(best) = self.standings.best_of_each().first().copied() else { return Ok(()) };
-        self.shorter(best, self.budget.end())?;
         // Half of the time at least is for longer vectors.
-        self.als(best, short, self.budget.end().halfway())
+        let until = self.budget.end().halfway();
+        self.als(best, short, until)?;
+        self.shorter(best, until)
     }
 
     /// Longer and longer SVDs like `best` up to a length, as long as not two in a row earn
@@ -133,10 +126,11 @@ impl<'a> Play<'a> {
 
     /// Weights that are two steps from those of `best`, if there is time for them and `keep` fits.
     pub(super) fn weigh(&mut self, best: Candidate, keep: u32) -> Result<()> {
-        if self.again(best) > self.budget.spare() {
+        let until = self.before(keep);
+        if until.left().is_some_and(|left| left < self.again(best)) {
             return Ok(());
         }
-        self.search(self.before(keep), Vec::new(), weights(best, self.jury.ordered()), 2)
+        self.search(until, Vec::new(), weights(best, self.jury.ordered()), 2)
     }
 
     /// The candidate at the longer lengths, ascending.
@@ -190,6 +184,8 @@ impl<'a> Play<'a> {
             return Ok(());
         }
         if !self.jury.fits.is_fitted(svd) {
+            // Both at once may be more than the memory holds.
+            drop(self.jury.fits.take_base());
             self.fit(svd)?;
         }
         self.jury.fits.keep_base();
@@ -234,10 +230,10 @@ impl<'a> Play<'a> {
     pub(super) fn shorter(&mut self, best: Candidate, until: Deadline) -> Result<()> {
         let lengths = lengths(self.longest).into_iter().rev();
         for length in lengths.filter(|length| *length < best.latent_dim()) {
-            if until.left().is_some_and(|left| left.is_zero()) {
+            let shorter = best.with_length(length);
+            if until.left().is_some_and(|left| left.is_zero() || left < self.again(shorter)) {
                 break;
             }
-            let shorter = best.with_length(length);
             self.search(until, vec![shorter], weights(shorter, self.jury.ordered()), 1)?;
         }
         Ok(())

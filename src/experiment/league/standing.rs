@@ -151,7 +151,7 @@ impl Standings {
         highest.zip(self.highest_like(like)).is_some_and(|(highest, like)| !like.is_below(highest))
     }
 
-    /// True if one of this one's kind and length, of another normalisation or end, earns more, beyond doubt.
+    /// True if one of this one's kind and length, of another normalisation, earns more, beyond doubt.
     pub(super) fn is_beaten(&self, like: Candidate) -> bool {
         let alike = |tried: &&Tried| tried.candidate.is_as_long(like);
         let highest = self.0.iter().filter(alike).max_by(|a, b| a.mean().total_cmp(&b.mean()));
@@ -218,8 +218,7 @@ impl Standings {
         best
     }
 
-    /// The best of those that are longer parts of this one's decomposition, or longer ALS like it, if it earned
-    /// more.
+    /// The best of those that are like this one and longer, if it earned more.
     pub(super) fn longer_and_better(&self, of: Candidate) -> Option<Candidate> {
         let (length, source) = (of.latent_dim(), of.source());
         let is_longer = |tried: &&Tried| {
@@ -365,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_part_of_the_winner_is_judged_again_only_where_it_earned_more() {
+    fn a_longer_one_like_the_winner_is_judged_again_only_where_it_earned_more() {
         let (short, long) = (soft(0.25, 100), soft(0.25, 200));
         let longer = |rewards: [f64; 3], other: Candidate| {
             let tried = [short, other, soft(0.25, 50)].into_iter().zip(rewards);

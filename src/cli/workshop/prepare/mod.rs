@@ -160,13 +160,14 @@ fn name(candidate: &Candidate) -> String {
     match candidate {
         Candidate::Svd { svd, form, popularity_power, recency } => {
             let weights = weights(form, *popularity_power, *recency);
-            format!("svd L = {}, {svd}, {weights}", svd.latent_dim)
+            format!("svd L = {}, {}, {weights}", svd.latent_dim, svd.kind())
         }
         Candidate::Als { blend, form, popularity_power, recency } => {
             let BlendOptions { latent_dim, svd, confidence, regularization, .. } = blend;
             let weights = weights(form, *popularity_power, *recency);
             format!(
-                "als L = {latent_dim} from svd with {svd}, α = {confidence}, λ = {regularization}, {weights}",
+                "als L = {latent_dim} from svd with {}, α = {confidence}, λ = {regularization}, {weights}",
+                svd.kind(),
             )
         }
         Candidate::Blend { blend, form, popularity_power, recency } => {
@@ -175,9 +176,10 @@ fn name(candidate: &Candidate) -> String {
             } = blend;
             let weights = weights(form, *popularity_power, *recency);
             format!(
-                "blend L = {latent_dim} of svd {} with {svd} and als {als_dim}, ω = {share}, \
+                "blend L = {latent_dim} of svd {} with {} and als {als_dim}, ω = {share}, \
                  α = {confidence}, λ = {regularization}, {weights}",
                 svd.latent_dim,
+                svd.kind(),
             )
         }
     }
