@@ -102,7 +102,7 @@ impl<'a> Jury<'a> {
         self.parts.iter().take(parts).map(Vec::len).sum()
     }
 
-    /// What a candidate earns from every judge. Its source is fitted, with at least its length.
+    /// What a candidate earns from every judge. Its source is fitted; of a blend, a longer one serves.
     pub(super) fn judge(&mut self, candidate: Candidate) -> Result<Vec<f64>> {
         debug_assert!(self.fits.is_fitted(candidate), "{candidate:?} is judged by other vectors");
         let mut rewards = Vec::new();

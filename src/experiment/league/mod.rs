@@ -1,9 +1,9 @@
 //! Training users in, the embeddings whose decision at θ = I earns the most out.
 //!
 //! A start value decides more of the final reward than training does, and which one is best depends
-//! on the data. Candidates are the SVD at several normalisations η, lengths L, spectral weights, popularity powers in β (κ) and in contexts (γ) and, where the split hid the latest items,
-//! powers of recency (ρ), ALS, and blends of both. Each is judged by the run's own reward on training users that it was
-//! not fitted on: everything is fitted again without their fold. Validation and test users are not
+//! on the data. Candidates are the SVD at several normalisations η, lengths L, spectral weights, popularity
+//! powers in β (κ) and in contexts (γ) and, where the split hid the latest items, powers of recency (ρ), ALS, and
+//! blends of both. Each is judged by the run's own reward on training users that it was not fitted on: everything is fitted again without their fold. Validation and test users are not
 //! looked at, but for the share of their items that they hide. A thousand users judge, or more where they hide little or where P is small; five folds are
 //! fitted where it takes five to have so many, one where one has them, since five times the fits say no
 //! more about a candidate then. Where there are fewer users than that, each judges by several halves of

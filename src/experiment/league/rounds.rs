@@ -202,7 +202,7 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// The mean reward of a candidate whose source is fitted, with at least its length.
+    /// The mean reward of a candidate whose source is fitted; of a blend, a longer one serves.
     pub(super) fn judge(&mut self, candidate: Candidate) -> Result<f64> {
         let began = Instant::now();
         let rewards = self.jury.judge(candidate)?;

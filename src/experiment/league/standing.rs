@@ -327,21 +327,20 @@ mod tests {
 
     #[test]
     fn a_normalization_is_beaten_by_one_of_its_length_beyond_doubt() {
-        let svd = soft;
         let is_beaten = |rewards: [[f64; 4]; 3], of: Candidate| {
-            let candidates = [svd(0.25, 100), svd(0.5, 100), svd(0.25, 200)];
+            let candidates = [soft(0.25, 100), soft(0.5, 100), soft(0.25, 200)];
             let tried = candidates.into_iter().zip(rewards);
             let tried =
                 tried.map(|(candidate, rewards)| Tried { candidate, rewards: rewards.into() });
             Standings(tried.collect()).is_beaten(of)
         };
         let (low, high) = ([1.0, 2.0, 1.0, 2.0], [2.0, 3.0, 2.0, 3.0]);
-        assert!(is_beaten([high, low, high], svd(0.5, 100)));
-        assert!(!is_beaten([high, low, high], svd(0.25, 100)));
+        assert!(is_beaten([high, low, high], soft(0.5, 100)));
+        assert!(!is_beaten([high, low, high], soft(0.25, 100)));
         // By less than six percent, by chance, by one of another length.
-        assert!(!is_beaten([high, [1.9, 2.9, 1.9, 2.9], high], svd(0.5, 100)));
-        assert!(!is_beaten([high, [3.0, 1.0, 3.0, 1.0], high], svd(0.5, 100)));
-        assert!(!is_beaten([low, low, high], svd(0.5, 100)));
+        assert!(!is_beaten([high, [1.9, 2.9, 1.9, 2.9], high], soft(0.5, 100)));
+        assert!(!is_beaten([high, [3.0, 1.0, 3.0, 1.0], high], soft(0.5, 100)));
+        assert!(!is_beaten([low, low, high], soft(0.5, 100)));
     }
 
     #[test]
