@@ -46,10 +46,10 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// True if ALS earns more than such an SVD where both are short.
+    /// True if ALS earns more than such an SVD where both are short, beyond doubt.
     pub(super) fn als_leads(&self, svd: Candidate) -> bool {
         let short = svd.with_length(SHORT.min(self.longest));
-        short.first_als().is_some_and(|als| self.standings.is_above(als, short))
+        short.first_als().is_some_and(|als| self.standings.is_far_above(als, short))
     }
 
     /// True if an SVD that is a step longer would earn what the best does, were that step worth what the last one
@@ -77,6 +77,15 @@ impl Play<'_> {
         self.again(svd) + self.budget.beside_svd(als) * fits.count() + self.last_fits(last)
     }
 
+    /// The time that must be left for the next longer SVD, if there is one that was not judged and that is
+    /// possible.
+    fn time_of_longer(&mut self, svd: Candidate) -> Option<Duration> {
+        let next = self.longer_than(svd).find(|next| self.standings.best_like(*next).is_none())?;
+        let fits = &self.jury.fits;
+        let time = self.budget.of(next) * (fits.count() + ALL - fits.kept());
+        self.is_possible(next, time).then(|| Budget::left_for(time))
+    }
+
     /// Judges an ALS that starts at `svd`, then those next to the best so far on the axes of α and λ as long as
     /// there is time for them and for what a `longer` one takes, and last the weights of the best. The longest one
     /// alone unless it earns more than that SVD and what the best does, but for a standard error: blends are worth
@@ -90,7 +99,9 @@ impl Play<'_> {
     ) -> Result<()> {
         self.search(until, vec![first], Vec::new(), 0)?;
         let may_win = self.standings.is_above(first, svd) && self.standings.is_level(first);
-        if longer.is_none() && first.latent_dim() > SHORT && !may_win {
+        // A longer one may win where this one is far above the SVD of its length.
+        let may_win = may_win || longer.is_some() && self.standings.is_far_above(first, svd);
+        if first.latent_dim() > SHORT && !may_win {
             return Ok(());
         }
         let may_reach = longer.is_none() && self.may_reach_als(svd);

@@ -19,17 +19,16 @@
 //! led by chance, and took the time of those that earn more. One decomposition serves all weights and all powers; a
 //! blend also serves shorter ones. First, a short SVD for every η, and ALS that starts there; then longer and
 //! longer ones for the best η, as long as that does not earn less and the time allows; their weights are searched
-//! from the best so far, unless ALS earns more where both are short, and wants the time. So do the other η, unless
-//! the best of their length beats them beyond doubt; their weights are searched as far where they are level with
-//! the best.
+//! from the best so far. So do the other η, unless the best of their length beats them beyond doubt; their weights
+//! are searched as far where they are level with the best.
 //! ALS grows longer too, as long as it earns more than the SVD of its length: against the longest of them a short
 //! one says nothing of a long one. The longer it is, the more its α and λ matter, so they are searched at every
-//! length; at the longest, if it earns what the best does.
-//! Unless ALS leads, blends are made of the winner so far, before lengths beyond 1 024, if there is time to
-//! make them for every fold; more of them where the first earn more than it, or leave a longer SVD its time. If
-//! that one wins then, blends are made of it too, in the time that is left.
-//! Where ALS of 1 024 leads beyond chance, a longer SVD comes first, if it may reach that: on CiteULike one of
-//! 2 048 earns more, and a blend of it more still. Where none does, the time that is left goes to the last round.
+//! length at which it may win or is far above the SVD: on Gowalla it is a little above SVDs that are short, and far
+//! below one of 2 048, which wants the time. Where ALS is far above it at a hundred dimensions, an SVD beyond 1 024
+//! comes after ALS of that length, and only if it may reach that: on CiteULike one of 2 048 earns more. Where none
+//! does, the time that is left goes to the last round.
+//! Last, unless ALS leads, blends are made of the winner so far, or of a shorter SVD, if there is time to make them
+//! for every fold; more of them where the first earn as much as it does.
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
 //!
@@ -58,10 +57,8 @@ use crate::seed::Seed;
 pub use candidate::Candidate;
 pub use standing::{League, Settled, Standing};
 
-/// The length beyond which an SVD is fitted after blends: to the judges on two of three splits of Amazon CDs a
-/// blend of 1 024 is worth 4 % more than its SVD, an SVD of twice the length 1 %, in as much time. On Gowalla's
-/// published split a blend of 2 048 earns what its SVD does, in half as much time again.
-const BLENDED: usize = 1024;
+/// Where ALS leads, the length beyond which an SVD is fitted after it.
+const OF_ALS: usize = 1024;
 
 /// The error of a league without judges.
 fn nobody() -> Error {
@@ -87,24 +84,23 @@ pub fn league(
     for (turn, best) in play.standings.best_of_each().into_iter().enumerate() {
         // Another SVD takes the memory of the first one's fits, which are then made again.
         let keep = if turn == 0 { left } else { ALL };
-        let mut best = play.climb(best, keep, if turn == 0 { BLENDED } else { usize::MAX })?;
-        if turn == 0 {
-            play.als(best, BLENDED, play.before(keep))?;
-            if play.standings.is_for_als(best)? && play.may_reach_als(best) {
+        let leads = turn == 0 && play.als_leads(best);
+        let mut best = play.climb(best, keep, if leads { OF_ALS } else { usize::MAX })?;
+        if leads {
+            play.als(best, OF_ALS, play.before(keep))?;
+            if !play.standings.is_for_als(best)? || play.may_reach_als(best) {
                 best = play.climb(best, keep, usize::MAX)?;
             }
-            if play.standings.is_for_als(best)? {
-                play.als(best, usize::MAX, play.before(keep))?;
-                break;
-            }
-            play.weigh(best, keep)?;
-            play.blends()?;
-            best = play.climb(best, keep, usize::MAX)?;
-            play.blends()?;
-            play.als(best, usize::MAX, play.before(keep))?;
         }
         if play.standings.is_level(best) {
             play.weigh(best, keep)?;
+        }
+        if turn == 0 {
+            play.als(best, usize::MAX, play.before(keep))?;
+            if play.standings.is_for_als(best)? {
+                break;
+            }
+            play.blends()?;
         }
     }
 

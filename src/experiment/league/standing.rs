@@ -185,6 +185,12 @@ impl Standings {
         self.mean_like(like) > self.mean_like(other)
     }
 
+    /// The same, beyond doubt.
+    pub(super) fn is_far_above(&self, like: Candidate, other: Candidate) -> bool {
+        let both = self.highest_like(like).zip(self.highest_like(other));
+        both.is_some_and(|(like, other)| other.is_hopeless(like))
+    }
+
     /// The best of those like this one with its length, unless it is beyond doubt not the
     /// winner.
     pub(super) fn centre(&self, like: Candidate) -> Option<Candidate> {
