@@ -12,8 +12,7 @@ use crate::experiment::search::Deadline;
 impl Play<'_> {
     /// ALS that starts at the SVDs like `best`, up to a length: longer and longer ones as
     /// long as it earns more than the SVD of its length, and there is time; until the deadline, those with other
-    /// weights. On Amazon CDs and CiteULike it does from 100 dimensions to 1 024, on DeepCF's Amazon Toys to
-    /// 512, on MovieLens, Amazon Office and Grocery nowhere.
+    /// weights. On Amazon CDs it does from 100 dimensions to 1 024, on CiteULike to 512, on MovieLens nowhere.
     pub(super) fn als(&mut self, best: Candidate, longest: usize, until: Deadline) -> Result<()> {
         let svds = self.svds_like(best, longest);
         let mut shorter: Option<Candidate> = None;
