@@ -45,10 +45,14 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// True if ALS earns more than such an SVD where both are short, beyond doubt.
+    /// True if ALS earns more than such an SVD beyond doubt, at the longest length at which it was judged: on a split
+    /// of Gowalla it does at a hundred dimensions, and at 512 no more.
     pub(super) fn als_leads(&self, svd: Candidate) -> bool {
-        let short = svd.with_length(SHORT.min(self.longest));
-        short.first_als().is_some_and(|als| self.standings.is_far_above(als, short))
+        let mut longest_first = self.svds_like(svd, usize::MAX).into_iter().rev();
+        longest_first.find_map(|svd| {
+            let als = self.standings.best_like(svd.first_als()?)?;
+            Some(self.standings.is_far_above(als, svd))
+        }) == Some(true)
     }
 
     /// True if an SVD that is a step longer would earn what the best does, were that step worth what the last one
@@ -150,6 +154,29 @@ mod tests {
         assert!(others.iter().all(judged) && !judged(last));
         // The SVD at which the last one starts is there for what comes next.
         assert!(play.jury.fits.is_fitted(best.with_length(*others.last().unwrap())));
+    }
+
+    #[test]
+    fn als_leads_by_the_longest_that_was_judged() {
+        let (sessions, judge) = (made_up(700, 500), Judge::default());
+        let leads = |rewards: [[f64; 2]; 2]| {
+            let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+            // An SVD at which no ALS started says nothing.
+            let [short, long] = rewards.map(Some);
+            for (length, rewards) in [(SHORT, short), (2 * SHORT, long), (play.longest, None)] {
+                let svd = soft(0.25, length);
+                let [of_svd, of_als] = rewards.unwrap_or([9.0, 0.0]);
+                play.standings.0.push(Tried { candidate: svd, rewards: vec![of_svd; 3] });
+                if rewards.is_some() {
+                    let candidate = svd.first_als().unwrap();
+                    play.standings.0.push(Tried { candidate, rewards: vec![of_als; 3] });
+                }
+            }
+            play.als_leads(soft(0.25, SHORT))
+        };
+        assert!(leads([[0.5, 0.6], [0.5, 0.6]]));
+        assert!(leads([[0.5, 0.5], [0.5, 0.6]]));
+        assert!(!leads([[0.5, 0.6], [0.6, 0.61]]));
     }
 
     #[test]
