@@ -25,8 +25,8 @@
 //! one says nothing of a long one. The longer it is, the more its α and λ matter, so they are searched at every
 //! length at which it may win or is far above the SVD: on Gowalla it is a little above SVDs that are short, and far
 //! below one of 2 048, which wants the time. Where ALS is far above it at a hundred dimensions, an SVD beyond 1 024
-//! comes after ALS of that length, and only if it may reach that: on CiteULike one of 2 048 earns more. Where none
-//! does, the time that is left goes to the last round.
+//! comes after ALS of that length, if ALS does not win by then or the SVD may reach it: on CiteULike one of 2 048
+//! earns more. Where ALS wins, the time that is left goes to the last round.
 //! Last, unless ALS leads, blends are made of the winner so far, or of a shorter SVD, if there is time to make them
 //! for every fold; more of them where the first earn as much as it does.
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
