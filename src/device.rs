@@ -210,6 +210,17 @@ fn automatic() -> Result<(Chosen, String)> {
     Ok((named(cpu)?.0, format!(" (CPU: {why})")))
 }
 
+/// True if the tensors of `device`, without autodiff, are in the host's memory.
+pub(crate) fn is_host(device: &Device) -> bool {
+    let hosts: &[Device] = &[
+        #[cfg(feature = "ndarray")]
+        ndarray(),
+        #[cfg(feature = "flex")]
+        Device::flex(),
+    ];
+    hosts.contains(device)
+}
+
 #[cfg(feature = "ndarray")]
 #[allow(deprecated, reason = "asked for; Burn 0.23 drops it, hence the exact pin in Cargo.toml")]
 fn ndarray() -> Device {

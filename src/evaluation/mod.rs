@@ -102,12 +102,19 @@ impl Evaluation {
     /// # Errors
     /// The first error among them.
     pub fn mean_of(all: impl Iterator<Item = Result<Self>>) -> Result<Self> {
-        let all = all.collect::<Result<Vec<_>>>()?;
-        let mean = |of: &dyn Fn(&Self) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
-        let Some(first) = all.first() else { return Ok(Self::default()) };
+        Ok(Self::weighed(&all.map(|one| Ok((one?, 1))).collect::<Result<Vec<_>>>()?))
+    }
+
+    /// The same of evaluations that are about so many halves each.
+    pub(crate) fn weighed(all: &[(Self, u64)]) -> Self {
+        let halves = all.iter().map(|(_, halves)| *halves).sum::<u64>() as f64;
+        let mean = |of: &dyn Fn(&Self) -> f64| {
+            all.iter().map(|(one, halves)| *halves as f64 * of(one)).sum::<f64>() / halves
+        };
+        let Some((first, _)) = all.first() else { return Self::default() };
         #[allow(clippy::cast_possible_truncation, reason = "f32 is the precision of rewards")]
         let reward = |at: usize| mean(&|one| one.rewards[at].into()) as f32;
-        Ok(Self {
+        Self {
             rewards: (0..first.rewards.len()).map(reward).collect(),
             people: first.people.clone(),
             metrics: Metrics {
@@ -119,7 +126,7 @@ impl Evaluation {
             metrics_at: (0..first.metrics_at.len())
                 .map(|at| mean(&|one| one.metrics_at[at]))
                 .collect(),
-        })
+        }
     }
 
     /// The number of actions of a slate that K and all of `metrics` can be computed on.
@@ -192,6 +199,16 @@ impl Evaluation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn evaluations_weigh_as_many_halves_as_they_are_about() {
+        let of = |rewards: [f32; 2]| Evaluation { rewards: rewards.into(), ..Default::default() };
+        let all = [[1.0, 0.0], [3.0, 0.5], [8.0, 1.0]].map(of);
+        let first = Evaluation::mean_of(all[..2].iter().cloned().map(Ok)).unwrap();
+        let whole = Evaluation::mean_of(all.iter().cloned().map(Ok)).unwrap();
+        assert_eq!(whole.rewards, [4.0, 0.5]);
+        assert_eq!(Evaluation::weighed(&[(first, 2), (all[2].clone(), 1)]), whole);
+    }
 
     #[test]
     fn a_paired_interval_is_tighter_than_the_spread_of_the_rewards() {

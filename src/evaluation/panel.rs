@@ -7,6 +7,7 @@
 //! fewer with longer vectors, leave half of the standard error or more.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::Evaluation;
 use crate::dataset::Split;
@@ -26,14 +27,15 @@ pub struct Panel<'a> {
     task: &'a Task,
     split: Split,
     contexts: Vec<u32>,
-    halves: u64,
+    /// The draws of halves; 0 are those that the task has.
+    halves: Range<u64>,
 }
 
 impl<'a> Panel<'a> {
     /// These `contexts` of a split, asked once.
     #[must_use]
     pub fn new(task: &'a Task, split: Split, contexts: Vec<u32>) -> Self {
-        Self { task, split, contexts, halves: 1 }
+        Self { task, split, contexts, halves: 0..1 }
     }
 
     /// Asked about up to so many `halves` of their items each: about one where they have no others, or where
@@ -43,20 +45,20 @@ impl<'a> Panel<'a> {
         self.within(PRODUCTS, halves)
     }
 
-    /// Asked about more halves of their items each, up to so many, in three times the time that
-    /// [`with_halves`](Self::with_halves) takes; none where that allows no more.
+    /// Asked about further halves of their items each, up to so many with those before, in three times the
+    /// time of [`with_halves`](Self::with_halves) for all of them; none where that allows no more.
     #[must_use]
-    pub fn with_more_halves(&self, halves: u64) -> Option<Self> {
-        let more = self.clone().within(DOUBTED * PRODUCTS, halves);
-        (more.halves > self.halves).then_some(more)
+    pub fn further(&self, halves: u64) -> Option<Self> {
+        let all = self.clone().within(DOUBTED * PRODUCTS, halves);
+        let halves = self.halves.end..all.halves.end;
+        (!halves.is_empty()).then_some(Self { halves, ..all })
     }
 
     fn within(self, products: usize, halves: u64) -> Self {
         let (users, actions) = (self.contexts.len(), &self.task.actions);
         let affordable = affordable(products, users, actions.num_actions(), actions.latent_dim());
         let copied = self.task.sessions.num_contexts().saturating_mul(self.task.shape()[0]);
-        let again = self.task.has_other_halves(self.split) && copied <= COPIED;
-        Self { halves: if again { halves.min(affordable) } else { 1 }, ..self }
+        if copied > COPIED { self } else { self.with_all_halves(halves.min(affordable)) }
     }
 
     /// Asked about so many `halves` of their items each, however long it takes; about one where they have no
@@ -64,7 +66,7 @@ impl<'a> Panel<'a> {
     #[must_use]
     pub fn with_all_halves(self, halves: u64) -> Self {
         let again = self.task.has_other_halves(self.split);
-        Self { halves: if again { halves.max(1) } else { 1 }, ..self }
+        Self { halves: 0..if again { halves.max(1) } else { 1 }, ..self }
     }
 
     /// The task.
@@ -88,10 +90,10 @@ impl<'a> Panel<'a> {
     /// The halves that each of them is asked about.
     #[must_use]
     pub fn halves(&self) -> u64 {
-        self.halves
+        self.halves.end - self.halves.start
     }
 
-    /// A task of the same users with each of these halves, first those that it has.
+    /// A task of the same users with each of these halves.
     pub fn halves_of<'t>(&self, task: &'t Task) -> impl Iterator<Item = Cow<'t, Task>> {
         let (split, seed) = (self.split, task.split_seed());
         self.draws(task, move |draw| task.redrawn(split, seed, draw))
@@ -111,14 +113,16 @@ impl<'a> Panel<'a> {
         Evaluation::mean_of(all.map(|task| evaluate(&task, &self.contexts)))
     }
 
-    /// A task, and what `drawn` makes of it for each of the other halves.
+    /// A task with each of the halves: as it is, or what `drawn` makes of it.
     fn draws<'t>(
         &self,
         task: &'t Task,
         drawn: impl Fn(u64) -> Option<Task>,
     ) -> impl Iterator<Item = Cow<'t, Task>> {
-        let others = (1..self.halves).map_while(drawn);
-        std::iter::once(Cow::Borrowed(task)).chain(others.map(Cow::Owned))
+        self.halves.clone().map_while(move |draw| match draw {
+            0 => Some(Cow::Borrowed(task)),
+            _ => drawn(draw).map(Cow::Owned),
+        })
     }
 
     /// The mean of what `evaluate` finds on each of the halves.

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use fs_err as fs;
+use rayon::prelude::*;
 
 use super::{EmbeddingSource, Prepared};
 use crate::dataset::Folds;
@@ -35,15 +36,18 @@ impl Prepared {
         };
         let folder = place(&self.folder, &source, folds.count());
         if !folder.exists() {
-            let fitted = (0..folds.count()).map(|fold| {
+            let fit = |fold| -> Result<StoredEmbeddings> {
                 tracing::info!("fitting embeddings without fold {} of {}", fold + 1, folds.count());
                 let users = folds.without(fold);
                 let most = users.len().min(self.sessions.num_actions).saturating_sub(1);
                 let source = source.clone().at_most(most);
                 let fitted = source.fit(&self.sessions, &users, self.manifest.seed())?;
                 Ok(fitted.resized(self.embeddings.latent_dim()))
-            });
-            write(&folder, fitted)?;
+            };
+            // One after the other: a fit has all cores, and memory for itself.
+            stage(&folder, |staged| {
+                (0..folds.count()).try_for_each(|fold| write(staged, fold, &fit(fold)?))
+            })?;
         }
         let open = |fold| {
             let path = folder.join(format!("{fold}.safetensors"));
@@ -54,7 +58,7 @@ impl Prepared {
             }
             EmbeddingFile::open(&path)
         };
-        (0..folds.count()).map(open).collect()
+        (0..folds.count()).into_par_iter().map(open).collect()
     }
 }
 
@@ -65,7 +69,9 @@ pub(super) fn save(
     folds: &[StoredEmbeddings],
 ) -> Result<()> {
     let count = u16::try_from(folds.len()).unwrap_or(u16::MAX);
-    write(&place(prepared, source, count), folds.iter().cloned().map(Ok))
+    stage(&place(prepared, source, count), |staged| {
+        (0..count).into_par_iter().zip(folds).try_for_each(|(fold, of)| write(staged, fold, of))
+    })
 }
 
 fn place(prepared: &Path, source: &EmbeddingSource, count: u16) -> PathBuf {
@@ -73,15 +79,19 @@ fn place(prepared: &Path, source: &EmbeddingSource, count: u16) -> PathBuf {
     prepared.join(FOLDS).join(format!("{count}-{}", &key[..16]))
 }
 
-fn write(folder: &Path, folds: impl Iterator<Item = Result<StoredEmbeddings>>) -> Result<()> {
+/// Has `write` fill the folder, unless it is there.
+fn stage(folder: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if folder.exists() {
         return Ok(());
     }
     let staged = StagedFolder::new(folder)?;
-    for (fold, embeddings) in folds.enumerate() {
-        let path = staged.path().join(format!("{fold}.safetensors"));
-        embeddings?.save(&path)?;
-        fs::write(staged.path().join(format!("{fold}.{DIGEST}")), digest_file(&path)?)?;
-    }
+    write(staged.path())?;
     staged.commit()
+}
+
+/// Writes the embeddings of a fold, and their digest.
+fn write(folder: &Path, fold: u16, embeddings: &StoredEmbeddings) -> Result<()> {
+    let path = folder.join(format!("{fold}.safetensors"));
+    embeddings.save(&path)?;
+    Ok(fs::write(folder.join(format!("{fold}.{DIGEST}")), digest_file(&path)?)?)
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, MatRef, Par};
-use rayon::prelude::*;
 
 use super::contexts::Contexts;
 use crate::dataset::Folds;
@@ -101,63 +100,42 @@ impl Fit {
         Ok(Self { exact: exact_on(&self.actions, chosen)?, ..self.clone() })
     }
 
-    /// Makes the contexts of `users` as long as `wanted`, in the mean.
-    pub(super) fn scaled<'a>(
-        self,
+    /// M(X) of `users`, `[users, D]`, in the space of the fold.
+    pub(super) fn encode<'a>(
+        &self,
         users: &[u32],
         known: impl Fn(u32) -> Known<'a> + Sync,
-        wanted: &Matrix,
-    ) -> Self {
+    ) -> Matrix {
+        encode_all(self.encoder.as_ref(), users, known)
+    }
+
+    /// Makes `rows`, contexts in the space of the fold, as long as those `wanted`, in the mean.
+    pub(super) fn scaled(self, rows: &Matrix, wanted: &Matrix) -> Self {
         let length = |rows: &Matrix| -> f64 {
             rows.iter_rows().map(|row| f64::from(norm(&row[..self.actions.latent_dim()]))).sum()
         };
-        let (found, wanted) =
-            (length(&encode_all(self.encoder.as_ref(), users, known)), length(wanted));
+        let (found, wanted) = (length(rows), length(wanted));
         #[allow(clippy::cast_possible_truncation, reason = "a factor of f32s")]
         let scale = if found > 0.0 && wanted > 0.0 { (wanted / found) as f32 } else { 1.0 };
         Self { scale, ..self }
     }
 
-    /// Puts M(X) of `users` into their rows of `contexts` `[U, D]`.
-    pub(super) fn encode_into<'a>(
-        &self,
-        users: &[u32],
-        known: impl Fn(u32) -> Known<'a> + Sync,
-        contexts: &mut Matrix,
-    ) {
-        let dim = self.rotation.cols();
-        for (context, row) in users.iter().zip(self.encode(users, known).iter_rows()) {
-            let to = contexts.row_mut(*context as usize);
-            for &first in &self.turned {
-                to[first..first + dim].copy_from_slice(&row[first..first + dim]);
-            }
-        }
-    }
-
-    /// M(X) of `users`, `[users, D]`, but for their features.
-    fn encode<'a>(&self, users: &[u32], known: impl Fn(u32) -> Known<'a> + Sync) -> Matrix {
-        let mut rows = encode_all(self.encoder.as_ref(), users, known);
+    /// Puts `rows`, contexts of `users` in the space of the fold, into their rows of `contexts` `[U, D]`,
+    /// turned and scaled; features stay as they are there.
+    pub(super) fn put(&self, rows: &Matrix, users: &[u32], contexts: &mut Matrix) {
         let dim = self.rotation.cols();
         let (count, width) = (rows.rows(), rows.cols());
-        let mut turned = Matrix::zeros(count.max(1), dim);
+        let mut turned = Matrix::zeros(count, dim);
         for &first in &self.turned {
             let numbers = MatRef::from_row_major_slice(rows.as_slice(), count, width);
             let from = numbers.subcols(first, dim);
-            let to = MatMut::from_row_major_slice_mut(turned.as_mut_slice(), count.max(1), dim);
+            let to = MatMut::from_row_major_slice_mut(turned.as_mut_slice(), count, dim);
             let rotation = self.rotation.view(0, dim);
-            matmul(
-                to.subrows_mut(0, count),
-                Accum::Replace,
-                from,
-                rotation,
-                self.scale,
-                Par::rayon(0),
-            );
-            rows.par_rows_mut()
-                .zip(turned.as_slice().par_chunks_exact(dim))
-                .for_each(|(row, turned)| row[first..first + dim].copy_from_slice(turned));
+            matmul(to, Accum::Replace, from, rotation, self.scale, Par::rayon(0));
+            for (context, row) in users.iter().zip(turned.iter_rows()) {
+                contexts.row_mut(*context as usize)[first..first + dim].copy_from_slice(row);
+            }
         }
-        rows
     }
 
     /// `h Rᵀ`: queries in the space of the fold.

@@ -175,20 +175,28 @@ impl Task {
 
     /// This task with contexts and searches of training users from embeddings that were fitted
     /// without their fold.
-    fn cross_fitted(self, prepared: &Prepared, settings: &Settings, count: u16) -> Result<Self> {
+    fn cross_fitted(
+        mut self,
+        prepared: &Prepared,
+        settings: &Settings,
+        count: u16,
+    ) -> Result<Self> {
         let folds = prepared.folds(count);
         let embeddings = prepared.fold_embeddings(&folds)?;
-        let fits = (0..).zip(&embeddings).map(|(fold, embeddings)| {
+        let mut fits = Vec::with_capacity(embeddings.len());
+        for (fold, embeddings) in (0..).zip(&embeddings) {
             let fitted_on = folds.without(fold);
             let contexts =
                 Contexts::new(prepared, embeddings, &fitted_on, &self.profiles, settings)?;
             let users = folds.within(fold);
             let known = |context| self.profiles.observed(&self.sessions, context);
             let fit = Fit::new(&contexts, &self.actions)?;
-            Ok(fit.scaled(&users, known, &self.contexts.select(&users)))
-        });
-        let fits = fits.collect::<Result<_>>()?;
-        Ok(Self { cross: Some(Arc::new(CrossFit { folds, fits })), ..self }.with_fold_contexts())
+            let rows = fit.encode(&users, known);
+            let fit = fit.scaled(&rows, &self.contexts.select(&users));
+            fit.put(&rows, &users, Arc::make_mut(&mut self.contexts));
+            fits.push(fit);
+        }
+        Ok(Self { cross: Some(Arc::new(CrossFit { folds, fits })), ..self })
     }
 
     /// Encodes the training users of each fold with what was fitted without it.
@@ -197,7 +205,8 @@ impl Task {
         for (fold, fit) in (0..).zip(&cross.fits) {
             let users = cross.folds.within(fold);
             let known = |context| self.profiles.observed(&self.sessions, context);
-            fit.encode_into(&users, known, Arc::make_mut(&mut self.contexts));
+            let rows = fit.encode(&users, known);
+            fit.put(&rows, &users, Arc::make_mut(&mut self.contexts));
         }
         self
     }

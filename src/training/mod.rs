@@ -1,6 +1,7 @@
 //! Training: the learner step, the loop around it, checkpoints from which it goes on as if never
 //! stopped, and the record it leaves.
 
+mod adamw;
 mod batches;
 mod budget;
 mod console;

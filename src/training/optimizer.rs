@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use burn::module::{Module, ModuleVisitor, Param, ParamGroup};
-use burn::optim::{AdamConfig, AdamWConfig, GradientsParams, ModuleOptimizer};
+use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
 
+use super::adamw::OnePass;
 use crate::error::{Error, Result};
 use crate::settings::OptimizerSettings;
 
@@ -21,12 +22,7 @@ pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
     if settings.weight_decay == 0.0 {
         return adam.init();
     }
-    AdamWConfig::new()
-        .with_beta_1(settings.beta_1)
-        .with_beta_2(settings.beta_2)
-        .with_epsilon(settings.epsilon)
-        .with_weight_decay(settings.weight_decay)
-        .init()
+    ModuleOptimizer::from(OnePass::new(settings))
         .with_group(ParamGroup::from_predicate("actions"), adam.build(), None)
         .with_group(ParamGroup::from_predicate("balance"), adam.build(), None)
 }

@@ -59,18 +59,20 @@ impl<'a> Record<'a> {
     }
 
     fn evaluate(&self, model: &Model, panel: &Panel<'_>) -> Result<Evaluation> {
+        panel.evaluate(|task, contexts| self.evaluate_on(task, model, contexts))
+    }
+
+    fn evaluate_on(&self, task: &Task, model: &Model, contexts: &[u32]) -> Result<Evaluation> {
         let settings = self.trainer.settings;
-        panel.evaluate(|task, contexts| {
-            let scores = contexts.len().saturating_mul(task.actions.num_actions());
-            let search = match settings.evaluation.search {
-                EvaluationSearch::Index => Search::Hnsw,
-                EvaluationSearch::Auto if scores > EXACT_SCORES => {
-                    task.training_search(&settings.method).unwrap_or(Search::Exact)
-                }
-                EvaluationSearch::Auto | EvaluationSearch::Exact => Search::Exact,
-            };
-            Evaluation::of(task, model, contexts, search)
-        })
+        let scores = contexts.len().saturating_mul(task.actions.num_actions());
+        let search = match settings.evaluation.search {
+            EvaluationSearch::Index => Search::Hnsw,
+            EvaluationSearch::Auto if scores > EXACT_SCORES => {
+                task.training_search(&settings.method).unwrap_or(Search::Exact)
+            }
+            EvaluationSearch::Auto | EvaluationSearch::Exact => Search::Exact,
+        };
+        Evaluation::of(task, model, contexts, search)
     }
 
     /// Evaluates, appends the rows, and checkpoints, in this order: a checkpoint's rows are always
@@ -96,7 +98,7 @@ impl<'a> Record<'a> {
                 let is_last = budget.is_spent(clock) || self.is_patience_over(state);
                 if is_last
                     && is_in_doubt(state, answer.gain)
-                    && let Some(surer) = self.second_look(&model, panel)?
+                    && let Some(surer) = self.second_look(&model, panel, [&answer.found, start])?
                 {
                     answer = surer;
                 }
@@ -127,13 +129,24 @@ impl<'a> Record<'a> {
         Ok(())
     }
 
-    /// What a panel says of a model when it is asked about more halves; none where it has no more.
-    fn second_look(&self, model: &Model, panel: &Panel<'_>) -> Result<Option<Answer>> {
+    /// What a panel, which has `said` something of a model and of the start, says when it is asked about
+    /// further halves; none where it has no more.
+    fn second_look(
+        &self,
+        model: &Model,
+        panel: &Panel<'_>,
+        said: [&Evaluation; 2],
+    ) -> Result<Option<Answer>> {
         let halves = self.trainer.settings.evaluation.validation_halves;
-        let Some(panel) = panel.with_more_halves(halves) else { return Ok(None) };
-        let found = self.evaluate(model, &panel)?;
-        let gain = found.gain_over(&self.evaluate(self.initial, &panel)?);
-        Ok(Some(Answer { found, gain, halves: panel.halves() }))
+        let Some(further) = panel.further(halves) else { return Ok(None) };
+        let [mut found, mut start] = said.map(|said| vec![(said.clone(), panel.halves())]);
+        for task in further.halves_of(panel.task()) {
+            found.push((self.evaluate_on(&task, model, panel.contexts())?, 1));
+            start.push((self.evaluate_on(&task, self.initial, panel.contexts())?, 1));
+        }
+        let (found, halves) = (Evaluation::weighed(&found), panel.halves() + further.halves());
+        let gain = found.gain_over(&Evaluation::weighed(&start));
+        Ok(Some(Answer { found, gain, halves }))
     }
 
     /// True if no later checkpoint is waited for, unless this one earns the most so far.

@@ -227,6 +227,12 @@ fn few_users_judge_by_several_halves_of_their_items() {
     let mean = (once.mean() + others[0] + others[1]) / 3.0;
     assert!((thrice.mean() - mean).abs() < 1e-6, "{} {mean}", thrice.mean());
     assert!(thrice.standard_error() < once.standard_error());
+    // Nobody is asked twice about the same halves.
+    let further = panel.further(3).unwrap();
+    assert_eq!((panel.halves(), further.halves()), (1, 2));
+    let mean = f64::midpoint(others[0], others[1]);
+    assert!((further.evaluate(of).unwrap().mean() - mean).abs() < 1e-6);
+    assert!(panel.clone().with_halves(3).further(3).is_none());
     // Those whose rewards know the halves are asked once.
     let task = task.clone().with_reward(Arc::new(Fixed));
     assert_eq!(Panel::new(&task, Split::Validation, validation).with_halves(3).halves(), 1);
