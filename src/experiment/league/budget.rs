@@ -56,6 +56,8 @@ pub(super) struct Budget {
     blend: Option<Duration>,
     /// The time of the slowest judgement of one candidate, by its length.
     judging: BTreeMap<usize, Duration>,
+    /// The same of those near the best of their length.
+    near: BTreeMap<usize, Duration>,
 }
 
 impl Budget {
@@ -72,6 +74,7 @@ impl Budget {
             als: None,
             blend: None,
             judging: BTreeMap::new(),
+            near: BTreeMap::new(),
         }
     }
 
@@ -101,9 +104,15 @@ impl Budget {
         }
     }
 
-    /// A candidate was judged in this time.
+    /// A candidate was judged in this time, among all actions.
     pub(super) fn judged(&mut self, candidate: Candidate, time: Duration) {
         let slowest = self.judging.entry(candidate.latent_dim()).or_default();
+        *slowest = time.max(*slowest);
+    }
+
+    /// The same among the best actions by one near it.
+    pub(super) fn judged_near(&mut self, candidate: Candidate, time: Duration) {
+        let slowest = self.near.entry(candidate.latent_dim()).or_default();
         *slowest = time.max(*slowest);
     }
 
@@ -167,10 +176,14 @@ impl Budget {
         fits.div_f64(FITTING)
     }
 
-    /// The time of so many candidates up to a length in the last round.
+    /// The time of so many candidates up to a length in the last round; those after the first are near the best.
     fn last_round(&self, length: usize, candidates: u32) -> Duration {
-        let slowest = self.judging.range(..=length).map(|(_, time)| *time).max();
-        slowest.unwrap_or_default().mul_f64(self.others) * candidates
+        let slowest =
+            |times: &BTreeMap<usize, Duration>| times.range(..=length).map(|(_, time)| *time).max();
+        let among_all = slowest(&self.judging).unwrap_or_default();
+        let near = slowest(&self.near).unwrap_or(among_all);
+        let first = candidates.min(FINALISTS);
+        (among_all * first + near * (candidates - first)).mul_f64(self.others)
     }
 
     /// True if there is no time for such fits before the last round, for the `last` ones after it, and for
@@ -230,6 +243,9 @@ mod tests {
         assert!(budget.spare() < 88 * SECOND && budget.spare() > 87 * SECOND);
         budget.judged(svd(512), SECOND);
         assert_eq!(left(&budget, Some(svd(100))), Some(100.0 - 25.0 - 6.0), "a quarter at most");
+        budget.judged_near(svd(512), SECOND / 10);
+        assert_eq!(left(&budget, Some(svd(100))), Some(100.0 - 25.0 - 6.0));
+        budget.judged(svd(512), SECOND / 2);
         // A longer candidate does not end the last round of a short one.
         let is_over = |longest| budget.is_over(longest, 90 * SECOND, Duration::ZERO);
         assert!(is_over(svd(512)) && !is_over(svd(100)));

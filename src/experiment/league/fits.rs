@@ -52,7 +52,7 @@ impl Fitted {
 pub(super) struct Searched {
     fit: usize,
     length: usize,
-    kappa: f32,
+    pub(super) kappa: f32,
     /// V n^κ, as input and as action vectors.
     pub(super) vectors: Vectors,
     pub(super) exact: Exact,

@@ -8,12 +8,14 @@ use super::called::{Called, anybody, strangers};
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
 use super::fits::{FOLDS, Fits, Searched};
 use super::nobody;
+use super::shortlist::{LONG, Shortlist};
 use crate::dataset::{Folds, Sessions, Split, Times};
 use crate::embedding::SvdOptions;
 use crate::encoder::{Known, Mean, encode_all};
 use crate::error::Result;
+use crate::matrix::Matrix;
 use crate::prepared::{ChosenSettings, HeldOut, Judge};
-use crate::retrieval::{Queries, Retriever as _};
+use crate::retrieval::{Queries, Retriever as _, Slates, most_excluded};
 use crate::reward::SlateReward;
 use crate::seed::Seed;
 
@@ -40,6 +42,10 @@ pub(super) struct Jury<'a> {
     asking: usize,
     /// The parts that judge now.
     called: usize,
+    /// The best actions by the best candidate of its length.
+    shortlist: Option<Shortlist>,
+    /// The multiplications of a judgement from which on such lists are kept.
+    long: usize,
 }
 
 impl<'a> Jury<'a> {
@@ -77,7 +83,17 @@ impl<'a> Jury<'a> {
             Ok(Halves { sessions, reward })
         });
         let asked = halves.collect::<Result<_>>()?;
-        Ok(Self { fits, asked, times, judge, parts, asking, called: asking })
+        Ok(Self {
+            fits,
+            asked,
+            times,
+            judge,
+            parts,
+            asking,
+            called: asking,
+            shortlist: None,
+            long: LONG,
+        })
     }
 
     /// True if what the judges hide came after what they observe.
@@ -102,23 +118,83 @@ impl<'a> Jury<'a> {
         self.parts.iter().take(parts).map(Vec::len).sum()
     }
 
-    /// What a candidate earns from every judge. Its source is fitted; of a blend, a longer one serves.
-    pub(super) fn judge(&mut self, candidate: Candidate) -> Result<Vec<f64>> {
+    /// What a candidate earns from every judge. Its source is fitted; of a blend, a longer one serves. Where
+    /// judging takes long, the candidate's best actions come out too.
+    pub(super) fn judge(&mut self, candidate: Candidate) -> Result<(Vec<f64>, Option<Shortlist>)> {
         debug_assert!(self.fits.is_fitted(candidate), "{candidate:?} is judged by other vectors");
-        let mut rewards = Vec::new();
+        let shown = self.judge.slate_size;
+        let listed = self.listed(candidate.latent_dim());
+        let (mut rewards, mut best) = (Vec::new(), Vec::new());
         for part in 0..self.called {
             let searched = self.fits.searched(self.fits.of_part(part), candidate)?;
-            rewards.extend(self.ask(candidate, part, &searched)?);
+            let mut of_part = Vec::new();
+            rewards.extend(self.ask(candidate, part, &searched, |_, latent, excluded| {
+                let slate_size = listed.unwrap_or(shown);
+                let found = searched.exact.search(Queries { latent, slate_size, excluded })?;
+                let slates = found.first(shown).into_owned();
+                if listed.is_some() {
+                    of_part.push(found);
+                }
+                Ok(slates)
+            })?);
+            best.push(of_part);
         }
-        Ok(rewards)
+        Ok((rewards, listed.map(|_| Shortlist::new(candidate, best))))
     }
 
-    /// What a candidate earns from each judge of a part, over all their halves.
-    fn ask(&self, candidate: Candidate, part: usize, searched: &Searched) -> Result<Vec<f64>> {
+    /// What a candidate earns from every judge who chooses among the best actions by one near it; none if there
+    /// is none.
+    pub(super) fn judge_near(&mut self, candidate: Candidate) -> Result<Option<Vec<f64>>> {
+        let near = self.shortlist.take_if(|near| near.serves(candidate, self.called));
+        let Some(near) = near else { return Ok(None) };
+        let kappa = |of: Candidate| of.settings().embedding.popularity;
+        let more = kappa(candidate) - kappa(near.of());
+        let mut rewards = Vec::new();
+        for part in 0..self.called {
+            let fit = self.fits.of_part(part);
+            let searched = self.fits.searched(fit, near.of())?;
+            let popularity = self.fits.popularity(fit);
+            let factor = |action: u32| (popularity[action as usize].max(1) as f32).powf(more);
+            rewards.extend(self.ask(candidate, part, &searched, |half, latent, _| {
+                Ok(near.slates([part, half], latent, &searched, factor, self.judge.slate_size))
+            })?);
+        }
+        self.shortlist = Some(near);
+        Ok(Some(rewards))
+    }
+
+    /// Keeps the best actions by a candidate for those near it, unless the ones that are kept serve it: it earned
+    /// less than theirs. `is_best` if it did not.
+    pub(super) fn keep(&mut self, candidate: Candidate, list: Option<Shortlist>, is_best: bool) {
+        let kept = self.shortlist.as_ref();
+        if is_best || !kept.is_some_and(|kept| kept.serves(candidate, self.called)) {
+            self.shortlist = list;
+        }
+    }
+
+    /// The length of lists of the best actions by a candidate of so many dimensions, if it is worth to keep some.
+    fn listed(&self, latent_dim: usize) -> Option<usize> {
+        let (actions, judges) = (self.fits.num_actions(), self.judges_of(self.called));
+        let asked = judges * self.draws();
+        let excluded = |half: &Halves| most_excluded(Some(&half.sessions));
+        let is_long = asked.saturating_mul(actions).saturating_mul(latent_dim) >= self.long;
+        let most = || self.asked.iter().map(excluded).max().unwrap_or(0);
+        is_long.then(|| Shortlist::size(self.judge.slate_size, actions.saturating_sub(most())))?
+    }
+
+    /// What a candidate earns from each judge of a part, over all their halves: `decide` has the number of the
+    /// half, queries and what is excluded, and gives slates.
+    fn ask(
+        &self,
+        candidate: Candidate,
+        part: usize,
+        searched: &Searched,
+        mut decide: impl FnMut(usize, &Matrix, Option<&[&[u32]]>) -> Result<Slates>,
+    ) -> Result<Vec<f64>> {
         let users = &self.parts[part];
         let (encoder, squares) = self.encoder(candidate, part, searched)?;
         let mut mean = vec![0.0; users.len()];
-        for Halves { sessions, reward } in &self.asked {
+        for (half, Halves { sessions, reward }) in self.asked.iter().enumerate() {
             let observed = &sessions.observed;
             let known = |user| Known {
                 actions: observed.of(user),
@@ -132,11 +208,8 @@ impl<'a> Jury<'a> {
                 });
             }
             let excluded: Vec<&[u32]> = users.iter().map(|user| observed.of(*user)).collect();
-            let slates = searched.exact.search(Queries {
-                latent: &latent,
-                slate_size: self.judge.slate_size,
-                excluded: self.judge.exclude_observed.then_some(&excluded),
-            })?;
+            let excluded = self.judge.exclude_observed.then_some(&excluded[..]);
+            let slates = decide(half, &latent, excluded)?;
             for (at, (user, mean)) in users.iter().zip(&mut mean).enumerate() {
                 *mean += f64::from(reward.reward(*user, slates.slate(at))) / self.draws() as f64;
             }
@@ -150,6 +223,8 @@ impl<'a> Jury<'a> {
         let ChosenSettings { embedding, popularity_power, recency, .. } = candidate.settings();
         let (inputs, fit) = (&searched.vectors.inputs, self.fits.of_part(part));
         let popularity = self.fits.popularity(fit);
+        // What κ would make of the inputs beyond what it has.
+        let popularity_power = popularity_power - (embedding.popularity - searched.kappa);
         let mean = Mean::inverse_popularity(Arc::clone(inputs), popularity, popularity_power);
         let weights =
             self.fits.spectrum(fit).map(|it| it.weights(&embedding, candidate.latent_dim()));
@@ -181,8 +256,34 @@ impl<'a> Jury<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::candidate::{soft, weights};
+    use super::super::made_up;
     use super::*;
     use crate::dataset::{SplitSettings, SyntheticSettings, assemble, synthetic};
+
+    #[test]
+    fn weights_near_a_candidate_are_judged_among_its_best_actions() {
+        let (sessions, judge) = (made_up(700, 500), Judge::default());
+        let mut jury = Jury::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+        jury.long = 0;
+        let centre = soft(0.25, 50);
+        jury.fits.fit(centre).unwrap();
+        let (of_centre, list) = jury.judge(centre).unwrap();
+        assert!(jury.judge_near(centre).unwrap().is_none());
+        jury.keep(centre, list, true);
+        let (mut judged, mut alike, mut like_centre) = (0, 0, 0);
+        for candidate in weights(centre, false) {
+            let Some(found) = jury.judge_near(candidate).unwrap() else { continue };
+            let (expected, _) = jury.judge(candidate).unwrap();
+            let same = |of: &[f64]| of.iter().zip(&expected).filter(|(a, b)| a == b).count();
+            judged += expected.len();
+            (alike, like_centre) = (alike + same(&found), like_centre + same(&of_centre));
+        }
+        assert!(judged > 10 * of_centre.len(), "{judged}");
+        assert!(1000 * alike >= 999 * judged && 10 * like_centre < 9 * judged);
+        jury.fits.fit(soft(0.5, 50)).unwrap();
+        assert!(jury.judge_near(soft(0.5, 50)).unwrap().is_none(), "of another decomposition");
+    }
 
     #[test]
     fn few_judges_judge_by_several_halves_of_their_items() {

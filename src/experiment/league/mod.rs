@@ -45,6 +45,7 @@ mod fits;
 mod jury;
 mod last_round;
 mod rounds;
+mod shortlist;
 mod standing;
 
 use self::fits::ALL;

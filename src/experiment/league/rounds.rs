@@ -202,12 +202,23 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// The mean reward of a candidate whose source is fitted; of a blend, a longer one serves.
+    /// The mean reward of a candidate whose source is fitted; of a blend, a longer one serves. One near the best of
+    /// its length is judged among the best actions by that, unless it earns more.
     pub(super) fn judge(&mut self, candidate: Candidate) -> Result<f64> {
-        let began = Instant::now();
-        let rewards = self.jury.judge(candidate)?;
-        self.budget.judged(candidate, began.elapsed());
-        let tried = Tried { candidate, rewards };
+        let highest = self.standings.mean_like(candidate);
+        let mut began = Instant::now();
+        let near = self.jury.judge_near(candidate)?.map(|rewards| Tried { candidate, rewards });
+        let tried = if let Some(near) = near.filter(|near| Some(near.mean()) <= highest) {
+            self.budget.judged_near(candidate, began.elapsed());
+            near
+        } else {
+            began = Instant::now();
+            let (rewards, list) = self.jury.judge(candidate)?;
+            self.budget.judged(candidate, began.elapsed());
+            let tried = Tried { candidate, rewards };
+            self.jury.keep(candidate, list, Some(tried.mean()) > highest);
+            tried
+        };
         let mean = tried.mean();
         tracing::debug!("{mean:.4} {candidate:?}");
         self.standings.0.push(tried);
@@ -321,6 +332,6 @@ mod tests {
         play.fit(svd).unwrap();
         play.jury.fits.keep_base();
         play.fit(blend).unwrap();
-        assert_eq!(play.jury.judge(blend).unwrap(), alone[2]);
+        assert_eq!(play.jury.judge(blend).unwrap().0, alone[2]);
     }
 }
