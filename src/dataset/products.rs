@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use super::ActionSets;
 
 /// Columns whose sums stay in registers.
-const TILE: usize = 32;
+const TILE: usize = 64;
 /// Rows that one thread sums at a time.
 const ROWS: u32 = 16;
 

@@ -29,6 +29,7 @@
 //! earns more. Where ALS wins, the time that is left goes to the last round.
 //! Last, unless ALS leads, blends are made of the winner so far, or of a shorter SVD, if there is time to make them
 //! for every fold; more of them where the first earn as much as it does.
+//! Where one judgement takes long, weights near the best are judged among its best actions (see [`shortlist`]).
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
 //!
