@@ -210,7 +210,7 @@ fn automatic() -> Result<(Chosen, String)> {
     Ok((named(cpu)?.0, format!(" (CPU: {why})")))
 }
 
-/// True if the tensors of `device`, without autodiff, are in the host's memory.
+/// True if the tensors of `device` are in the host's memory.
 pub(crate) fn is_host(device: &Device) -> bool {
     let hosts: &[Device] = &[
         #[cfg(feature = "ndarray")]

@@ -30,7 +30,7 @@ impl ActionSets {
         out: &mut [f32],
     ) {
         let arch = pulp::Arch::new();
-        // A few columns of all rows, side by side, fit a core's cache; whole rows do not.
+        // A few columns of all rows, side by side, are nearer to a core than whole rows.
         let mut tiles = vec![[0.0; TILE]; dense.len() / width];
         for start in (0..width).step_by(TILE) {
             let columns = start..width.min(start + TILE);

@@ -46,7 +46,8 @@ impl<'a> Panel<'a> {
     }
 
     /// Asked about further halves of their items each, up to so many with those before, in three times the
-    /// time of [`with_halves`](Self::with_halves) for all of them; none where that allows no more.
+    /// time of [`with_halves`](Self::with_halves) for all of them; none where that allows no more. They are fewer,
+    /// or none, where the reward cannot be asked about them.
     #[must_use]
     pub fn further(&self, halves: u64) -> Option<Self> {
         let all = self.clone().within(DOUBTED * PRODUCTS, halves);

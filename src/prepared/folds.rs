@@ -35,20 +35,18 @@ impl Prepared {
             return Err(Error::setting("context.folds", problem));
         };
         let folder = place(&self.folder, &source, folds.count());
-        if !folder.exists() {
-            let fit = |fold| -> Result<StoredEmbeddings> {
-                tracing::info!("fitting embeddings without fold {} of {}", fold + 1, folds.count());
-                let users = folds.without(fold);
-                let most = users.len().min(self.sessions.num_actions).saturating_sub(1);
-                let source = source.clone().at_most(most);
-                let fitted = source.fit(&self.sessions, &users, self.manifest.seed())?;
-                Ok(fitted.resized(self.embeddings.latent_dim()))
-            };
-            // One after the other: a fit has all cores, and memory for itself.
-            stage(&folder, |staged| {
-                (0..folds.count()).try_for_each(|fold| write(staged, fold, &fit(fold)?))
-            })?;
-        }
+        let fit = |fold| -> Result<StoredEmbeddings> {
+            tracing::info!("fitting embeddings without fold {} of {}", fold + 1, folds.count());
+            let users = folds.without(fold);
+            let most = users.len().min(self.sessions.num_actions).saturating_sub(1);
+            let fitted =
+                source.clone().at_most(most).fit(&self.sessions, &users, self.manifest.seed())?;
+            Ok(fitted.resized(self.embeddings.latent_dim()))
+        };
+        // One after the other: a fit has all cores, and memory for itself.
+        stage(&folder, |staged| {
+            (0..folds.count()).try_for_each(|fold| write(staged, fold, &fit(fold)?))
+        })?;
         let open = |fold| {
             let path = folder.join(format!("{fold}.safetensors"));
             let digest = folder.join(format!("{fold}.{DIGEST}"));

@@ -144,7 +144,8 @@ impl<'a> Record<'a> {
             found.push((self.evaluate_on(&task, model, panel.contexts())?, 1));
             start.push((self.evaluate_on(&task, self.initial, panel.contexts())?, 1));
         }
-        let (found, halves) = (Evaluation::weighed(&found), panel.halves() + further.halves());
+        let halves = found.iter().map(|(_, halves)| halves).sum();
+        let found = Evaluation::weighed(&found);
         let gain = found.gain_over(&Evaluation::weighed(&start));
         Ok(Some(Answer { found, gain, halves }))
     }

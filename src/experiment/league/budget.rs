@@ -176,14 +176,14 @@ impl Budget {
         fits.div_f64(FITTING)
     }
 
-    /// The time of so many candidates up to a length in the last round; those after the first are near the best.
+    /// The time of so many candidates up to a length in the last round, of which those after the finalists are near
+    /// the best.
     fn last_round(&self, length: usize, candidates: u32) -> Duration {
-        let slowest =
-            |times: &BTreeMap<usize, Duration>| times.range(..=length).map(|(_, time)| *time).max();
-        let among_all = slowest(&self.judging).unwrap_or_default();
-        let near = slowest(&self.near).unwrap_or(among_all);
+        let slowest = self.judging.range(..=length).max_by_key(|(_, time)| **time);
+        let Some((length, among_all)) = slowest else { return Duration::ZERO };
+        let near = self.near.get(length).unwrap_or(among_all);
         let first = candidates.min(FINALISTS);
-        (among_all * first + near * (candidates - first)).mul_f64(self.others)
+        (*among_all * first + *near * (candidates - first)).mul_f64(self.others)
     }
 
     /// True if there is no time for such fits before the last round, for the `last` ones after it, and for
@@ -243,11 +243,22 @@ mod tests {
         assert!(budget.spare() < 88 * SECOND && budget.spare() > 87 * SECOND);
         budget.judged(svd(512), SECOND);
         assert_eq!(left(&budget, Some(svd(100))), Some(100.0 - 25.0 - 6.0), "a quarter at most");
-        budget.judged_near(svd(512), SECOND / 10);
-        assert_eq!(left(&budget, Some(svd(100))), Some(100.0 - 25.0 - 6.0));
-        budget.judged(svd(512), SECOND / 2);
         // A longer candidate does not end the last round of a short one.
         let is_over = |longest| budget.is_over(longest, 90 * SECOND, Duration::ZERO);
         assert!(is_over(svd(512)) && !is_over(svd(100)));
+    }
+
+    #[test]
+    fn those_near_the_best_take_less_of_the_last_round() {
+        let mut budget = Budget::new(Instant::now(), 100, 5.0);
+        budget.judged(svd(512), SECOND / 2);
+        budget.judged_near(svd(100), SECOND / 100);
+        let kept = |budget: &Budget| budget.settling(LAST).as_secs_f64();
+        assert!(
+            (kept(&budget) - 25.0).abs() < 1e-9,
+            "a quarter at most, and none of that length yet"
+        );
+        budget.judged_near(svd(512), SECOND / 20);
+        assert!((kept(&budget) - 5.0 * (4.0 / 2.0 + 12.0 / 20.0)).abs() < 1e-9);
     }
 }

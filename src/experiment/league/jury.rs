@@ -15,7 +15,7 @@ use crate::encoder::{Known, Mean, encode_all};
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::prepared::{ChosenSettings, HeldOut, Judge};
-use crate::retrieval::{Queries, Retriever as _, Slates, most_excluded};
+use crate::retrieval::{Queries, Retriever as _, Slates};
 use crate::reward::SlateReward;
 use crate::seed::Seed;
 
@@ -42,10 +42,10 @@ pub(super) struct Jury<'a> {
     asking: usize,
     /// The parts that judge now.
     called: usize,
-    /// The best actions by the best candidate of its length.
+    /// The best actions by the best candidate of a source.
     shortlist: Option<Shortlist>,
     /// The multiplications of a judgement from which on such lists are kept.
-    long: usize,
+    pub(super) long: usize,
 }
 
 impl<'a> Jury<'a> {
@@ -119,7 +119,7 @@ impl<'a> Jury<'a> {
     }
 
     /// What a candidate earns from every judge. Its source is fitted; of a blend, a longer one serves. Where
-    /// judging takes long, the candidate's best actions come out too.
+    /// that takes long, the candidate's best actions come out too.
     pub(super) fn judge(&mut self, candidate: Candidate) -> Result<(Vec<f64>, Option<Shortlist>)> {
         debug_assert!(self.fits.is_fitted(candidate), "{candidate:?} is judged by other vectors");
         let shown = self.judge.slate_size;
@@ -131,22 +131,24 @@ impl<'a> Jury<'a> {
             rewards.extend(self.ask(candidate, part, &searched, |_, latent, excluded| {
                 let slate_size = listed.unwrap_or(shown);
                 let found = searched.exact.search(Queries { latent, slate_size, excluded })?;
-                let slates = found.first(shown).into_owned();
-                if listed.is_some() {
-                    of_part.push(found);
+                if listed.is_none() {
+                    return Ok(found);
                 }
-                Ok(slates)
+                of_part.push(found.actions().to_vec());
+                Ok(found.first(shown).into_owned())
             })?);
             best.push(of_part);
         }
         Ok((rewards, listed.map(|_| Shortlist::new(candidate, best))))
     }
 
-    /// What a candidate earns from every judge who chooses among the best actions by one near it; none if there
-    /// is none.
+    /// What a candidate earns from every judge who chooses among the best actions by one near it; none if
+    /// nobody keeps such.
     pub(super) fn judge_near(&mut self, candidate: Candidate) -> Result<Option<Vec<f64>>> {
-        let near = self.shortlist.take_if(|near| near.serves(candidate, self.called));
-        let Some(near) = near else { return Ok(None) };
+        let kept = self.shortlist.as_ref();
+        let Some(near) = kept.filter(|kept| kept.serves(candidate, self.called)) else {
+            return Ok(None);
+        };
         let kappa = |of: Candidate| of.settings().embedding.popularity;
         let more = kappa(candidate) - kappa(near.of());
         let mut rewards = Vec::new();
@@ -159,27 +161,41 @@ impl<'a> Jury<'a> {
                 Ok(near.slates([part, half], latent, &searched, factor, self.judge.slate_size))
             })?);
         }
-        self.shortlist = Some(near);
         Ok(Some(rewards))
     }
 
-    /// Keeps the best actions by a candidate for those near it, unless the ones that are kept serve it: it earned
-    /// less than theirs. `is_best` if it did not.
-    pub(super) fn keep(&mut self, candidate: Candidate, list: Option<Shortlist>, is_best: bool) {
-        let kept = self.shortlist.as_ref();
-        if is_best || !kept.is_some_and(|kept| kept.serves(candidate, self.called)) {
-            self.shortlist = list;
+    /// Keeps the lists of a candidate that earned so much, unless those of its source are there already of one that
+    /// `earned` no less.
+    pub(super) fn keep(
+        &mut self,
+        list: Option<Shortlist>,
+        mean: f64,
+        earned: impl Fn(Candidate) -> Option<f64>,
+    ) {
+        let Some(list) = list else { return };
+        let stays = self.shortlist.as_ref().is_some_and(|kept| {
+            kept.is_of_source(list.of(), self.called) && earned(kept.of()) >= Some(mean)
+        });
+        if !stays {
+            self.shortlist = Some(list);
         }
     }
 
-    /// The length of lists of the best actions by a candidate of so many dimensions, if it is worth to keep some.
+    /// The length of the lists of the best actions by a candidate of so many dimensions, if they are worth keeping
+    /// and everybody has so many left.
     fn listed(&self, latent_dim: usize) -> Option<usize> {
-        let (actions, judges) = (self.fits.num_actions(), self.judges_of(self.called));
-        let asked = judges * self.draws();
-        let excluded = |half: &Halves| most_excluded(Some(&half.sessions));
-        let is_long = asked.saturating_mul(actions).saturating_mul(latent_dim) >= self.long;
-        let most = || self.asked.iter().map(excluded).max().unwrap_or(0);
-        is_long.then(|| Shortlist::size(self.judge.slate_size, actions.saturating_sub(most())))?
+        let judges = self.judges_of(self.called) * self.draws();
+        let products = judges.saturating_mul(self.fits.num_actions()).saturating_mul(latent_dim);
+        if products < self.long {
+            return None;
+        }
+        let users = || self.parts.iter().take(self.called).flatten();
+        let observed =
+            |half: &Halves| users().map(|user| half.sessions.observed.of(*user).len()).max();
+        let most = self.asked.iter().filter_map(observed).max().unwrap_or(0);
+        let excluded = if self.judge.exclude_observed { most } else { 0 };
+        let size = Shortlist::size(self.judge.slate_size);
+        (size + excluded <= self.fits.num_actions()).then_some(size)
     }
 
     /// What a candidate earns from each judge of a part, over all their halves: `decide` has the number of the
@@ -270,7 +286,7 @@ mod tests {
         jury.fits.fit(centre).unwrap();
         let (of_centre, list) = jury.judge(centre).unwrap();
         assert!(jury.judge_near(centre).unwrap().is_none());
-        jury.keep(centre, list, true);
+        jury.keep(list, 1.0, |_| None);
         let (mut judged, mut alike, mut like_centre) = (0, 0, 0);
         for candidate in weights(centre, false) {
             let Some(found) = jury.judge_near(candidate).unwrap() else { continue };

@@ -203,20 +203,20 @@ impl<'a> Play<'a> {
     }
 
     /// The mean reward of a candidate whose source is fitted; of a blend, a longer one serves. One near the best of
-    /// its length is judged among the best actions by that, unless it earns more.
+    /// its source is judged among that one's best actions first, and among all if it earns as much there as the best
+    /// of its length.
     pub(super) fn judge(&mut self, candidate: Candidate) -> Result<f64> {
         let highest = self.standings.mean_like(candidate);
-        let mut began = Instant::now();
+        let began = Instant::now();
         let near = self.jury.judge_near(candidate)?.map(|rewards| Tried { candidate, rewards });
-        let tried = if let Some(near) = near.filter(|near| Some(near.mean()) <= highest) {
+        let tried = if let Some(near) = near.filter(|near| Some(near.mean()) < highest) {
             self.budget.judged_near(candidate, began.elapsed());
             near
         } else {
-            began = Instant::now();
             let (rewards, list) = self.jury.judge(candidate)?;
             self.budget.judged(candidate, began.elapsed());
             let tried = Tried { candidate, rewards };
-            self.jury.keep(candidate, list, Some(tried.mean()) > highest);
+            self.jury.keep(list, tried.mean(), |kept| self.standings.mean_of(kept));
             tried
         };
         let mean = tried.mean();
@@ -301,6 +301,24 @@ mod tests {
     use super::super::candidate::soft;
     use super::super::made_up;
     use super::*;
+
+    #[test]
+    fn lists_change_nothing_of_what_is_the_best() {
+        let sessions = made_up(700, 500);
+        let (judge, svd) = (Judge::default(), SvdOptions::soft(50, 0.25));
+        let best = |long: usize| {
+            let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+            play.jury.long = long;
+            let end = play.budget.end();
+            play.search(end, probes(svd, 0.0), weights(start(svd, 0.0), false), 2).unwrap();
+            let best = play.standings.best_like(start(svd, 0.0)).unwrap();
+            let near = play.jury.judge_near(best).unwrap().is_some();
+            (near, best, play.standings.mean_of(best), play.standings.0.len())
+        };
+        let (with, without) = (best(0), best(usize::MAX));
+        assert!(with.0 && !without.0);
+        assert_eq!((with.1, with.2, with.3), (without.1, without.2, without.3));
+    }
 
     #[test]
     fn a_candidate_is_judged_by_its_own_vectors_whatever_was_fitted_before() {

@@ -122,6 +122,11 @@ impl Standings {
         self.highest_like(like).map(|tried| tried.candidate)
     }
 
+    /// What a candidate earned, if it was judged.
+    pub(super) fn mean_of(&self, candidate: Candidate) -> Option<f64> {
+        self.0.iter().find(|tried| tried.candidate == candidate).map(Tried::mean)
+    }
+
     /// What the best of those like this one with its length earned.
     pub(super) fn mean_like(&self, like: Candidate) -> Option<f64> {
         self.highest_like(like).map(Tried::mean)
