@@ -23,7 +23,7 @@ const NEAR: usize = 2;
 /// The best actions by a candidate.
 pub(super) struct Shortlist {
     of: Candidate,
-    /// Of each part of the judges and each of their halves, list after list.
+    /// The lists of each part of the judges and each of their halves, one after the other.
     best: Vec<Vec<Vec<u32>>>,
 }
 
