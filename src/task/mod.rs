@@ -189,9 +189,8 @@ impl Task {
             let contexts =
                 Contexts::new(prepared, embeddings, &fitted_on, &self.profiles, settings)?;
             let users = folds.within(fold);
-            let known = |context| self.profiles.observed(&self.sessions, context);
             let fit = Fit::new(&contexts, &self.actions)?;
-            let rows = fit.encode(&users, known);
+            let rows = self.encoded(&fit, &users);
             let fit = fit.scaled(&rows, &self.contexts.select(&users));
             fit.put(&rows, &users, Arc::make_mut(&mut self.contexts));
             fits.push(fit);
@@ -204,11 +203,15 @@ impl Task {
         let Some(cross) = self.cross.clone() else { return self };
         for (fold, fit) in (0..).zip(&cross.fits) {
             let users = cross.folds.within(fold);
-            let known = |context| self.profiles.observed(&self.sessions, context);
-            let rows = fit.encode(&users, known);
+            let rows = self.encoded(fit, &users);
             fit.put(&rows, &users, Arc::make_mut(&mut self.contexts));
         }
         self
+    }
+
+    /// M(X) of `users` by what was fitted without their fold, `[users, D]`, in its space.
+    fn encoded(&self, fit: &Fit, users: &[u32]) -> Matrix {
+        fit.encode(users, |context| self.profiles.observed(&self.sessions, context))
     }
 
     /// [D, L].

@@ -21,6 +21,9 @@ impl Play<'_> {
             let Some(first) = known.first_als() else { break };
             if self.standings.best_like(first).is_none() {
                 if !self.is_possible(first, self.time_of_als(first, *svd)) {
+                    if let Some(shorter) = shorter {
+                        self.go_on(shorter, svds[at - 1], until)?;
+                    }
                     break;
                 }
                 self.keep_base(*svd)?;
@@ -43,6 +46,15 @@ impl Play<'_> {
             self.jury.fits.put(base);
         }
         Ok(())
+    }
+
+    /// What is around an ALS, with the time that was kept for a longer one, which takes more than there is.
+    fn go_on(&mut self, als: Candidate, svd: Candidate, until: Deadline) -> Result<()> {
+        if self.why_not(als, self.time_of_als(als, svd)).is_some() {
+            return Ok(());
+        }
+        self.keep_base(svd)?;
+        self.around_als(als, svd, None, until)
     }
 
     /// True if ALS earns more than such an SVD beyond doubt, at the longest length at which it was judged: on a split
@@ -154,6 +166,30 @@ mod tests {
         assert!(others.iter().all(judged) && !judged(last));
         // The SVD at which the last one starts is there for what comes next.
         assert!(play.jury.fits.is_fitted(best.with_length(*others.last().unwrap())));
+    }
+
+    #[test]
+    fn time_that_a_longer_als_would_exceed_is_for_the_one_before() {
+        let (sessions, judge) = (made_up(700, 500), Judge::default());
+        let tried = |time_of_longer: Duration| {
+            let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+            let (svd, longer) = (soft(0.25, SHORT), soft(0.25, 2 * SHORT));
+            let als = svd.first_als().unwrap();
+            for (candidate, reward) in [(svd, 0.5), (longer, 0.5), (als, 0.6)] {
+                play.standings.0.push(Tried { candidate, rewards: vec![reward; 3] });
+            }
+            play.budget.fitted(longer.first_als().unwrap(), time_of_longer);
+            play.als(svd, usize::MAX, play.budget.end()).unwrap();
+            let others = play.standings.0.iter().skip(3);
+            let of_length =
+                |length| others.clone().filter(move |it| it.candidate.latent_dim() == length);
+            [SHORT, 2 * SHORT].map(|length| of_length(length).count())
+        };
+        // With the last fits eight such fits, or eight of half the time for the shorter.
+        let [at_short, at_longer] = tried(Duration::from_secs(judge.within).mul_f64(0.15));
+        assert!(at_short > 4 && at_longer == 0, "{at_short} {at_longer}");
+        let [at_short, at_longer] = tried(Duration::ZERO);
+        assert!(at_short == 0 && at_longer > 0, "{at_short} {at_longer}");
     }
 
     #[test]

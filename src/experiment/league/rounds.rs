@@ -101,7 +101,7 @@ impl<'a> Play<'a> {
     ) -> Result<Candidate> {
         let (fits, mut falls, mut before) = (self.jury.fits.count(), 0, best);
         for next in self.longer_than(best).filter(|next| next.latent_dim() <= longest) {
-            // In 61 leagues of eighteen sets none that was six percent behind at a hundred dimensions won at more.
+            // In 61 leagues of eighteen sets, of abrupt SVDs, none that was six percent behind at a hundred dimensions won at more.
             if self.standings.is_beaten(before) {
                 break;
             }
