@@ -20,7 +20,7 @@ pub struct TunedBaseline {
     pub baseline: Baseline,
     /// The fitted recommender.
     pub fitted: Box<dyn Fitted>,
-    /// Everything that was tried, in that order; empty without a budget.
+    /// Everything that was tried, in that order; empty without a budget, or without hyperparameters.
     pub tried: Vec<BaselineTrial>,
     /// True if one of them is at an end of the values that were worth trying.
     pub at_an_end: bool,
@@ -56,7 +56,7 @@ impl TunedBaseline {
         // Beyond a limit, all values are the limit.
         let mut left = grid(first);
         left.retain(|other| *other != first && algorithms.limited(*other) == *other);
-        if left.is_empty() || budget.is_zero() {
+        if budget.is_zero() || axes(first).is_empty() {
             let (fitted, tried) = (algorithms.fit(first)?, Vec::new());
             let elapsed = deadline.elapsed();
             return Ok(Self { baseline: first, fitted, tried, at_an_end: false, elapsed });

@@ -6,16 +6,17 @@ use std::time::Duration;
 use faer::Mat;
 use faer::linalg::solvers::DenseSolveCore as _;
 use fast_slate::baseline::{Asked, Baseline, Fitter};
-use fast_slate::dataset::{ActionSets, Sessions, Split};
+use fast_slate::dataset::{ActionSets, Sessions, Split, SyntheticSettings};
 use fast_slate::embedding::{SessionPart, implicit_als, training_matrix};
 use fast_slate::evaluation::{Evaluation, Panel};
 use fast_slate::experiment::TunedBaseline;
+use fast_slate::prepared::{Input, Prepared};
 use fast_slate::retrieval::Slates;
 use fast_slate::seed::{Purpose, Seed};
 use fast_slate::settings::Preset;
 use fast_slate::task::Task;
 
-use crate::common::small;
+use crate::common::{small, svd};
 
 /// Contexts of two tastes; every fourth is of the validation split. Nobody does anything with the
 /// last action.
@@ -281,4 +282,22 @@ fn tuning_keeps_what_earns_most_and_without_time_the_first() {
     let evaluation = Evaluation::by(&task, &validation, slates).unwrap();
     assert!((evaluation.mean() - best).abs() < 1e-12);
     assert!(best > long.tried[0].reward.unwrap(), "the test needs something to find");
+}
+
+#[test]
+fn settings_without_others_to_try_count_as_tuned() {
+    let folder = tempfile::tempdir().unwrap();
+    let few = SyntheticSettings { users: 24, actions: 300, ..SyntheticSettings::default() };
+    let prepared =
+        Prepared::create(&Input::Synthetic(few), &svd(4), &folder.path().join("data"), false)
+            .unwrap();
+    let task = Task::load(&prepared, &Preset::Default.settings()).unwrap();
+    let validation = task.sessions.contexts(Split::Validation);
+    let panel = Panel::new(&task, Split::Validation, validation);
+    let tuned = |first| TunedBaseline::new(&panel, first, Duration::from_mins(1), Seed(0)).unwrap();
+    // Shorter than all lengths worth trying, as few users allow no other.
+    let svd = tuned(Baseline::Svd { latent_dim: 100 });
+    assert!(matches!(svd.baseline, Baseline::Svd { latent_dim: 1..25 }), "{:?}", svd.baseline);
+    assert_eq!(svd.tried.len(), 1);
+    assert!(tuned(Baseline::Popularity).tried.is_empty());
 }

@@ -22,7 +22,7 @@ impl Play<'_> {
             if self.standings.best_like(first).is_none() {
                 if !self.is_possible(first, self.time_of_als(first, *svd)) {
                     if let Some(shorter) = shorter {
-                        self.go_on(shorter, svds[at - 1], until)?;
+                        self.use_kept_time(shorter, svds[at - 1], until)?;
                     }
                     break;
                 }
@@ -49,7 +49,7 @@ impl Play<'_> {
     }
 
     /// What is around an ALS, with the time that was kept for a longer one, which takes more than there is.
-    fn go_on(&mut self, als: Candidate, svd: Candidate, until: Deadline) -> Result<()> {
+    fn use_kept_time(&mut self, als: Candidate, svd: Candidate, until: Deadline) -> Result<()> {
         if self.why_not(als, self.time_of_als(als, svd)).is_some() {
             return Ok(());
         }
