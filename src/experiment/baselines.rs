@@ -53,14 +53,14 @@ impl TunedBaseline {
         let deadline = Deadline::new(Instant::now(), Some(budget));
         let mut algorithms = Fitter::new(&panel.task().sessions, seed);
         let first = algorithms.limited(baseline);
-        // Beyond a limit, all values are the limit.
-        let mut left = grid(first);
-        left.retain(|other| *other != first && algorithms.limited(*other) == *other);
         if budget.is_zero() || axes(first).is_empty() {
             let (fitted, tried) = (algorithms.fit(first)?, Vec::new());
             let elapsed = deadline.elapsed();
             return Ok(Self { baseline: first, fitted, tried, at_an_end: false, elapsed });
         }
+        // Beyond a limit, all values are the limit.
+        let mut left = grid(first);
+        left.retain(|other| *other != first && algorithms.limited(*other) == *other);
         let mut best: Option<(f64, Baseline, Box<dyn Fitted>)> = None;
         let mut given = Some(first);
         let next = |best: Option<&Baseline>| {
