@@ -1,5 +1,5 @@
 //! Tiles of products of numbers in f16, summed up in f32, by the matrix units that some GPUs have (tensor cores,
-//! cooperative matrices). The units of a plane multiply 16 × 16 numbers at a time and do not tell which
+//! cooperative matrices). The units of a plane multiply square matrices of 16 or 8 rows and do not tell which
 //! of them holds what, so sums go through shared memory before they are looked at.
 
 use cubecl::client::Client;
@@ -8,23 +8,19 @@ use cubecl::ir::{ElemType, FloatKind};
 use cubecl::prelude::{CubeCount, CubeDim};
 
 use super::super::lists::{Asked, Lists, Part};
-use super::{GROUP, Order, client, real, whole};
+use super::tile::tiles;
+use super::{GROUP, Order, client, real};
 
-/// Rows, columns and depth of a product of matrix units.
-const SIDE: usize = 16;
-
-/// Units of a plane.
-const PLANE: u32 = 32;
-
-/// The most planes of a shape.
-const MOST_PLANES: u32 = 16;
-
-/// The shared memory that the larger shape takes, in bytes.
-const SHARED: usize = 45 << 10;
+/// Rows, columns and depth of the products of matrix units, the faster ones first.
+const SIDES: [usize; 2] = [16, 8];
 
 /// How a cube shares its tile among planes.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
+    /// Units of a plane.
+    plane: usize,
+    /// Rows, columns and depth of a product of matrix units.
+    side: usize,
     /// Planes across queries and across actions.
     planes: [usize; 2],
     /// Matrices of a plane across both.
@@ -36,33 +32,69 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The one that was the fastest for so many queries, of twenty on an H200.
-    pub(super) fn of(rows: usize) -> Self {
-        if rows <= 2 * SIDE {
-            Self { planes: [1, 4], each: [2, 2], depth: 32, together: 2 }
+    /// The one for so many queries; none if the device has no such matrix units.
+    pub(super) fn on(client: &Client, rows: usize) -> Option<Self> {
+        let properties = client.properties();
+        let hardware = &properties.hardware;
+        let has = |side: &usize| {
+            let side = u32::try_from(*side).unwrap_or(u32::MAX);
+            let (half, single) = (ElemType::Float(FloatKind::F16), ElemType::Float(FloatKind::F32));
+            let wanted = MmaConfig {
+                a_type: half,
+                b_type: half,
+                cd_type: single,
+                m: side,
+                n: side,
+                k: side,
+            };
+            properties.features.matmul.cmma.contains(&wanted)
+        };
+        let plane = usize::try_from(hardware.plane_size_min).ok()?;
+        let shape = Self::of(rows, plane, SIDES.into_iter().find(has)?);
+        let fits = hardware.plane_size_max == hardware.plane_size_min
+            && shape.shared() <= hardware.max_shared_memory_size
+            && shape.units() <= hardware.max_units_per_cube as usize;
+        fits.then_some(shape)
+    }
+
+    /// The one that was the fastest for so many queries, of twenty on an H200, which has planes of 32 units and
+    /// sides of 16.
+    fn of(rows: usize, plane: usize, side: usize) -> Self {
+        if rows <= 32 {
+            Self { plane, side, planes: [1, 4], each: [2, 2], depth: 32, together: 2 }
         } else {
-            Self { planes: [4, 4], each: [2, 4], depth: 16, together: 1 }
+            Self { plane, side, planes: [4, 4], each: [2, 4], depth: 16, together: 1 }
         }
     }
 
     /// Queries and actions of a tile.
     pub(super) fn tile(&self) -> [usize; 2] {
-        [0, 1].map(|at| self.planes[at] * self.each[at] * SIDE)
+        [0, 1].map(|at| self.planes[at] * self.each[at] * self.side)
     }
-}
 
-/// True if the device has such units.
-pub(super) fn runs_on(client: &Client) -> bool {
-    let (half, single) = (ElemType::Float(FloatKind::F16), ElemType::Float(FloatKind::F32));
-    let properties = client.properties();
-    let side = u32::try_from(SIDE).unwrap_or(u32::MAX);
-    let wanted =
-        MmaConfig { a_type: half, b_type: half, cd_type: single, m: side, n: side, k: side };
-    let hardware = &properties.hardware;
-    properties.features.matmul.cmma.contains(&wanted)
-        && (hardware.plane_size_min, hardware.plane_size_max) == (PLANE, PLANE)
-        && hardware.max_shared_memory_size >= SHARED
-        && hardware.max_units_per_cube >= MOST_PLANES * PLANE
+    /// Units of a cube.
+    fn units(&self) -> usize {
+        self.planes[0] * self.planes[1] * self.plane
+    }
+
+    /// Groups of numbers in a line of a factor: two more than it needs, so that the rows of a matrix lie in
+    /// different banks.
+    fn line(&self) -> usize {
+        self.depth / GROUP + 2
+    }
+
+    /// Groups of numbers in a line of the sums that a plane looks at together.
+    fn sum_line(&self) -> usize {
+        self.together * self.side / GROUP + 2
+    }
+
+    /// Bytes of shared memory: slices of both factors, thresholds, and the sums that are looked at.
+    fn shared(&self) -> usize {
+        let [height, breadth] = self.tile();
+        let factors = 2 * GROUP * (height + breadth) * self.line();
+        let sums = 4 * GROUP * self.planes[0] * self.planes[1] * self.side * self.sum_line();
+        factors + sums + 4 * height
+    }
 }
 
 /// Starts the kernel on the cubes of some tiles.
@@ -74,36 +106,15 @@ pub(super) fn launch(
     lists: &Lists,
     order: &Order,
 ) -> Option<()> {
-    let ([rows, width], [actions, _]) = (asked.queries.dims(), part.beta.dims());
-    let planes = u32::try_from(shape.planes[0] * shape.planes[1]).ok()?;
     kernel::sweep::launch(
         &client(&lists.counts)?,
         cubes,
-        CubeDim::new_1d(PLANE * planes),
+        CubeDim::new_1d(u32::try_from(shape.units()).ok()?),
         GROUP,
         real(&asked.queries)?,
         real(part.beta)?,
-        real(&asked.thresholds)?,
-        whole(&asked.spans)?,
-        whole(&asked.excluded)?,
-        whole(&lists.counts)?,
-        whole(&lists.actions)?,
-        real(&lists.products)?,
-        rows,
-        actions,
-        width,
-        part.offset,
-        part.stride,
-        order.first,
-        order.shift,
-        order.tiles,
-        lists.room,
-        shape.planes[0],
-        shape.planes[1],
-        shape.each[0],
-        shape.each[1],
-        shape.depth,
-        shape.together,
+        tiles(asked, part, lists, order)?,
+        *shape,
     );
     Some(())
 }
@@ -117,50 +128,25 @@ mod kernel {
     use half::f16;
 
     use super::super::GROUP;
-    use super::super::tile::{copy, keep};
-    use super::{PLANE, SIDE};
+    use super::super::tile::{Tiles, copy};
+    use super::Shape;
 
     #[cube(launch)]
-    #[allow(clippy::too_many_arguments, reason = "the arguments of a kernel are bound one by one")]
     pub(super) fn sweep<N: Size>(
         queries: &Tensor<Vector<f16, N>>,
         beta: &Tensor<Vector<f16, N>>,
-        thresholds: &Tensor<f32>,
-        spans: &Tensor<i32>,
-        excluded: &Tensor<i32>,
-        counts: &mut Tensor<Atomic<i32>>,
-        actions: &mut Tensor<i32>,
-        products: &mut Tensor<f32>,
-        rows: usize,
-        end: usize,
-        width: usize,
-        offset: usize,
-        stride_of_actions: usize,
-        first_visit: usize,
-        shift: u32,
-        tiles: usize,
-        room: usize,
-        #[comptime] planes_y: usize,
-        #[comptime] planes_x: usize,
-        #[comptime] each_y: usize,
-        #[comptime] each_x: usize,
-        #[comptime] depth: usize,
-        #[comptime] together: usize,
+        tiles: &mut Tiles,
+        #[comptime] shape: Shape,
     ) {
-        let height = comptime!(planes_y * each_y * SIDE);
-        let breadth = comptime!(planes_x * each_x * SIDE);
-        let units = comptime!(planes_y * planes_x * PLANE as usize);
-        // Two groups more than a line needs, so that the rows of a matrix lie in different banks.
-        let line = comptime!(depth / GROUP + 2);
-        let stride = comptime!((depth + 2 * GROUP) as u32);
-        let sum_line = comptime!(together * SIDE / GROUP + 2);
-        let sum_stride = comptime!((together * SIDE + 2 * GROUP) as u32);
-        let sum_size = comptime!(SIDE * (together * SIDE / GROUP + 2));
-        let visit = first_visit as u32 + CUBE_POS_Y;
-        let tile = (visit.reverse_bits() >> shift) as usize;
-        if tile >= tiles {
-            terminate!();
-        }
+        let (side, depth, together) = comptime!((shape.side, shape.depth, shape.together));
+        let plane_size = comptime!(shape.plane);
+        let [planes_y, planes_x] = comptime!(shape.planes);
+        let [each_y, each_x] = comptime!(shape.each);
+        let [height, breadth] = comptime!(shape.tile());
+        let (units, line, sum_line) = comptime!((shape.units(), shape.line(), shape.sum_line()));
+        let (stride, sum_stride) = comptime!(((line * GROUP) as u32, (sum_line * GROUP) as u32));
+        let sum_size = comptime!(side * sum_line);
+        let tile = tiles.own();
         let mut of_queries = Shared::<[Vector<f16, N>]>::new_aligned_slice(height * line, 16usize);
         let mut of_beta = Shared::<[Vector<f16, N>]>::new_aligned_slice(breadth * line, 16usize);
         let mut limits = Shared::<[f32]>::new_slice(height);
@@ -170,17 +156,21 @@ mod kernel {
         );
 
         let unit = UNIT_POS as usize;
-        let (plane, lane) = (unit / PLANE as usize, unit % PLANE as usize);
+        let (plane, lane) = (unit / plane_size, unit % plane_size);
         let (plane_y, plane_x) = (plane / planes_x, plane % planes_x);
         let first_row = CUBE_POS_X as usize * height;
         let first_column = tile * breadth;
-        if unit < height {
-            // Rows behind the last query pass nothing.
-            let mut limit = 3.0e38_f32;
-            if first_row + unit < rows {
-                limit = thresholds[first_row + unit];
+        #[unroll]
+        for at in 0..comptime!(height.div_ceil(units)) {
+            let row = at * units + unit;
+            if row < height {
+                // Rows behind the last query pass nothing.
+                let mut limit = 3.0e38_f32;
+                if first_row + row < tiles.rows {
+                    limit = tiles.threshold(first_row + row);
+                }
+                limits[row] = limit;
             }
-            limits[unit] = limit;
         }
 
         let mut sums = Sequence::<cmma::Matrix<f32>>::new();
@@ -188,22 +178,22 @@ mod kernel {
         for _ in 0..each_y * each_x {
             sums.push(cmma::Matrix::<f32>::from_value(
                 cmma::MatrixIdent::Accumulator,
-                SIDE,
-                SIDE,
-                SIDE,
+                side,
+                side,
+                side,
                 cmma::MatrixLayout::Undefined,
                 0.0,
             ));
         }
-        let steps = width.div_ceil(depth);
+        let steps = tiles.width.div_ceil(depth);
         for step in 0..steps {
             copy::<f16, f16, N>(
                 queries,
                 &mut of_queries,
                 first_row,
-                rows,
+                tiles.rows,
                 step,
-                width,
+                tiles.width,
                 height,
                 depth,
                 line,
@@ -213,9 +203,9 @@ mod kernel {
                 beta,
                 &mut of_beta,
                 first_column,
-                end,
+                tiles.end,
                 step,
-                width,
+                tiles.width,
                 breadth,
                 depth,
                 line,
@@ -223,17 +213,17 @@ mod kernel {
             );
             sync_cube();
             #[unroll]
-            for at in 0..comptime!(depth / SIDE) {
+            for at in 0..comptime!(depth / side) {
                 let mut left = Sequence::<cmma::Matrix<Vector<f16, N>>>::new();
                 #[unroll]
                 for y in 0..each_y {
-                    let start = (plane_y * each_y + y) * SIDE * line + at * (SIDE / GROUP);
+                    let start = (plane_y * each_y + y) * side * line + at * (side / GROUP);
                     let all = comptime!(height * line);
                     left.push(cmma::Matrix::<Vector<f16, N>>::from_slice(
                         cmma::MatrixIdent::A,
-                        SIDE,
-                        SIDE,
-                        SIDE,
+                        side,
+                        side,
+                        side,
                         cmma::MatrixLayout::RowMajor,
                         &of_queries[start..all],
                         stride,
@@ -241,13 +231,13 @@ mod kernel {
                 }
                 #[unroll]
                 for x in 0..each_x {
-                    let start = (plane_x * each_x + x) * SIDE * line + at * (SIDE / GROUP);
+                    let start = (plane_x * each_x + x) * side * line + at * (side / GROUP);
                     let all = comptime!(breadth * line);
                     let right = cmma::Matrix::<Vector<f16, N>>::from_slice(
                         cmma::MatrixIdent::B,
-                        SIDE,
-                        SIDE,
-                        SIDE,
+                        side,
+                        side,
+                        side,
                         cmma::MatrixLayout::ColMajor,
                         &of_beta[start..all],
                         stride,
@@ -271,43 +261,37 @@ mod kernel {
                 #[unroll]
                 for x in 0..together {
                     cmma::store(
-                        &mut seen[own + x * (SIDE / GROUP)..all],
+                        &mut seen[own + x * (side / GROUP)..all],
                         sums.index(y * each_x + part * together + x),
                         sum_stride,
                         cmma::MatrixLayout::RowMajor,
                     );
                 }
                 sync_plane();
-                for at in 0..comptime!(2 * together) {
-                    // A unit looks at a group of columns of one row.
-                    let groups = comptime!(together * SIDE / GROUP);
-                    let row = at * comptime!(8 / together) + lane / groups;
+                // A unit looks at a group of columns of one row.
+                let groups = comptime!(together * side / GROUP);
+                let at_once = comptime!(plane_size / groups);
+                for at in 0..comptime!(side.div_ceil(at_once)) {
+                    let row = at * at_once + lane / groups;
                     let group = lane % groups;
-                    let four = seen[own + row * sum_line + group];
-                    let row = (plane_y * each_y + y) * SIDE + row;
-                    let limit = limits[row];
-                    let greatest = max(
-                        max(four.extract(0usize), four.extract(1usize)),
-                        max(four.extract(2usize), four.extract(3usize)),
-                    );
-                    if greatest > limit {
-                        let column = (plane_x * each_x + part * together) * SIDE + group * GROUP;
-                        #[unroll]
-                        for k in 0..GROUP {
-                            let product = four.extract(k);
-                            let place = first_column + column + k;
-                            if product > limit && place < end {
-                                keep(
-                                    first_row + row,
-                                    offset + place * stride_of_actions % end,
-                                    product,
-                                    spans,
-                                    excluded,
-                                    counts,
-                                    actions,
-                                    products,
-                                    room,
-                                );
+                    if comptime!(at_once <= side) || row < side {
+                        let four = seen[own + row * sum_line + group];
+                        let row = (plane_y * each_y + y) * side + row;
+                        let limit = limits[row];
+                        let greatest = max(
+                            max(four.extract(0usize), four.extract(1usize)),
+                            max(four.extract(2usize), four.extract(3usize)),
+                        );
+                        if greatest > limit {
+                            let column =
+                                (plane_x * each_x + part * together) * side + group * GROUP;
+                            #[unroll]
+                            for k in 0..GROUP {
+                                let product = four.extract(k);
+                                let place = first_column + column + k;
+                                if product > limit && place < tiles.end {
+                                    tiles.keep(first_row + row, place, product);
+                                }
                             }
                         }
                     }

@@ -28,7 +28,7 @@ pub(crate) fn sweep(asked: &Asked, part: &Part<'_>, lists: &Lists) -> Option<()>
     let [rows, _] = asked.queries.dims();
     let client = client(&lists.counts)?;
     let half = part.beta.dtype() == DType::F16;
-    let matrices = (half && matrices::runs_on(&client)).then(|| matrices::Shape::of(rows));
+    let matrices = if half { matrices::Shape::on(&client, rows) } else { None };
     let [height, width] = matrices.as_ref().map_or(sweep::TILE, matrices::Shape::tile);
     let actions = part.beta.dims()[0];
     let tiles = actions.div_ceil(width);

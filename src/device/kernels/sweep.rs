@@ -6,7 +6,8 @@ use cubecl::prelude::{CubeCount, CubeDim};
 use half::f16;
 
 use super::super::lists::{Asked, Lists, Part};
-use super::{GROUP, Order, client, real, whole};
+use super::tile::tiles;
+use super::{GROUP, Order, client, real};
 
 /// Units of a cube: across queries and across actions.
 const UNITS: [usize; 2] = [8, 16];
@@ -24,7 +25,7 @@ pub(super) fn launch(
     lists: &Lists,
     order: &Order,
 ) -> Option<()> {
-    let ([rows, width], [actions, _]) = (asked.queries.dims(), part.beta.dims());
+    let [_, width] = part.beta.dims();
     let sweep = match part.beta.dtype() {
         DType::F16 => kernel::sweep::launch::<f16>,
         _ => kernel::sweep::launch::<f32>,
@@ -39,21 +40,7 @@ pub(super) fn launch(
         GROUP,
         real(&asked.queries)?,
         real(part.beta)?,
-        real(&asked.thresholds)?,
-        whole(&asked.spans)?,
-        whole(&asked.excluded)?,
-        whole(&lists.counts)?,
-        whole(&lists.actions)?,
-        real(&lists.products)?,
-        rows,
-        actions,
-        width,
-        part.offset,
-        part.stride,
-        order.first,
-        order.shift,
-        order.tiles,
-        lists.room,
+        tiles(asked, part, lists, order)?,
         depth,
     );
     Some(())
@@ -64,29 +51,14 @@ mod kernel {
     use cubecl::prelude::*;
 
     use super::super::GROUP;
-    use super::super::tile::{copy, keep};
+    use super::super::tile::{Tiles, copy};
     use super::{EACH, TILE, UNITS};
 
     #[cube(launch)]
-    #[allow(clippy::too_many_arguments, reason = "the arguments of a kernel are bound one by one")]
     pub(super) fn sweep<F: Float, N: Size>(
         queries: &Tensor<Vector<F, N>>,
         beta: &Tensor<Vector<F, N>>,
-        thresholds: &Tensor<f32>,
-        spans: &Tensor<i32>,
-        excluded: &Tensor<i32>,
-        counts: &mut Tensor<Atomic<i32>>,
-        actions: &mut Tensor<i32>,
-        products: &mut Tensor<f32>,
-        rows: usize,
-        end: usize,
-        width: usize,
-        offset: usize,
-        stride_of_actions: usize,
-        first_visit: usize,
-        shift: u32,
-        tiles: usize,
-        room: usize,
+        tiles: &mut Tiles,
         #[comptime] depth: usize,
     ) {
         let [units_y, units_x] = comptime!(UNITS);
@@ -96,11 +68,7 @@ mod kernel {
         let groups = comptime!(depth / GROUP);
         // An odd number of groups in a line, so that units read from different banks.
         let line = comptime!(depth / GROUP + 1 - (depth / GROUP) % 2);
-        let visit = first_visit as u32 + CUBE_POS_Y;
-        let tile = (visit.reverse_bits() >> shift) as usize;
-        if tile >= tiles {
-            terminate!();
-        }
+        let tile = tiles.own();
         let mut of_queries = Shared::<[Vector<f32, N>]>::new_aligned_slice(height * line, 16usize);
         let mut of_beta = Shared::<[Vector<f32, N>]>::new_aligned_slice(breadth * line, 16usize);
         let mut sums = Array::<f32>::new(each_y * each_x);
@@ -112,15 +80,15 @@ mod kernel {
         let (x, y) = (unit % units_x, unit / units_x);
         let first_row = CUBE_POS_X as usize * height;
         let first_column = tile * breadth;
-        let steps = width.div_ceil(depth);
+        let steps = tiles.width.div_ceil(depth);
         for step in 0..steps {
             copy::<F, f32, N>(
                 queries,
                 &mut of_queries,
                 first_row,
-                rows,
+                tiles.rows,
                 step,
-                width,
+                tiles.width,
                 height,
                 depth,
                 line,
@@ -130,9 +98,9 @@ mod kernel {
                 beta,
                 &mut of_beta,
                 first_column,
-                end,
+                tiles.end,
                 step,
-                width,
+                tiles.width,
                 breadth,
                 depth,
                 line,
@@ -167,24 +135,14 @@ mod kernel {
         #[unroll]
         for row in 0..each_y {
             let query = first_row + y + row * units_y;
-            if query < rows {
-                let threshold = thresholds[query];
+            if query < tiles.rows {
+                let threshold = tiles.threshold(query);
                 #[unroll]
                 for column in 0..each_x {
                     let product = sums[row * each_x + column];
                     let place = first_column + x + column * units_x;
-                    if product > threshold && place < end {
-                        keep(
-                            query,
-                            offset + place * stride_of_actions % end,
-                            product,
-                            spans,
-                            excluded,
-                            counts,
-                            actions,
-                            products,
-                            room,
-                        );
+                    if product > threshold && place < tiles.end {
+                        tiles.keep(query, place, product);
                     }
                 }
             }
