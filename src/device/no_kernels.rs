@@ -12,6 +12,6 @@ pub(crate) fn prune(_: &Asked, _: &Lists, _: &Lists) -> Option<()> {
     None
 }
 
-pub(crate) fn pack(_: &Lists, _: &Tensor<1, Int>, _: &Tensor<1, Int>) -> Option<()> {
+pub(crate) fn pack(_: &Lists, _: &Tensor<1, Int>) -> Option<()> {
     None
 }

@@ -198,8 +198,8 @@ impl Blocks {
         self.attempt(|| Ok((products()?, products()?))).is_ok()
     }
 
-    /// What `work` makes of the device, once the device has done it. A panic of the driver is its
-    /// failure.
+    /// What `work` makes of the device; it ends with reading what it has made, so the device has done it by then.
+    /// A panic of the driver is its failure.
     ///
     /// # Errors
     /// [`Error::Device`], which names the setting of the memory; fails as `work` does.
@@ -210,13 +210,11 @@ impl Blocks {
                 "{problem:?}; if that was its memory, keep less there (--device-memory)"
             ),
         };
-        let made = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
             failed(&text.unwrap_or("the driver failed"))
-        })??;
-        self.chosen.device.sync().map_err(|error| failed(&error))?;
-        Ok(made)
+        })?
     }
 
     /// β on the host.

@@ -17,7 +17,7 @@ use std::mem::swap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use burn::tensor::{Int, Tensor, TensorData, Transaction};
+use burn::tensor::{Int, Tensor};
 use rayon::prelude::*;
 
 pub use self::probe::Trials;
@@ -72,22 +72,19 @@ struct Search<'a> {
     careful: bool,
 }
 
-/// Lists on the host, in no order.
+/// Lists on the host, as [`pack`] makes them.
 struct Found {
-    /// Below 0 for a query with more actions than there was room for, `[N]`.
-    counts: Vec<i32>,
-    /// Where each list begins, `[N]`.
-    starts: Vec<i32>,
-    actions: Vec<i32>,
+    rows: usize,
+    packed: Vec<i32>,
 }
 
 impl Found {
-    /// The actions of a query; none if there were too many.
+    /// The actions of a query, in no order; none if there were too many.
     #[allow(clippy::cast_sign_loss, reason = "no number of a place or an action is negative")]
     fn of(&self, row: usize) -> Option<impl Iterator<Item = u32>> {
-        let count = usize::try_from(self.counts[row]).ok()?;
-        let list = &self.actions[self.starts[row] as usize..][..count];
-        Some(list.iter().map(|action| *action as u32))
+        let count = usize::try_from(self.packed[row]).ok()?;
+        let start = 2 * self.rows + self.packed[self.rows + row] as usize;
+        Some(self.packed[start..start + count].iter().map(|action| *action as u32))
     }
 }
 
@@ -278,7 +275,7 @@ impl OnDevice {
                 }
             });
             picked.put(&ranked, slates);
-            let without = rows.iter().enumerate().filter(|(at, _)| found.counts[*at] < 0);
+            let without = rows.iter().enumerate().filter(|(at, _)| found.of(*at).is_none());
             crowded.extend(without.map(|(_, row)| *row));
         }
         Ok(crowded)
@@ -318,7 +315,7 @@ impl OnDevice {
 impl Search<'_> {
     /// Adds a share of the actions of a group to what has been found.
     fn merge(&mut self, group: &Group, share: Range<f64>) -> Result<()> {
-        let kept = if self.careful { Some(read(&self.lists.counts)?) } else { None };
+        let kept = if self.careful { Some(read(self.lists.counts.clone())?) } else { None };
         for (at, (offset, beta)) in group.iter().enumerate() {
             let turn = at as f64 / group.len() as f64;
             let (offset, stride) = (*offset, self.blocks.stride(beta.dims()[0]));
@@ -329,7 +326,7 @@ impl Search<'_> {
             }
         }
         if let Some(kept) = kept {
-            let counts = read(&self.lists.counts)?;
+            let counts = read(self.lists.counts.clone())?;
             let room = i32::try_from(self.lists.room).unwrap_or(i32::MAX);
             // A list that equals fill cannot be helped: the host searches for its query.
             let too_many =
@@ -359,16 +356,9 @@ impl Search<'_> {
         let all = rows * self.lists.room;
         let down = rows * (DOWN.0 + DOWN.1 * slate_size);
         let down = if self.careful { all } else { down.max(LEAST_DOWN).min(all) };
-        let device = self.blocks.device();
-        let starts = Tensor::empty([rows], device);
-        let packed = Tensor::empty([down], device);
-        pack(&self.lists, &starts, &packed).ok_or_else(elsewhere)?;
-        let read = Transaction::default().register(self.lists.counts).register(starts);
-        let read = read.register(packed).try_execute().map_err(|error| failed(&error))?;
-        let read: Vec<Vec<i32>> = read.into_iter().map(list).collect::<Result<_>>()?;
-        let [counts, starts, actions] =
-            read.try_into().map_err(|read: Vec<_>| failed(&read.len()))?;
-        Ok(Found { counts, starts, actions })
+        let packed = Tensor::empty([2 * rows + down], self.blocks.device());
+        pack(&self.lists, &packed).ok_or_else(elsewhere)?;
+        Ok(Found { rows, packed: read(packed)? })
     }
 }
 
@@ -420,11 +410,8 @@ impl<'a> Picked<'a> {
 }
 
 /// Device → host; waits for the device.
-fn read(there: &Tensor<1, Int>) -> Result<Vec<i32>> {
-    list(there.clone().try_into_data().map_err(|error| failed(&error))?)
-}
-
-fn list(data: TensorData) -> Result<Vec<i32>> {
+fn read(list: Tensor<1, Int>) -> Result<Vec<i32>> {
+    let data = list.try_into_data().map_err(|error| failed(&error))?;
     data.convert::<i32>().try_into_vec().map_err(|error| failed(&error))
 }
 

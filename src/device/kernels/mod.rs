@@ -89,22 +89,23 @@ pub(crate) fn prune(asked: &Asked, from: &Lists, to: &Lists) -> Option<()> {
     Some(())
 }
 
-/// Puts the actions of the lists one after the other into `packed` in any order, and where each list begins
-/// into `starts` `[N]`; the count of a list that does not fit is below 0 then. None on a device that runs no kernels.
-pub(crate) fn pack(lists: &Lists, starts: &Tensor<1, Int>, packed: &Tensor<1, Int>) -> Option<()> {
-    let rows = u32::try_from(starts.dims()[0]).ok()?;
-    let cursor = Tensor::<1, Int>::zeros([1], &starts.device());
+/// Packs lists into one: their counts, then where among what follows each begins, `[N]` both, then their actions
+/// one list after the other in any order. The count of a list that does not fit is below 0. None on a device that
+/// runs no kernels.
+pub(crate) fn pack(lists: &Lists, packed: &Tensor<1, Int>) -> Option<()> {
+    let rows = lists.counts.dims()[0];
+    let cursor = Tensor::<1, Int>::zeros([1], &packed.device());
     prune::pack::launch(
         &client(&lists.counts)?,
-        CubeCount::Static(rows, 1, 1),
+        CubeCount::Static(u32::try_from(rows).ok()?, 1, 1),
         CubeDim::new_1d(u32::try_from(prune::UNITS).ok()?),
         whole(&lists.counts)?,
         whole(&lists.actions)?,
         whole(&cursor)?,
-        whole(starts)?,
         whole(packed)?,
+        rows,
         lists.room,
-        packed.dims()[0],
+        packed.dims()[0].checked_sub(2 * rows)?,
     );
     Some(())
 }

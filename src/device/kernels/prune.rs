@@ -102,11 +102,11 @@ pub(super) fn prune(
 #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "lists fit 31 bits")]
 #[allow(clippy::cast_sign_loss, reason = "only what is not below 0")]
 pub(super) fn pack(
-    counts: &mut Tensor<i32>,
+    counts: &Tensor<i32>,
     actions: &Tensor<i32>,
     cursor: &mut Tensor<Atomic<i32>>,
-    starts: &mut Tensor<i32>,
     packed: &mut Tensor<i32>,
+    rows: usize,
     room: usize,
     capacity: usize,
 ) {
@@ -121,23 +121,25 @@ pub(super) fn pack(
         place[0] = cursor[0].fetch_add(count);
     }
     sync_cube();
-    let mut start = place[0];
+    let mut start = place[0] as usize;
     if count == 0 {
         start = 0;
     }
-    let fits = (start + count) as usize <= capacity;
+    let fits = start + count as usize <= capacity;
     if fits {
         let mut at = unit;
         while at < count as usize {
-            packed[start as usize + at] = actions[row * room + at];
+            packed[2 * rows + start + at] = actions[row * room + at];
             at += UNITS;
         }
     }
     if unit == 0 {
-        starts[row] = start;
+        let mut all = counts[row];
         if !fits {
-            counts[row] = CROWDED;
+            all = CROWDED;
         }
+        packed[row] = all;
+        packed[rows + row] = start as i32;
     }
 }
 
