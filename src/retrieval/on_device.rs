@@ -219,7 +219,7 @@ impl OnDevice {
         let lists = Lists { counts: Tensor::zeros([rows], device), ..lists() };
         let mut search = Search { blocks, asked, lists, spare, careful };
         let mut merged = 0;
-        for group in self.groups() {
+        for (sent, group) in self.groups().enumerate() {
             let all: usize = group.iter().map(|(_, beta)| beta.dims()[0]).sum();
             let mut done = 0;
             while done < all {
@@ -238,8 +238,9 @@ impl OnDevice {
                 merged += end - done;
                 done = end;
             }
-            if merged < num_actions {
-                // Otherwise copies of all blocks on their way would lie in the host's memory.
+            if merged < num_actions && sent % 2 == 1 {
+                // A block is uploaded while the one before is swept over; copies of all of them would lie in the
+                // host's memory.
                 device.sync().map_err(|error| failed(&error))?;
             }
         }
