@@ -1,3 +1,4 @@
+use super::search::next_actions;
 use super::*;
 use crate::device::{self, Memory};
 use crate::error::Error;
