@@ -99,7 +99,7 @@ impl Shape {
 
 /// Starts the kernel on the cubes of some tiles.
 pub(super) fn launch(
-    shape: &Shape,
+    shape: Shape,
     cubes: CubeCount,
     asked: &Asked,
     part: &Part<'_>,
@@ -114,7 +114,7 @@ pub(super) fn launch(
         real(&asked.queries)?,
         real(part.beta)?,
         tiles(asked, part, lists, order)?,
-        *shape,
+        shape,
     );
     Some(())
 }

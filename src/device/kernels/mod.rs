@@ -38,7 +38,7 @@ pub(crate) fn sweep(asked: &Asked, part: &Part<'_>, lists: &Lists) -> Option<()>
         let size = |count: usize| u32::try_from(count).ok();
         let cubes = CubeCount::Static(size(rows.div_ceil(height))?, size(end - start)?, 1);
         let order = Order { first: start, shift, tiles };
-        match &matrices {
+        match matrices {
             Some(shape) => matrices::launch(shape, cubes, asked, part, lists, &order)?,
             None => sweep::launch(cubes, asked, part, lists, &order)?,
         }

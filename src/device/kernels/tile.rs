@@ -58,7 +58,7 @@ pub(super) fn tiles(
 
 #[cube]
 impl Tiles {
-    /// The tile of a cube. It leaves those behind the last one.
+    /// The tile of a cube; the cube of one behind the last ends here.
     #[allow(clippy::cast_possible_truncation, reason = "visits fit 32 bits")]
     pub(super) fn own(&self) -> usize {
         let visit = self.first_visit as u32 + CUBE_POS_Y;
