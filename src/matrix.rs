@@ -17,8 +17,8 @@ use numbers::Numbers;
 
 pub(crate) use cholesky::{cholesky, solve};
 
-/// The numbers that one thread looks at in a row.
-const PART: usize = 1 << 16;
+/// The numbers that one thread looks at in a row. Of fewer, it has looked at all before another one is awake.
+pub(crate) const PART: usize = 1 << 16;
 
 /// Row-major `[rows, cols]` matrix.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,6 +131,19 @@ impl Matrix {
         self.data.own().par_chunks_exact_mut(self.cols)
     }
 
+    /// The norm of each row.
+    pub(crate) fn norms(&self) -> Vec<f32> {
+        if self.data.len() <= PART {
+            return self.iter_rows().map(norm).collect();
+        }
+        self.par_rows().map(norm).collect()
+    }
+
+    /// The norm of the longest row; 0 without rows.
+    pub(crate) fn longest(&self) -> f32 {
+        self.norms().into_iter().fold(0.0, f32::max)
+    }
+
     /// The chosen rows, in the order asked for.
     #[must_use]
     pub fn select(&self, rows: &[u32]) -> Self {
@@ -154,9 +167,13 @@ impl Matrix {
     /// [`Error::NotFinite`].
     pub fn require_finite(&self, what: &str) -> Result<()> {
         let infinite = |values: &[f32]| values.iter().position(|value| !value.is_finite());
-        let part = self.data.par_chunks(PART).position_first(|values| infinite(values).is_some());
-        let from = part.map_or(self.data.len(), |part| part * PART);
-        match infinite(&self.data[from..]).map(|at| from + at) {
+        let found = if self.data.len() <= PART {
+            infinite(&self.data)
+        } else {
+            let parts = self.data.par_chunks(PART).enumerate();
+            parts.find_map_first(|(part, values)| Some(part * PART + infinite(values)?))
+        };
+        match found {
             None => Ok(()),
             Some(at) => Err(Error::NotFinite {
                 what: what.into(),
@@ -249,6 +266,15 @@ pub fn dot(x: &[f32], y: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + tail
 }
 
+/// Numbers of a cache line.
+const LINE: usize = 16;
+
+/// Reads a number of each cache line of `numbers`, so that the processor has asked for all of them.
+pub(crate) fn touch(numbers: &[f32]) {
+    let lines = numbers.iter().step_by(LINE).chain(numbers.last());
+    std::hint::black_box(lines.fold(0, |all, number| all ^ number.to_bits()));
+}
+
 /// Euclidean norm.
 #[must_use]
 pub fn norm(x: &[f32]) -> f32 {
@@ -258,7 +284,7 @@ pub fn norm(x: &[f32]) -> f32 {
 /// The power of two, hence without rounding, that takes the longest row to a norm between 32 and 64:
 /// f16 neither overflows nor goes subnormal.
 pub(crate) fn half_scale(vectors: &Matrix) -> f32 {
-    half_factor(vectors.iter_rows().map(norm).fold(0.0, f32::max))
+    half_factor(vectors.longest())
 }
 
 /// The power of two of [`half_scale`] where the longest row has the norm `longest`.

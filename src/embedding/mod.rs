@@ -22,10 +22,8 @@ pub(crate) mod tensors;
 
 use std::sync::{Arc, OnceLock};
 
-use rayon::prelude::*;
-
 use crate::error::Result;
-use crate::matrix::{Matrix, norm};
+use crate::matrix::Matrix;
 
 pub use als::{AlsOptions, implicit_als};
 pub use blend::{BlendOptions, blend};
@@ -72,8 +70,7 @@ impl ActionEmbeddings {
     /// [`Error::NotFinite`](crate::Error::NotFinite) at the first NaN or infinity.
     pub fn new(beta: Matrix) -> Result<Self> {
         beta.require_finite("action embeddings")?;
-        let norms: Vec<f32> = beta.par_rows().map(norm).collect();
-        let sum: f64 = norms.into_iter().map(f64::from).sum();
+        let sum: f64 = beta.norms().into_iter().map(f64::from).sum();
         #[allow(clippy::cast_possible_truncation, reason = "a mean of f32s")]
         let mean_norm = (sum / beta.rows().max(1) as f64) as f32;
         Ok(Self { beta: Arc::new(beta), digest: Arc::default(), mean_norm })

@@ -43,8 +43,7 @@ impl Exact {
     /// Searches among `actions`.
     #[must_use]
     pub fn new(actions: Arc<ActionEmbeddings>) -> Self {
-        let norms = actions.beta().as_slice().par_chunks(actions.latent_dim()).map(norm);
-        let largest_norm = norms.reduce(|| 0.0, f32::max);
+        let largest_norm = actions.beta().longest();
         Self { actions, largest_norm }
     }
 
