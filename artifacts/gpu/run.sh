@@ -3,6 +3,7 @@
 # usage: artifacts/gpu/run.sh OUT [STAGE]...   (all unless told, in this order)
 #   devices    what there is to compute on; fails without a discrete GPU
 #   search     searches at L = 100 in every manner; the first slates are compared with the host's
+#   kernels    what each kernel takes in some of these searches, by the runtime's own log
 #   step       whole training steps on synthetic logs, LGP with exact search; WORK needs 12 GB
 #   peer       the searches by PyTorch, f32, TF32 and f16: PYTHON has torch
 #   peer_step  the steps by PyTorch
@@ -83,6 +84,21 @@ searches() {
 
 search() { searches 100 90 "$(pick 3200,320,32 32)"; }
 
+kernels() {
+    local queries sizes_of actions manner log=$work/kernels.log command
+    queries=$(pick 3200,32 32) sizes_of=$(pick 5,100 5) command=$(realpath "$(command -v "$SLATE")")
+    printf '[profiling]\nlogger = { level = "basic", file = "%s" }\n' "$log" >"$work/cubecl.toml"
+    for actions in "${sizes[@]}"; do
+        for manner in $(pick "half sweep" sweep); do
+            rm -f "$log"
+            # The runtime looks for its settings in the folder that it is started in.
+            (cd "$work" && attempt 60 "$command" bench search --device "$device" --actions "$actions" --queries "$queries" \
+                --slate-size "$sizes_of" --excluded 20 --manner "$manner" --repetitions 1 --product 256 --json >/dev/null)
+            attempt 20 python3 "$here/kernels.py" "$log" "$actions" "$manner" "$queries" "$sizes_of" >>"$out/kernels.jsonl"
+        done
+    done
+}
+
 long() {
     for dim in $(pick "512 1024" "128"); do searches "$dim" 120 "$(pick 3200,32 32)"; done
 }
@@ -147,7 +163,7 @@ table() {
     python3 "$here/table.py" "$out" | tee "$out/gpu.md"
 }
 
-run_stages "devices search step peer peer_step long peer_long table" "$@" 2>&1 | tee -a "$out/log.txt"
+run_stages "devices search kernels step peer peer_step long peer_long table" "$@" 2>&1 | tee -a "$out/log.txt"
 if [ -s "$failures" ]; then
     printf '\nwhat failed, behind its exit code:\n%s\n' "$(cat "$failures")" | tee -a "$out/log.txt" >&2
     exit 1

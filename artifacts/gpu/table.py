@@ -40,6 +40,19 @@ for (*key, manner), cell in cells.items():
     print(f"| {key[0]} | {key[1]:,} | {key[2]:,} | {key[3]} | {manner} | {cell['numbers']}{other} | {cell['milliseconds']:.2f} |"
           f" {100 * cell['gflops'] / rate:.0f} % | {peer} | {ratio} |")
 
+kernels = last(rows("kernels"), "latent_dim", "actions", "queries", "slate_size", "manner")
+if kernels:
+    print("\n| L | P | queries | K | manner | launches | sweeps, ms | prunes | other kernels | all | of a search's |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+for key, row in kernels.items():
+    own = row["kernels"]
+    spent = {name: of["milliseconds"] for name, of in own.items()}
+    sweeps, prunes, every = spent.get("Sweep", 0.0), spent.get("Prune", 0.0), sum(spent.values())
+    whole = f"{cells[key]['milliseconds']:.2f}" if key in cells else ""
+    launches = sum(of["launches"] for of in own.values())
+    print(f"| {key[0]} | {key[1]:,} | {key[2]:,} | {key[3]} | {key[4]} | {launches} | {sweeps:.3f} | {prunes:.3f} |"
+          f" {every - sweeps - prunes:.3f} | {every:.3f} | {whole} |")
+
 peers = last(rows("peer_step"), "actions", "samples", "slate_size", "kind")
 print("\n| P | S | K | manner | vectors | steps/s | PyTorch f32 | TF32 | f16 | ratio to f32 |")
 print("|---|---|---|---|---|---|---|---|---|---|")
