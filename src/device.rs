@@ -1,5 +1,6 @@
 //! The name of a backend in, its device out. No other file knows which backends are compiled in.
 
+mod copies;
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 mod kernels;
 #[cfg(not(any(feature = "cuda", feature = "wgpu")))]
@@ -13,15 +14,16 @@ use std::sync::OnceLock;
 use burn::backend::Cuda as Cube;
 #[cfg(feature = "wgpu")]
 use burn::backend::Wgpu as Cube;
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::Device;
 use serde::Serialize;
 use sysinfo::{CGroupLimits, MemoryRefreshKind, RefreshKind, System};
 
 use crate::error::{Error, Result};
-use crate::matrix::Matrix;
 
+pub(crate) use copies::{data, failed, floats, integers, list_to_device, rows_to_device};
+pub use copies::{to_device, to_host};
 pub(crate) use kernels::{pack, prune, sweep};
-pub(crate) use lists::{Asked, Lists, Part, integers};
+pub(crate) use lists::{Asked, Lists, Part};
 
 /// A device and its name.
 #[derive(Clone, Debug)]
@@ -343,37 +345,6 @@ pub fn list() -> Vec<Listed> {
         Err(_) => Listed { name, found: None, largest_tensor: None },
     };
     compiled().into_iter().map(listed).collect()
-}
-
-/// Host → device copy of `[B, D]`.
-#[must_use]
-pub fn to_device(matrix: &Matrix, device: &Device) -> Tensor<2> {
-    rows_to_device(matrix.as_slice(), matrix.cols(), device)
-}
-
-/// Host → device copy of whole rows of `cols` numbers.
-pub(crate) fn rows_to_device(rows: &[f32], cols: usize, device: &Device) -> Tensor<2> {
-    Tensor::from_data(TensorData::new(rows.to_vec(), [rows.len() / cols, cols]), device)
-}
-
-/// Device → host copy of `[B, L]`; waits for the device.
-///
-/// # Errors
-/// [`Error::Library`] when the device fails.
-pub fn to_host(tensor: Tensor<2>) -> Result<Matrix> {
-    let [_, cols] = tensor.dims();
-    Matrix::new(floats(tensor)?, cols)
-}
-
-/// Device → host copy of all numbers; waits for the device.
-pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>> {
-    let data = tensor.try_into_data().map_err(|error| failed(&error))?;
-    data.try_into_vec().map_err(|error| failed(&error))
-}
-
-/// The error of a device that did not give an answer.
-pub(crate) fn failed(error: &dyn std::fmt::Debug) -> Error {
-    Error::library("reading from the device", format!("{error:?}"))
 }
 
 /// The memory that can be had without swapping, in bytes; none where the system does not tell. In a

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor};
 
 /// Lists of actions and their products, in no order.
 #[derive(Clone, Debug)]
@@ -67,9 +67,4 @@ pub(crate) struct Part<'a> {
     /// What is added before a number of tiles is cut to a whole one, below 1: blocks with different ones take
     /// turns where a share has less than a tile of each.
     pub(crate) turn: f64,
-}
-
-/// Host → device copy of a list.
-pub(crate) fn integers(list: &[i32], device: &Device) -> Tensor<1, Int> {
-    Tensor::from_data(TensorData::from(list), device)
 }

@@ -11,9 +11,9 @@ use half::f16;
 use rayon::prelude::*;
 
 use super::ActionEmbeddings;
-use crate::device::{Chosen, Memory, failed, rows_to_device};
+use crate::device::{Chosen, Memory, data};
 use crate::error::{Error, Result};
-use crate::matrix::{Matrix, half_factor, norm};
+use crate::matrix::{Matrix, PART, half_factor};
 
 /// The most and the fewest queries whose products with a block fit into a tensor.
 const QUERIES: (usize, usize) = (4096, 64);
@@ -90,7 +90,7 @@ impl Blocks {
         if !chosen.device.supports_dtype(DType::F16) {
             return Err(refused("has no f16"));
         }
-        let longest = actions.beta().par_rows().map(norm).reduce(|| 0.0, f32::max);
+        let longest = actions.beta().longest();
         let scale = half_factor(longest);
         if !LONGEST.contains(&(scale * longest)) {
             return Err(refused("f16 does not hold vectors so short or long"));
@@ -204,17 +204,21 @@ impl Blocks {
     /// # Errors
     /// [`Error::Device`], which names the setting of the memory; fails as `work` does.
     pub fn attempt<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let failed = |problem: &dyn std::fmt::Debug| Error::Device {
+        let failed = |problem: &str| Error::Device {
             device: self.chosen.name.to_owned(),
             problem: format!(
-                "{problem:?}; if that was its memory, keep less there (--device-memory)"
+                "{problem}; if that was its memory, keep less there (--device-memory)"
             ),
         };
-        catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let worked = catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            failed(&text.unwrap_or("the driver failed"))
-        })?
+            failed(text.unwrap_or("the driver failed"))
+        })?;
+        worked.map_err(|error| match error {
+            Error::Library { .. } => failed(&error.to_string()),
+            other => other,
+        })
     }
 
     /// β on the host.
@@ -283,37 +287,27 @@ impl Blocks {
     pub(crate) fn queries_there(&self, queries: &Matrix, norms: &[f32]) -> (Tensor<2>, Vec<f32>) {
         let factor = |norm: &f32| if self.half.is_some() { half_factor(*norm) } else { 1.0 };
         let factors: Vec<f32> = norms.iter().map(factor).collect();
-        let filled = self.filled(queries.as_slice(), queries.cols(), 1, |row| factors[row]);
-        (self.there(&filled), factors.iter().map(|factor| factor * self.scale()).collect())
+        let there = self.there(queries.as_slice(), 1, |row| factors[row]);
+        (there, factors.iter().map(|factor| factor * self.scale()).collect())
     }
 
-    /// Rows of `dim` numbers by a stride, each times a factor, filled up to `width`.
-    fn filled(
+    /// Rows by a stride, each times a factor, as β lies there.
+    fn there(
         &self,
-        numbers: &[f32],
-        dim: usize,
+        rows: &[f32],
         stride: usize,
         factor: impl Fn(usize) -> f32 + Sync,
-    ) -> Vec<f32> {
-        let count = numbers.len() / dim;
-        let mut filled = vec![0.0; count * self.width];
-        filled.par_chunks_mut(self.width).enumerate().with_min_len(64).for_each(|(at, filled)| {
-            let row = at * stride % count;
-            let (numbers, factor) = (&numbers[row * dim..(row + 1) * dim], factor(row));
-            filled.iter_mut().zip(numbers).for_each(|(filled, number)| *filled = factor * number);
-        });
-        filled
-    }
-
-    /// Rows of `width` numbers, in f32 or in f16.
-    fn there(&self, numbers: &[f32]) -> Tensor<2> {
-        let device = &self.chosen.device;
-        if self.half.is_none() {
-            return rows_to_device(numbers, self.width, device);
+    ) -> Tensor<2> {
+        let (device, sizes) = (&self.chosen.device, [self.actions.latent_dim(), self.width]);
+        let shape = [rows.len() / sizes[0], self.width];
+        if self.half.is_some() {
+            let rows =
+                filled(rows, sizes, stride, |row, number| f16::from_f32(factor(row) * number));
+            Tensor::from_data(TensorData::new(rows, shape), (device, DType::F16))
+        } else {
+            let rows = filled(rows, sizes, stride, |row, number| factor(row) * number);
+            Tensor::from_data(TensorData::new(rows, shape), device)
         }
-        let halves: Vec<f16> = numbers.par_iter().map(|number| f16::from_f32(*number)).collect();
-        let rows = numbers.len() / self.width;
-        Tensor::from_data(TensorData::new(halves, [rows, self.width]), (device, DType::F16))
     }
 
     /// The most queries whose products with a block fit.
@@ -366,19 +360,36 @@ impl Blocks {
         let numbers = &self.actions.beta().as_slice()[rows.start * dim..rows.end * dim];
         #[cfg(test)]
         tests::allocated(numbers.len());
-        if self.half.is_none() && !self.shuffled && self.width == dim {
-            return self.there(numbers);
-        }
-        let (stride, scale) = (self.stride(rows.len()), self.scale());
-        self.there(&self.filled(numbers, dim, stride, |_| scale))
+        self.there(numbers, self.stride(rows.len()), |_| self.scale())
     }
+}
+
+/// What is made of the numbers of rows, by a stride, each row of `dim` filled up with zeros to `width`.
+fn filled<T: Copy + Default + Send>(
+    rows: &[f32],
+    [dim, width]: [usize; 2],
+    stride: usize,
+    of: impl Fn(usize, f32) -> T + Sync,
+) -> Vec<T> {
+    let count = rows.len() / dim;
+    let mut all = vec![T::default(); count * width];
+    let fill = |(at, filled): (usize, &mut [T])| {
+        let row = at * stride % count;
+        let numbers = &rows[row * dim..(row + 1) * dim];
+        filled.iter_mut().zip(numbers).for_each(|(filled, number)| *filled = of(row, *number));
+    };
+    if rows.len() <= PART {
+        all.chunks_mut(width).enumerate().for_each(fill);
+    } else {
+        all.par_chunks_mut(width).enumerate().with_min_len(64).for_each(fill);
+    }
+    all
 }
 
 /// A tensor that has its memory. The device notes that it has none left and goes on; to read a number of
 /// the tensor is what fails then.
 fn there(tensor: Tensor<2>) -> Result<Tensor<2>> {
-    let read = tensor.clone().slice([0..1, 0..1]).try_into_data();
-    read.map_err(|error| failed(&error)).map(|_| tensor)
+    data(tensor.clone().slice([0..1, 0..1])).map(|_| tensor)
 }
 
 /// The actions of a block and the queries that meet it, so that neither a block nor their products are
@@ -462,6 +473,20 @@ mod tests {
 
         let error = blocks(1 << 23, |_| false).unwrap_err().to_string();
         assert!(error.contains("no memory left") && error.contains("--device-memory"), "{error}");
+    }
+
+    #[test]
+    fn a_device_that_fails_at_work_says_which_setting_gives_it_room() {
+        let blocks = blocks(1 << 23, |_| true).unwrap();
+        let refused: [fn() -> Result<()>; 2] =
+            [|| panic!("out of memory"), || Err(device::failed(&"out of memory"))];
+        for work in refused {
+            let error = blocks.attempt(work).unwrap_err().to_string();
+            assert!(
+                error.contains("out of memory") && error.contains("--device-memory"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

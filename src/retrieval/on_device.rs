@@ -14,6 +14,7 @@
 mod probe;
 mod search;
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use super::{Exact, Queries, Retriever, Slates, check, nth_included};
 use crate::device::{Chosen, Manner};
 use crate::embedding::{ActionEmbeddings, Blocks};
 use crate::error::Result;
-use crate::matrix::{Matrix, norm};
+use crate::matrix::Matrix;
 
 /// The products of a query and its actions that neither overflow nor lose digits lie between these, in
 /// absolute value.
@@ -172,7 +173,7 @@ impl OnDevice {
                     rank(picked.latent.row(at), actions, found, best, scores);
                 }
             });
-            picked.put(&ranked, slates);
+            picked.put(ranked, slates);
             let without = rows.iter().enumerate().filter(|(at, _)| found.of(*at).is_none());
             crowded.extend(without.map(|(_, row)| *row));
         }
@@ -184,13 +185,14 @@ impl OnDevice {
     fn search_apart(
         &self,
         queries: Queries<'_>,
-        is_ordinary: impl Fn(&[f32]) -> bool,
+        norms: &[f32],
+        is_ordinary: impl Fn(&f32) -> bool,
     ) -> Result<Slates> {
         let (latent, slate_size) = (queries.latent, queries.slate_size);
         let mut slates = Slates::unscored(slate_size, vec![0; latent.rows() * slate_size]);
         let (mut ordinary, mut others) = (Vec::new(), Vec::new());
-        for (row, query) in (0_u32..).zip(latent.iter_rows()) {
-            if is_ordinary(query) {
+        for ((row, query), norm) in (0_u32..).zip(latent.iter_rows()).zip(norms) {
+            if is_ordinary(norm) {
                 ordinary.push(row);
             } else if query.iter().any(|number| *number != 0.0) {
                 others.push(row);
@@ -204,23 +206,28 @@ impl OnDevice {
         for (retriever, rows) in [(self as &dyn Retriever, ordinary), (&self.host, others)] {
             let picked = Picked::new(queries, &rows);
             let found = retriever.search(picked.queries(slate_size))?;
-            picked.put(&found, &mut slates);
+            picked.put(found, &mut slates);
         }
         Ok(slates)
     }
 }
 
-/// Some of the queries, by their rows.
+/// Some of the queries, by their rows, which ascend.
 struct Picked<'a> {
     rows: &'a [u32],
-    latent: Matrix,
+    latent: Cow<'a, Matrix>,
     excluded: Vec<&'a [u32]>,
 }
 
 impl<'a> Picked<'a> {
     fn new(queries: Queries<'a>, rows: &'a [u32]) -> Self {
         let excluded = rows.iter().map(|row| queries.excluded_of(*row as usize)).collect();
-        Self { rows, latent: queries.latent.select(rows), excluded }
+        let latent = if rows.len() == queries.latent.rows() {
+            Cow::Borrowed(queries.latent)
+        } else {
+            Cow::Owned(queries.latent.select(rows))
+        };
+        Self { rows, latent, excluded }
     }
 
     fn queries(&self, slate_size: usize) -> Queries<'_> {
@@ -228,7 +235,11 @@ impl<'a> Picked<'a> {
     }
 
     /// Puts what was `found` for these where it belongs.
-    fn put(&self, found: &Slates, slates: &mut Slates) {
+    fn put(&self, found: Slates, slates: &mut Slates) {
+        if found.len() == slates.len() {
+            *slates = found;
+            return;
+        }
         for (at, row) in self.rows.iter().enumerate() {
             let size = slates.slate_size;
             let place = *row as usize * size..(*row as usize + 1) * size;
@@ -246,12 +257,13 @@ impl Retriever for OnDevice {
     fn search(&self, queries: Queries<'_>) -> Result<Slates> {
         let (actions, latent) = (self.blocks.actions(), queries.latent);
         check(queries, actions.num_actions(), actions.latent_dim())?;
-        let is_ordinary = |query: &[f32]| {
-            let (length, longest) = (norm(query), self.host.largest_norm());
-            length.min(longest) > SHORTEST && ORDINARY.contains(&(length * longest))
+        let is_ordinary = |norm: &f32| {
+            let longest = self.host.largest_norm();
+            norm.min(longest) > SHORTEST && ORDINARY.contains(&(norm * longest))
         };
-        if !latent.par_rows().all(is_ordinary) {
-            return self.search_apart(queries, is_ordinary);
+        let norms = latent.norms();
+        if !norms.iter().all(is_ordinary) {
+            return self.search_apart(queries, &norms, is_ordinary);
         }
         let mut slates =
             Slates::unscored(queries.slate_size, vec![0; latent.rows() * queries.slate_size]);
@@ -261,7 +273,7 @@ impl Retriever for OnDevice {
         }
         if !rows.is_empty() {
             let picked = Picked::new(queries, &rows);
-            picked.put(&self.host.search(picked.queries(queries.slate_size))?, &mut slates);
+            picked.put(self.host.search(picked.queries(queries.slate_size))?, &mut slates);
         }
         Ok(slates)
     }

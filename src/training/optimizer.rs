@@ -7,6 +7,7 @@ use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
 
 use super::adamw::OnePass;
+use crate::device::floats;
 use crate::error::{Error, Result};
 use crate::settings::OptimizerSettings;
 
@@ -61,10 +62,8 @@ pub(super) fn clip<M: Module>(
     let mut squares = Squares { gradients, sum: None };
     module.visit(&mut squares);
     let Some(sum) = squares.sum else { return Ok(()) };
-    let sum: f32 = sum // waits for the device
-        .try_into_scalar()
-        .map_err(|error| Error::library("reading from the device", format!("{error:?}")))?;
-    let norm = sum.sqrt();
+    let sums = floats(sum)?; // waits for the device
+    let norm = sums.into_iter().sum::<f32>().sqrt();
     // What is not finite stays as it is, and the next step's query says so.
     if norm.is_finite() && norm > longest {
         module.visit(&mut Scaled { gradients, factor: longest / norm });

@@ -5,8 +5,7 @@ use burn::tensor::{Device, TensorData};
 use half::f16;
 
 use super::*;
-use crate::device::lists::integers;
-use crate::device::{choose, rows_to_device};
+use crate::device::{choose, list_to_device, rows_to_device};
 use crate::matrix::{Matrix, dot};
 use crate::seed::{Purpose, Seed, Stream};
 
@@ -72,15 +71,15 @@ fn both(
     let asked = Asked {
         queries,
         rounding: Tensor::zeros([rows], device),
-        spans: integers(&starts.windows(2).flatten().copied().collect::<Vec<_>>(), device),
-        excluded: integers(&lists, device),
+        spans: list_to_device(&starts.windows(2).flatten().copied().collect::<Vec<_>>(), device),
+        excluded: list_to_device(&lists, device),
         slate_size: 1,
         thresholds: Tensor::full([rows], 0.5, device),
     };
     let all = rows * room + GUARD;
     let lists = Lists {
         counts: Tensor::zeros([rows], device),
-        actions: integers(&vec![-7; all], device),
+        actions: list_to_device(&vec![-7; all], device),
         products: Tensor::full([all], f32::NAN, device),
         room,
     };
@@ -146,7 +145,7 @@ fn pruning_keeps_what_may_be_among_the_best() {
     let mut stream = Seed(4).stream(Purpose::Synthetic, 4, 0);
     let mut products = normals(&mut stream, rows, room);
     products.row_mut(4).fill(-1.5);
-    let list = |of: &[i32]| integers(of, &device);
+    let list = |of: &[i32]| list_to_device(of, &device);
     let reals = |of: &[f32]| Tensor::<1>::from_data(TensorData::from(of), &device);
     let asked = Asked {
         queries: Tensor::zeros([1, 4], &device),
@@ -202,12 +201,12 @@ fn packing_puts_lists_one_after_the_other() {
     let actions: Vec<i32> = (0..20).collect();
     for (capacity, left_out) in [(9, 0), (20, 0), (8, 1)] {
         let lists = Lists {
-            counts: integers(&counts, &device),
-            actions: integers(&actions, &device),
+            counts: list_to_device(&counts, &device),
+            actions: list_to_device(&actions, &device),
             products: Tensor::zeros([20], &device),
             room: 4,
         };
-        let packed = integers(&vec![-7; 2 * counts.len() + capacity], &device);
+        let packed = list_to_device(&vec![-7; 2 * counts.len() + capacity], &device);
         super::pack(&lists, &packed).expect("the adapter runs kernels");
         let packed = packed.into_data().convert::<i32>().try_into_vec::<i32>().unwrap();
         let (found, rest) = packed.split_at(counts.len());

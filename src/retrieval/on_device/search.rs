@@ -4,14 +4,14 @@
 use std::mem::swap;
 use std::ops::Range;
 
-use burn::tensor::{Int, Tensor};
-use rayon::prelude::*;
+use burn::tensor::{Tensor, TensorData};
 
 use super::OnDevice;
-use crate::device::{Asked, Lists, Manner, Part, failed, integers, pack, prune, sweep};
+use crate::device::{
+    Asked, Lists, Manner, Part, data, failed, integers, list_to_device, pack, prune, sweep,
+};
 use crate::embedding::Blocks;
 use crate::error::{Error, Result};
-use crate::matrix::norm;
 use crate::retrieval::Queries;
 
 /// The actions of the smallest tile; a share of fewer cannot be halved.
@@ -32,19 +32,20 @@ struct Search<'a> {
     careful: bool,
 }
 
-/// Lists on the host, as [`pack`] makes them.
+/// Lists on the host, as [`pack`] makes them, where they came down.
 pub(super) struct Found {
     rows: usize,
-    packed: Vec<i32>,
+    packed: TensorData,
 }
 
 impl Found {
     /// The actions of a query, in no order; none if there were too many.
     #[allow(clippy::cast_sign_loss, reason = "no number of a place or an action is negative")]
     pub(super) fn of(&self, row: usize) -> Option<impl Iterator<Item = u32>> {
-        let count = usize::try_from(self.packed[row]).ok()?;
-        let start = 2 * self.rows + self.packed[self.rows + row] as usize;
-        Some(self.packed[start..start + count].iter().map(|action| *action as u32))
+        let packed = self.packed.as_slice::<i32>().ok()?;
+        let count = usize::try_from(packed[row]).ok()?;
+        let start = 2 * self.rows + packed[self.rows + row] as usize;
+        Some(packed[start..start + count].iter().map(|action| *action as u32))
     }
 }
 
@@ -70,7 +71,7 @@ impl OnDevice {
         let num_actions = self.blocks.actions().num_actions();
         let room = self.room(queries.slate_size);
         let (spans, excluded) = excluded_lists(queries, num_actions);
-        let norms: Vec<f32> = queries.latent.par_rows().map(norm).collect();
+        let norms = queries.latent.norms();
         let (there, factors) = self.blocks.queries_there(queries.latent, &norms);
         // Four times the precision: of two products, and the host's own rounding is among it.
         let bound = 4.0 * self.blocks.precision() * self.host.largest_norm();
@@ -78,8 +79,8 @@ impl OnDevice {
         let asked = Asked {
             queries: there,
             rounding: Tensor::from_data(rounding.collect::<Vec<f32>>().as_slice(), device),
-            spans: integers(&spans, device),
-            excluded: integers(&excluded, device),
+            spans: list_to_device(&spans, device),
+            excluded: list_to_device(&excluded, device),
             slate_size: queries.slate_size,
             // Every product exceeds the least number.
             thresholds: Tensor::full([rows], f32::MIN, device),
@@ -121,7 +122,7 @@ impl OnDevice {
 impl Search<'_> {
     /// Adds a share of the actions of a group to what has been found.
     fn merge(&mut self, group: &Group, share: Range<f64>) -> Result<()> {
-        let kept = if self.careful { Some(read(self.lists.counts.clone())?) } else { None };
+        let kept = if self.careful { Some(integers(self.lists.counts.clone())?) } else { None };
         for (at, (offset, beta)) in group.iter().enumerate() {
             let turn = at as f64 / group.len() as f64;
             let (offset, stride) = (*offset, self.blocks.stride(beta.dims()[0]));
@@ -132,7 +133,7 @@ impl Search<'_> {
             }
         }
         if let Some(kept) = kept {
-            let counts = read(self.lists.counts.clone())?;
+            let counts = integers(self.lists.counts.clone())?;
             let room = i32::try_from(self.lists.room).unwrap_or(i32::MAX);
             // A list that equals fill cannot be helped: the host searches for its query.
             let too_many =
@@ -140,7 +141,7 @@ impl Search<'_> {
             let size = share.end - share.start;
             let largest = group.iter().map(|(_, beta)| beta.dims()[0]).max().unwrap_or(1);
             if too_many && size * largest as f64 > TILE {
-                self.lists.counts = integers(&kept, self.blocks.device());
+                self.lists.counts = list_to_device(&kept, self.blocks.device());
                 let middle = share.start + size / 2.0;
                 self.merge(group, share.start..middle)?;
                 return self.merge(group, middle..share.end);
@@ -164,7 +165,7 @@ impl Search<'_> {
         let down = if self.careful { all } else { down.max(LEAST_DOWN).min(all) };
         let packed = Tensor::empty([2 * rows + down], self.blocks.device());
         pack(&self.lists, &packed).ok_or_else(elsewhere)?;
-        Ok(Found { rows, packed: read(packed)? })
+        Ok(Found { rows, packed: data(packed)?.convert::<i32>() })
     }
 }
 
@@ -185,12 +186,6 @@ pub(super) fn next_actions(merged: usize, room: usize, slate_size: usize, digits
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let next = (merged as f64 * times) as usize;
     next.max(1)
-}
-
-/// Device → host; waits for the device.
-fn read(list: Tensor<1, Int>) -> Result<Vec<i32>> {
-    let data = list.try_into_data().map_err(|error| failed(&error))?;
-    data.convert::<i32>().try_into_vec().map_err(|error| failed(&error))
 }
 
 /// Where the excluded actions of each query begin and end, and all of them, at least one number. Queries that
