@@ -1,40 +1,29 @@
-//! β in, β on a GPU out, cut into blocks of actions, in their order or shuffled. A block and its products with the queries of a
-//! batch are tensors that the device can hold; what does not fit into the budget stays on the host and
-//! is uploaded whenever it is asked for.
+//! β in, β on a GPU out, cut into blocks of actions. A block and its products with the queries of a batch are
+//! tensors that the device can hold; what does not fit into the budget stays on the host and is uploaded whenever
+//! it is asked for.
+
+mod format;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
-use half::f16;
-use rayon::prelude::*;
+use burn::tensor::{DType, Device, Tensor};
 
+pub use self::format::RowFormat;
 use super::ActionEmbeddings;
 use crate::device::{Chosen, Memory, data};
 use crate::error::{Error, Result};
-use crate::matrix::{Matrix, PART, half_factor};
 
 /// The most and the fewest queries whose products with a block fit into a tensor.
 const QUERIES: (usize, usize) = (4096, 64);
-
-/// The numbers of a vector are filled up with zeros to whole groups of so many, in f32 and in f16: kernels read
-/// several at a time.
-const GROUP: (usize, usize) = (4, 16);
 
 /// The number of actions in a block is a multiple of this, which is one of every tile of a product,
 /// except in blocks that are smaller.
 const TILE: usize = 256;
 
-/// Primes by which the actions of a block are shuffled: one that does not divide their number takes every action
-/// once, and its product with 4 million, the most actions of a block, fits 32 bits.
-const STRIDES: [usize; 4] = [1009, 1013, 1019, 1021];
-
 /// The least that a tensor is cut down to when the device has no memory left.
 const LEAST_TENSOR: u64 = 1 << 20;
-
-/// The norms to which [`half_scale`] takes the longest vector, with room for the rounding of a logarithm.
-const LONGEST: Range<f32> = 16.0..128.0;
 
 /// Tensors of the largest size that a pass over β needs beside β itself: two blocks on their way, and
 /// the products of both.
@@ -45,14 +34,9 @@ const AT_WORK: u64 = 4;
 pub struct Blocks {
     actions: Arc<ActionEmbeddings>,
     chosen: Chosen,
-    /// What β is multiplied with if it lies there in f16; none in f32.
-    half: Option<f32>,
-    /// Whether each block has its actions in the order of [`stride`](Self::stride).
-    shuffled: bool,
+    format: RowFormat,
     /// Actions in a block; the last one may have fewer.
     size: usize,
-    /// Numbers of a vector there.
-    width: usize,
     queries: usize,
     /// The first blocks. The others are uploaded when they are asked for.
     resident: Vec<Tensor<2>>,
@@ -66,20 +50,20 @@ impl Blocks {
     /// # Errors
     /// [`Error::Device`] for a CPU, and when the device has too little memory.
     pub fn new(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
-        Self::with(actions, chosen, None, false)
+        Self::with(actions, chosen, RowFormat::in_order(actions.latent_dim()))
     }
 
-    /// β on the `chosen` GPU, the actions of each block [shuffled](Self::stride): any part of it is like the
+    /// β on the `chosen` GPU, the actions of each block [shuffled](RowFormat::stride): any part of it is like the
     /// whole, whatever the order of the catalogue.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     pub fn shuffled(actions: &Arc<ActionEmbeddings>, chosen: &Chosen) -> Result<Self> {
-        Self::with(actions, chosen, None, true)
+        Self::with(actions, chosen, RowFormat::shuffled(actions.latent_dim()))
     }
 
     /// β on the `chosen` GPU shuffled and in f16, times a power of two that takes the longest vector near the middle of
-    /// f16: half the memory, and a [`precision`](Self::precision) of fewer digits.
+    /// f16: half the memory, and a [`precision`](RowFormat::precision) of fewer digits.
     ///
     /// # Errors
     /// As [`new`](Self::new); [`Error::Device`] if the device has no f16, or the longest vector no ordinary
@@ -90,12 +74,9 @@ impl Blocks {
         if !chosen.device.supports_dtype(DType::F16) {
             return Err(refused("has no f16"));
         }
-        let longest = actions.beta().longest();
-        let scale = half_factor(longest);
-        if !LONGEST.contains(&(scale * longest)) {
-            return Err(refused("f16 does not hold vectors so short or long"));
-        }
-        Self::with(actions, chosen, Some(scale), true)
+        let format = RowFormat::in_half(actions.beta());
+        let format = format.ok_or_else(|| refused("f16 does not hold vectors so short or long"))?;
+        Self::with(actions, chosen, format)
     }
 
     /// These blocks if they are in f32 and in order, else such blocks beside them.
@@ -103,14 +84,14 @@ impl Blocks {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn in_order(self: &Arc<Self>) -> Result<Arc<Self>> {
-        if self.half.is_none() && !self.shuffled {
+        if self.format.is_in_order() {
             return Ok(Arc::clone(self));
         }
         if let Some(beside) = self.beside.get() {
             return Ok(Arc::clone(beside));
         }
         let numbers = self.resident.iter().map(|block| block.shape().num_elements());
-        let taken = (self.number() * numbers.sum::<usize>()) as u64;
+        let taken = (self.format.number() * numbers.sum::<usize>()) as u64;
         let left = |memory: Memory| Memory {
             budget: memory.budget.map(|budget| budget.saturating_sub(taken)),
             ..memory
@@ -120,22 +101,15 @@ impl Blocks {
         Ok(Arc::clone(self.beside.get_or_init(|| Arc::new(beside))))
     }
 
-    fn with(
-        actions: &Arc<ActionEmbeddings>,
-        chosen: &Chosen,
-        half: Option<f32>,
-        shuffled: bool,
-    ) -> Result<Self> {
+    fn with(actions: &Arc<ActionEmbeddings>, chosen: &Chosen, format: RowFormat) -> Result<Self> {
         let refused = |problem: String| Error::Device { device: chosen.name.to_owned(), problem };
         let Some(memory) = chosen.memory else {
             return Err(refused("is no GPU, so β stays on the host".into()));
         };
         let mut tensor =
             memory.tensor.min(memory.budget.map_or(u64::MAX, |all| all / (2 * AT_WORK)));
-        let group = if half.is_some() { GROUP.1 } else { GROUP.0 };
-        let width = actions.latent_dim().next_multiple_of(group);
         loop {
-            let Some((size, queries)) = sizes(tensor, actions.num_actions(), width) else {
+            let Some((size, queries)) = sizes(tensor, actions.num_actions(), format.width()) else {
                 let problem = format!(
                     "a tensor of {tensor} bytes does not hold a few vectors of {} numbers; give it \
                      more memory (--device-memory)",
@@ -146,10 +120,8 @@ impl Blocks {
             let mut blocks = Self {
                 actions: Arc::clone(actions),
                 chosen: chosen.clone(),
-                half,
-                shuffled,
+                format,
                 size,
-                width,
                 queries,
                 resident: Vec::new(),
                 beside: OnceLock::new(),
@@ -173,7 +145,7 @@ impl Blocks {
     /// Uploads as many blocks as the budget has room for. False if the device cannot even work.
     fn upload(&mut self, memory: Memory, tensor: u64) -> bool {
         let budget = memory.budget.unwrap_or(u64::MAX).saturating_sub(AT_WORK * tensor);
-        let bytes = (self.number() * self.size * self.width) as u64;
+        let bytes = (self.format.number() * self.size * self.format.width()) as u64;
         let fits = usize::try_from(budget / bytes).unwrap_or(usize::MAX).min(self.count());
         for at in 0..fits {
             let Ok(block) = self.attempt(|| there(self.uploaded(at))) else {
@@ -239,75 +211,10 @@ impl Blocks {
         self.chosen.name
     }
 
-    /// The numbers in which β lies there, `f32` or `f16`.
+    /// How vectors lie there.
     #[must_use]
-    pub fn numbers(&self) -> &'static str {
-        if self.half.is_some() { "f16" } else { "f32" }
-    }
-
-    /// Bytes of a number there.
-    fn number(&self) -> usize {
-        if self.half.is_some() { 2 } else { 4 }
-    }
-
-    /// The row `i` of a block of so many actions is the action `i · stride` of it, modulo their number; 1 where
-    /// blocks are in order.
-    #[must_use]
-    pub fn stride(&self, actions: usize) -> usize {
-        let shuffles = |stride: &usize| !actions.is_multiple_of(*stride);
-        let stride = STRIDES.into_iter().find(shuffles).filter(|_| self.shuffled);
-        stride.unwrap_or(1)
-    }
-
-    /// What β is multiplied with there, a power of two.
-    #[must_use]
-    pub fn scale(&self) -> f32 {
-        self.half.unwrap_or(1.0)
-    }
-
-    /// The largest error of a product of β and a query there, relative to the norms of the query and of the
-    /// longest vector. Sums of L products in f32 are off by L ε. A number of f16 is off by 2⁻¹¹ of itself, that
-    /// of β and that of the query; one below 2⁻¹⁴ may be lost as a whole, and the query and the longest
-    /// vector have norms of at least 16.
-    #[must_use]
-    pub fn precision(&self) -> f32 {
-        let dim = self.actions.latent_dim() as f32;
-        let rounding = 1.0 / 2048.0 + dim.sqrt() / (16384.0 * LONGEST.start);
-        dim * f32::EPSILON + if self.half.is_some() { 2.0 * rounding } else { 0.0 }
-    }
-
-    /// Numbers of a vector there: L, filled up with zeros.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
-    /// Queries of these norms as β lies there, in f32 or in f16, `[N, width]`, and what their products are
-    /// multiplied with, powers of two, `[N]`.
-    pub(crate) fn queries_there(&self, queries: &Matrix, norms: &[f32]) -> (Tensor<2>, Vec<f32>) {
-        let factor = |norm: &f32| if self.half.is_some() { half_factor(*norm) } else { 1.0 };
-        let factors: Vec<f32> = norms.iter().map(factor).collect();
-        let there = self.there(queries.as_slice(), 1, |row| factors[row]);
-        (there, factors.iter().map(|factor| factor * self.scale()).collect())
-    }
-
-    /// Rows by a stride, each times a factor, as β lies there.
-    fn there(
-        &self,
-        rows: &[f32],
-        stride: usize,
-        factor: impl Fn(usize) -> f32 + Sync,
-    ) -> Tensor<2> {
-        let (device, sizes) = (&self.chosen.device, [self.actions.latent_dim(), self.width]);
-        let shape = [rows.len() / sizes[0], self.width];
-        if self.half.is_some() {
-            let rows =
-                filled(rows, sizes, stride, |row, number| f16::from_f32(factor(row) * number));
-            Tensor::from_data(TensorData::new(rows, shape), (device, DType::F16))
-        } else {
-            let rows = filled(rows, sizes, stride, |row, number| factor(row) * number);
-            Tensor::from_data(TensorData::new(rows, shape), device)
-        }
+    pub fn format(&self) -> &RowFormat {
+        &self.format
     }
 
     /// The most queries whose products with a block fit.
@@ -348,8 +255,7 @@ impl Blocks {
         at < self.resident.len()
     }
 
-    /// β of a block times [`scale`](Self::scale), `[actions, width]`, in f32 or in f16, its actions by
-    /// [`stride`](Self::stride).
+    /// β of a block in its [`format`](Self::format), `[actions, width]`.
     #[must_use]
     pub fn block(&self, at: usize) -> Tensor<2> {
         self.resident.get(at).cloned().unwrap_or_else(|| self.uploaded(at))
@@ -360,30 +266,8 @@ impl Blocks {
         let numbers = &self.actions.beta().as_slice()[rows.start * dim..rows.end * dim];
         #[cfg(test)]
         tests::allocated(numbers.len());
-        self.there(numbers, self.stride(rows.len()), |_| self.scale())
+        self.format.actions(numbers, &self.chosen.device)
     }
-}
-
-/// What is made of the numbers of rows, by a stride, each row of `dim` filled up with zeros to `width`.
-fn filled<T: Copy + Default + Send>(
-    rows: &[f32],
-    [dim, width]: [usize; 2],
-    stride: usize,
-    of: impl Fn(usize, f32) -> T + Sync,
-) -> Vec<T> {
-    let count = rows.len() / dim;
-    let mut all = vec![T::default(); count * width];
-    let fill = |(at, filled): (usize, &mut [T])| {
-        let row = at * stride % count;
-        let numbers = &rows[row * dim..(row + 1) * dim];
-        filled.iter_mut().zip(numbers).for_each(|(filled, number)| *filled = of(row, *number));
-    };
-    if rows.len() <= PART {
-        all.chunks_mut(width).enumerate().for_each(fill);
-    } else {
-        all.par_chunks_mut(width).enumerate().with_min_len(64).for_each(fill);
-    }
-    all
 }
 
 /// A tensor that has its memory. The device notes that it has none left and goes on; to read a number of
@@ -409,6 +293,7 @@ mod tests {
 
     use super::*;
     use crate::device;
+    use crate::matrix::Matrix;
 
     /// What a device answers that is asked for memory for so many numbers: false fails the allocation.
     type Answer = Box<dyn FnMut(usize) -> bool>;

@@ -27,7 +27,7 @@ use crate::matrix::Matrix;
 
 pub use als::{AlsOptions, implicit_als};
 pub use blend::{BlendOptions, blend};
-pub use blocks::Blocks;
+pub use blocks::{Blocks, RowFormat};
 pub use fold_in::{FoldIn, FoldInOptions};
 pub use form::{Form, Power, Spectrum};
 pub use import::{Import, Missing, import};

@@ -158,7 +158,8 @@ impl OnDevice {
         // Four lists of the queries of one search, and what is packed of them, fit into the two tensors that
         // blocks leave for work; the queries and what they exclude, into one each.
         let excluded = rows.iter().map(|row| queries.excluded_of(*row as usize).len()).max();
-        let numbers = [3 * self.room(slate_size), self.blocks.width(), excluded.unwrap_or(0)];
+        let numbers =
+            [3 * self.room(slate_size), self.blocks.format().width(), excluded.unwrap_or(0)];
         let most = numbers.map(|numbers| self.blocks.products() / numbers.max(1));
         let together = most.into_iter().fold(QUERIES, usize::min).max(1);
         let mut crowded = Vec::new();

@@ -135,7 +135,7 @@ impl OnDevice {
             let references = rows_to_device(references, 1, device);
             let send = |at: usize| {
                 let beta = blocks.block(at);
-                let filled = blocks.width() > h.cols();
+                let filled = blocks.format().width() > h.cols();
                 let beta = if filled { beta.narrow(1, 0, h.cols()) } else { beta };
                 let products = queries.clone().matmul(beta.clone().transpose());
                 let weights = (products - references.clone()).exp();

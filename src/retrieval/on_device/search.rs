@@ -67,14 +67,15 @@ impl OnDevice {
 
     /// What may be on the slates of `queries`.
     pub(super) fn found(&self, queries: Queries<'_>, careful: bool) -> Result<Found> {
-        let (device, rows) = (self.blocks.device(), queries.latent.rows());
+        let (device, format) = (self.blocks.device(), self.blocks.format());
+        let rows = queries.latent.rows();
         let num_actions = self.blocks.actions().num_actions();
         let room = self.room(queries.slate_size);
         let (spans, excluded) = excluded_lists(queries, num_actions);
         let norms = queries.latent.norms();
-        let (there, factors) = self.blocks.queries_there(queries.latent, &norms);
+        let (there, factors) = format.queries(queries.latent, &norms, device);
         // Four times the precision: of two products, and the host's own rounding is among it.
-        let bound = 4.0 * self.blocks.precision() * self.host.largest_norm();
+        let bound = 4.0 * format.precision() * self.host.largest_norm();
         let rounding = norms.iter().zip(factors).map(|(norm, factor)| bound * norm * factor);
         let asked = Asked {
             queries: there,
@@ -125,7 +126,7 @@ impl Search<'_> {
         let kept = if self.careful { Some(integers(self.lists.counts.clone())?) } else { None };
         for (at, (offset, beta)) in group.iter().enumerate() {
             let turn = at as f64 / group.len() as f64;
-            let (offset, stride) = (*offset, self.blocks.stride(beta.dims()[0]));
+            let (offset, stride) = (*offset, self.blocks.format().stride(beta.dims()[0]));
             let part = Part { beta, offset, stride, share: share.clone(), turn };
             if sweep(&self.asked, &part, &self.lists).is_none() {
                 let problem = "runs no kernels; use another device".to_owned();

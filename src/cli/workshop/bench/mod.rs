@@ -72,7 +72,7 @@ impl Searcher {
         Self {
             hardware: chosen.hardware(),
             manner: search.map(OnDevice::manner),
-            numbers: search.map_or("f32", |search| search.blocks().numbers()),
+            numbers: search.map_or("f32", |search| search.blocks().format().numbers()),
             trials: search.and_then(OnDevice::trials),
         }
     }
