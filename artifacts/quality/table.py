@@ -38,6 +38,9 @@ NAMES = {
     "hetrec": "Last.fm 2k (HetRec)",
     "lastfm3": "Last.fm (DeepCF)",
     "atoy": "Amazon Toys (DeepCF)",
+    "ml-1m": "MovieLens 1M",
+    "yelp": "Yelp (IHGCL)",
+    "douban-book": "Douban Book",
 }
 
 
