@@ -17,7 +17,7 @@ use numbers::Numbers;
 
 pub(crate) use cholesky::{cholesky, solve};
 
-/// The numbers that one thread looks at in a row. Of fewer, it has looked at all before another one is awake.
+/// The numbers that one thread looks at in a row. It is through with fewer before another one is awake.
 pub(crate) const PART: usize = 1 << 16;
 
 /// Row-major `[rows, cols]` matrix.
