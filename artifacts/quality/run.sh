@@ -4,7 +4,7 @@
 # there is left out, and said. SEEDS: the seeds of the splits [default: "0 1 2"]; TUNE: the seconds in
 # which each other recommender is tuned [default: 180]; SETS: the sets [default:
 # "ml-2k cds gowalla beauty ml-2k-time", and the first three for folds and rewards], any other name of which is
-# that of a CSV file in FILES with columns user and item; REWARDS: those that are
+# that of a CSV file in FILES with columns user and item, or that name and -time for a split by its column t; REWARDS: those that are
 # trained for [default: "diverse-any-hit cascade reciprocal-rank"]; AGAINST: the other recommenders [default: all]; EARLIER:
 # another OUT, for `again`.
 # usage: artifacts/quality/run.sh OUT [defaults|against|again|folds|rewards|texts|published|published_half|svd|table]...
@@ -34,6 +34,7 @@ prepared() {
         log=("$files/amazon_beauty/sequences.parquet" --user-column user_id --item-column item_id
             --split temporal --time-column t)
         ;;
+    *-time) log=("$files/${set%-time}.csv" --user-column user --item-column item --split temporal --time-column t) ;;
     *) log=("$files/$set.csv" --user-column user --item-column item) ;;
     esac
     if [ "$quick" = 1 ]; then

@@ -41,6 +41,10 @@ NAMES = {
     "ml-1m": "MovieLens 1M",
     "yelp": "Yelp (IHGCL)",
     "douban-book": "Douban Book",
+    "sports-time": "Amazon Sports, by time",
+    "toys-time": "Amazon Toys (ICLRec), by time",
+    "video-time": "Amazon Video Games, by time",
+    "yelp-2019-time": "Yelp (ICLRec), by time",
 }
 
 

@@ -67,6 +67,11 @@ impl Play<'_> {
         }) == Some(true)
     }
 
+    /// True if ALS wins, and the time of more SVDs is better spent in the last round, if there is one.
+    pub(super) fn is_over_for_als(&self, svd: Candidate) -> Result<bool> {
+        Ok(self.jury.has_others() && self.standings.is_for_als(svd)?)
+    }
+
     /// True if an SVD that is a step longer would earn what the best does, were that step worth what the last one
     /// was.
     pub(super) fn may_reach_als(&self, svd: Candidate) -> bool {
@@ -213,6 +218,22 @@ mod tests {
         assert!(leads([[0.5, 0.6], [0.5, 0.6]]));
         assert!(leads([[0.5, 0.5], [0.5, 0.6]]));
         assert!(!leads([[0.5, 0.6], [0.6, 0.61]]));
+    }
+
+    #[test]
+    fn an_als_that_wins_ends_the_league_only_for_a_last_round() {
+        let judge = Judge::default();
+        let is_over = |users| {
+            let sessions = made_up(users, 500);
+            let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+            let svd = soft(0.25, SHORT);
+            for (candidate, reward) in [(svd, 0.5), (svd.first_als().unwrap(), 0.6)] {
+                play.standings.0.push(Tried { candidate, rewards: vec![reward; 3] });
+            }
+            (play.jury.has_others(), play.is_over_for_als(svd).unwrap())
+        };
+        assert_eq!(is_over(700), (false, false));
+        assert_eq!(is_over(9000), (true, true));
     }
 
     #[test]
