@@ -225,14 +225,14 @@ impl<'a> Play<'a> {
         Ok(mean)
     }
 
-    /// Judges a candidate whose source is fitted and the weights near it; where ALS leads and the last round wants the
-    /// time, no more than each kind of them. The best at its length comes out.
+    /// Judges a candidate whose source is fitted and the weights near it; where ALS leads, which wants the time,
+    /// no more than each kind of them. The best at its length comes out.
     fn around(&mut self, first: Candidate, until: Deadline) -> Result<Candidate> {
         // Which weights are best depends on the length, so the search begins at each kind of them.
         let mut given = vec![first];
         let others = probes(first.svd(), first.recency());
         given.extend(others.into_iter().filter(|other| *other != first));
-        let steps = usize::from(!self.als_leads(first) || !self.jury.has_others());
+        let steps = usize::from(!self.als_leads(first));
         self.search(until, given, weights(first, self.jury.ordered()), steps)?;
         Ok(self.standings.best_like(first).unwrap_or(first))
     }
