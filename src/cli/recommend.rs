@@ -9,10 +9,8 @@ use clap::{ArgAction, Args, ValueHint};
 
 use super::flags::DeviceArgs;
 use super::progress::bar;
-use super::report::Report;
-use crate::bundle::{
-    Batch, Filter, Options, Part, Recommendation, Recommender, Request, Summary, Who,
-};
+use super::report::{self, Report};
+use crate::bundle::{Batch, Filter, Options, Part, Recommender, Request, Summary, Who};
 use crate::device;
 use crate::files::read_text;
 use crate::retrieval::Search;
@@ -117,7 +115,7 @@ impl RecommendArgs {
         if answer.short {
             tracing::warn!("only {} items may be shown", answer.slate.len());
         }
-        Report::new(&answer, table(&answer.slate))
+        Report::new(&answer, report::slate(&answer.slate))
     }
 
     fn options(&self, recommender: &Recommender) -> Result<Options> {
@@ -178,14 +176,4 @@ fn batch(recommender: &Recommender, batch: Batch<'_>, options: &Options) -> Resu
         }
     }
     Report::new(&summary, text)
-}
-
-/// Writes a line with rank, id, score and title for each item.
-pub(super) fn table(slate: &[Recommendation]) -> String {
-    let width = slate.iter().map(|item| item.item_id.chars().count()).max().unwrap_or(0);
-    let line = |(rank, item): (usize, &Recommendation)| {
-        let title = item.title.as_deref().unwrap_or("");
-        format!("{:>3}  {:<width$}  {:>9.4}  {title}\n", rank + 1, item.item_id, item.score)
-    };
-    slate.iter().enumerate().map(line).collect()
 }

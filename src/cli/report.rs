@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Write as _};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
+use crate::bundle::Recommendation;
+
 /// Exit code of a run that was interrupted, as shells report it (128 + SIGINT).
 pub(super) const INTERRUPTED: u8 = 130;
 
@@ -57,4 +59,14 @@ impl Report {
             result => result.context("writing to stdout"),
         }
     }
+}
+
+/// A line with rank, id, score and title for each item of a slate.
+pub(super) fn slate(items: &[Recommendation]) -> String {
+    let width = items.iter().map(|item| item.item_id.chars().count()).max().unwrap_or(0);
+    let line = |(rank, item): (usize, &Recommendation)| {
+        let title = item.title.as_deref().unwrap_or("");
+        format!("{:>3}  {:<width$}  {:>9.4}  {title}\n", rank + 1, item.item_id, item.score)
+    };
+    items.iter().enumerate().map(line).collect()
 }

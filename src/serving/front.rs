@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use super::api::ShardsAnswered;
 use super::loaded::Loaded;
-use super::search::{KIND, LARGEST, PATH, Place, parts, question, read_answer, rows_of};
+use super::wire::{KIND, LARGEST, PATH, Place, parts, question, read_answer, rows_of};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::{FanOut, Partial, Queries};

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem::Problem;
 use super::service::Service;
-use super::{metrics, operations, search};
+use super::{metrics, operations, wire};
 use crate::error::{Error, Result};
 
 /// The address of this server that a connection came to.
@@ -155,7 +155,7 @@ async fn addressed(
     if request.method() == Method::POST {
         // No form can send either.
         let expected =
-            if request.uri().path() == search::PATH { search::KIND } else { "application/json" };
+            if request.uri().path() == wire::PATH { wire::KIND } else { "application/json" };
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case(expected) {

@@ -9,7 +9,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::service::Service;
+use super::front::Front;
+use super::journal::Journal;
+use super::loaded::Loaded;
 
 /// The content type of [`Metrics::text`].
 pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -117,16 +119,20 @@ impl Metrics {
     }
 
     /// All numbers as they are now.
-    pub(super) fn text(&self, service: &Service) -> Result<String, std::fmt::Error> {
-        let loaded = service.loaded();
+    pub(super) fn text(
+        &self,
+        loaded: &Loaded,
+        journal: Option<&Journal>,
+        front: Option<&Front>,
+    ) -> Result<String, std::fmt::Error> {
         self.recall.set(loaded.recall.get().copied().unwrap_or(f64::NAN));
         let items = loaded.recommender.bundle().items.ids.len();
         self.items.set(i64::try_from(items).unwrap_or(i64::MAX));
-        self.log_healthy.set(match &service.journal {
+        self.log_healthy.set(match journal {
             None => -1,
             Some(journal) => i64::from(journal.is_healthy()),
         });
-        if let Some(front) = &service.front {
+        if let Some(front) = front {
             let counters =
                 [(&self.shards_missing, &front.missing), (&self.shards_hedged, &front.hedges)];
             for (counter, now) in counters {

@@ -36,6 +36,7 @@ mod search;
 mod service;
 mod slates;
 mod titles;
+mod wire;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -240,7 +241,7 @@ fn router(service: &Arc<Service>) -> Router {
         .routes(routes!(catalogue::items))
         .routes(routes!(catalogue::about))
         .route_layer(from_fn_with_state((Arc::clone(service), Role::Reader), gate::only));
-    let large = DefaultBodyLimit::max(search::LARGEST);
+    let large = DefaultBodyLimit::max(wire::LARGEST);
     let search = OpenApiRouter::new().routes(routes!(search::search)).layer(large);
     let admin = OpenApiRouter::new()
         .merge(search)

@@ -53,7 +53,9 @@ pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<&'stat
 pub(super) async fn metrics(
     State(service): State<Arc<Service>>,
 ) -> Result<impl IntoResponse, Problem> {
-    let text = service.metrics.text(&service).map_err(|error| Problem::internal(&error))?;
+    let Service { metrics, journal, front, .. } = &*service;
+    let text = metrics.text(&service.loaded(), journal.as_ref(), front.as_deref());
+    let text = text.map_err(|error| Problem::internal(&error))?;
     Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text))
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::prologue::SettingsArgs;
 use super::train::{Ready, Trained};
-use crate::cli::report::Report;
+use crate::cli::report::{self, Report};
 use crate::dataset::SyntheticSettings;
 use crate::facade::{Policy, Recommendation};
 use crate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings, Prepared};
@@ -93,11 +93,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     let policy = Policy::open(run.path(), Which::Best, device)?;
     let user = policy.user_ids()?.next().context("the demo has users")?.to_owned();
     let slate = policy.recommend(&user)?.slate;
-    let text = format!(
-        "{}\n\nslate for user {user}\n{}",
-        trained.text(),
-        crate::cli::recommend::table(&slate)
-    );
+    let text = format!("{}\n\nslate for user {user}\n{}", trained.text(), report::slate(&slate));
     let interrupted = trained.is_interrupted();
     #[cfg(feature = "serve")]
     if args.serve && !interrupted {

@@ -7,7 +7,7 @@ use super::budget::Budget;
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights};
 use super::fits::ALL;
 use super::jury::Jury;
-use super::standing::{Settled, Standings, Tried};
+use super::standing::{NO_TIME, Settled, Standings, Tried};
 use crate::dataset::Sessions;
 use crate::device;
 use crate::embedding::SvdOptions;
@@ -20,9 +20,6 @@ use crate::seed::Seed;
 /// fitted. One may be bad luck: on Amazon Video Games 1 956 judges put 512 dimensions below 200 by two
 /// standard errors, and 2 900 others put them, and still more 1 024, far above.
 const FALLS: usize = 2;
-
-/// Why a candidate is left out that more time would let in.
-pub(super) const NO_TIME: &str = "no time";
 
 /// A league that is being played: its rounds.
 pub(super) struct Play<'a> {

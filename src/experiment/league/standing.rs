@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::candidate::Candidate;
 use super::nobody;
-use super::rounds::NO_TIME;
 use crate::error::Result;
 use crate::estimate::Estimate;
 
@@ -13,6 +12,8 @@ const LOSS: f64 = 0.01;
 /// Standard errors below the best, and the share of it, from which on a candidate's neighbours are not
 /// worth a look: they earn some percent more where the weights fit the data badly.
 const DOUBT: (f64, f64) = (2.0, 0.06);
+/// Why a candidate is left out that more time would let in.
+pub(super) const NO_TIME: &str = "no time";
 
 /// A candidate and what it earned.
 #[derive(Clone, Debug, Serialize)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use polars::prelude::*;
 
-use super::read::Found;
+use super::columns::Found;
 use crate::dataset::{Batch, as_ids};
 use crate::error::{Error, Result};
 

@@ -19,16 +19,18 @@
 //!   intervals are then too narrow.
 
 mod cells;
+mod columns;
 mod direct;
 mod held;
 mod policy;
 mod read;
 mod value;
 
+pub use columns::Columns;
 pub use direct::DirectOptions;
 pub use held::{Held, HeldAt, Known};
 pub use policy::Stationary;
-pub use read::{BadRows, Columns, PositionLog};
+pub use read::{BadRows, PositionLog};
 pub use value::{LogMeans, Measured, PolicyValue, ValueAt};
 
 #[cfg(test)]
