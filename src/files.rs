@@ -107,7 +107,7 @@ impl StagedFolder {
         fs::create_dir_all(&partial)?;
         let lock = fs::File::open(&partial)?;
         // The process that held the lock may have given the folder its final name.
-        if lock_state(&lock) == Lock::Taken || !partial.exists() {
+        if lock_state(&lock) == Lock::Taken || !is_at(&lock, &partial) {
             return Err(Error::file(target, "another process is at work on it"));
         }
         Ok(Self { partial, target, committed: false, _lock: lock, _parents: parents })
@@ -296,7 +296,7 @@ impl MadeFolders {
     /// Makes the folder.
     pub(crate) fn new(folder: &Path) -> Result<Self> {
         let missing = missing(folder);
-        fs::create_dir_all(folder)?;
+        create_folder(folder)?;
         Ok(Self(missing))
     }
 }
@@ -351,7 +351,7 @@ fn claim(
         let partial = partial_name(path)?;
         match create(&partial) {
             // Another process may have removed it before it was locked.
-            Ok(file) if lock_state(&file) != Lock::Taken && partial.exists() => {
+            Ok(file) if lock_state(&file) != Lock::Taken && is_at(&file, &partial) => {
                 return Ok((partial, file));
             }
             Ok(_) => {}
@@ -368,14 +368,27 @@ fn set_aside(target: &Path) -> Result<PathBuf> {
 }
 
 /// Gives a folder its name back, if a process was killed while it put another one in its place; removes
-/// it if the other one has the name already.
+/// it if the other one has the name already. A process that is alive does so itself.
 fn put_back(target: &Path) -> Result<()> {
     let old = set_aside(target)?;
+    if has_writer(target)? {
+        return Ok(());
+    }
     match (old.exists(), target.exists()) {
         (true, true) => remove_folder(&old),
         (true, false) => Ok(fs::rename(&old, target)?),
         (false, _) => Ok(()),
     }
+}
+
+/// True if another process is writing a folder that will be named `target`.
+fn has_writer(target: &Path) -> Result<bool> {
+    let partial = format!(".{}.partial", file_name(target)?);
+    let mut entries = fs::read_dir(parent(target))?.flatten();
+    Ok(entries.any(|entry| {
+        entry.file_name().to_string_lossy().starts_with(&partial)
+            && fs::File::open(entry.path()).is_ok_and(|file| lock_state(&file) == Lock::Taken)
+    }))
 }
 
 /// Removes the half-written files that killed processes left in `folder`; one that cannot be removed
@@ -394,6 +407,20 @@ fn remove_leftovers(folder: &Path) {
             let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         }
     }
+}
+
+/// True if `path` still names the open `file`, and not another one that came after it.
+#[cfg(unix)]
+pub(crate) fn is_at(file: &fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let place = |found: std::fs::Metadata| (found.dev(), found.ino());
+    let (open, named) = (file.metadata().map(place), fs::metadata(path).map(place));
+    matches!((open, named), (Ok(open), Ok(named)) if open == named)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn is_at(_: &fs::File, path: &Path) -> bool {
+    path.exists()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! `slate serve`: a bundle in, answers over HTTP until the process is told to stop.
 
+use std::env::VarError;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -154,6 +155,7 @@ fn secret(file: Option<&Path>, variable: &str) -> Result<Option<(String, String)
     Ok(match (file, std::env::var(variable)) {
         (Some(path), _) => Some((read_text(path)?, path.display().to_string())),
         (None, Ok(text)) => Some((text, variable.to_owned())),
-        (None, Err(_)) => None,
+        (None, Err(VarError::NotPresent)) => None,
+        (None, Err(error)) => return Err(error).context(variable.to_owned()),
     })
 }

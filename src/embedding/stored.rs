@@ -150,10 +150,11 @@ impl EmbeddingFile {
     /// Reads V, s and the input vectors.
     ///
     /// # Errors
-    /// An I/O error, [`Error::File`] for numbers of another type, [`Error::NotFinite`].
+    /// An I/O error, [`Error::File`] for numbers of another type, or an s that is below 0 or not finite,
+    /// [`Error::NotFinite`].
     pub fn load(&self) -> Result<StoredEmbeddings> {
         let has = |name: &&str| self.tensors.shape(name).is_some();
-        let numbers = |name| Some(name).filter(has).map(|name| self.tensors.numbers(name));
+        let numbers = |name| Some(name).filter(has).map(|name| self.tensors.amounts(name));
         let total = numbers(ENERGY).transpose()?;
         let total = total.and_then(|total| total.try_into().ok());
         let values = numbers(SINGULAR_VALUES).transpose()?;
@@ -255,6 +256,12 @@ mod tests {
     fn a_file_of_something_else_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("beta.safetensors");
+        for value in [f32::NAN, -1.0] {
+            let spectrum = Some(Spectrum { values: vec![9.0, value], total: None });
+            StoredEmbeddings { spectrum, ..stored() }.save(&path).unwrap();
+            let error = EmbeddingFile::open(&path).unwrap().load().unwrap_err().to_string();
+            assert!(error.contains("number 2 of tensor `singular_values`"), "{error}");
+        }
         fs_err::write(&path, "not tensors").unwrap();
         assert!(matches!(EmbeddingFile::open(&path), Err(Error::File { .. })));
     }

@@ -193,6 +193,22 @@ impl TensorFile {
         Ok(numbers?)
     }
 
+    /// The numbers of a tensor that are finite and at least 0.
+    pub(crate) fn amounts(&self, name: &str) -> Result<Vec<f32>> {
+        let numbers = self.numbers(name)?;
+        let is_amount = |value: &f32| value.is_finite() && *value >= 0.0;
+        match numbers.iter().position(|value| !is_amount(value)) {
+            None => Ok(numbers),
+            Some(at) => {
+                let (place, found) = (at + 1, numbers[at]);
+                let problem = format!(
+                    "number {place} of tensor `{name}` is {found}, expected a finite number of at least 0"
+                );
+                Err(Error::file(&self.path, problem))
+            }
+        }
+    }
+
     fn info(&self, name: &str) -> Result<&TensorInfo> {
         self.metadata.info(name).ok_or_else(|| {
             let names = self.metadata.offset_keys().join(", ");

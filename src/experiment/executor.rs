@@ -33,10 +33,10 @@ pub struct DataSet {
 }
 
 impl DataSet {
-    /// Describes a prepared folder, for runs on the device of this name.
+    /// Describes a prepared folder of a set of the grid under a name of its own, for runs on the device of this name.
     #[must_use]
     pub fn new(
-        name: &str,
+        (set, name): (&str, &str),
         prepared: &Prepared,
         commands: Vec<String>,
         preset: Preset,
@@ -46,6 +46,7 @@ impl DataSet {
             origin: RunOrigin::new(prepared, device),
             preset: prepared.preset(preset),
             description: DataDescription {
+                set: set.to_owned(),
                 name: name.to_owned(),
                 commands,
                 statistics: prepared.manifest.statistics.clone(),

@@ -33,6 +33,8 @@ pub struct Results {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DataDescription {
     /// Its name in the grid.
+    pub set: String,
+    /// The same, with what a row adds to its preparation.
     pub name: String,
     /// The command, or commands, that prepared it.
     pub commands: Vec<String>,

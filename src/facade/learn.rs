@@ -182,12 +182,13 @@ impl Policy {
     }
 
     /// The task of learning from the log at `paths`: by the weights of its rows, or with a reward that is
-    /// estimated from it.
+    /// estimated from it. A policy that has learned divides the persons as then, whatever `reading` says.
     ///
     /// # Errors
     /// The errors of [`Log::read`], [`Impressions::read`], [`logged`](Self::logged) and
     /// [`LoggedReward::init`](crate::logged::rewards::LoggedReward::init).
     pub fn lesson(&self, paths: &[PathBuf], reading: Reading) -> Result<Lesson> {
+        let reading = self.as_learned(reading);
         let from = |digest| LearnedFrom { paths: paths.to_vec(), digest, reading };
         let Some(estimate) = reading.estimate else {
             let log = Log::read(paths)?;
@@ -215,14 +216,17 @@ impl Policy {
         Ok(Lesson { task, from: from(digest), unused })
     }
 
+    fn as_learned(&self, reading: Reading) -> Reading {
+        Reading { cut: self.cut().unwrap_or(reading.cut), ..reading }
+    }
+
     /// The value of this policy by a log, on persons that it has not learned from; with `bound`, also the
     /// bound below its gain. A policy that has learned divides the persons as then, whatever `reading` says.
     ///
     /// # Errors
     /// As [`lesson`](Self::lesson); [`Error::Setting`] for a bound without the most that a reward can be.
     pub fn by_log(&self, paths: &[PathBuf], reading: Reading, bound: bool) -> Result<Verdict> {
-        let reading = Reading { cut: self.cut().unwrap_or(reading.cut), ..reading };
-        let (logged, unused) = self.logged(paths, &Log::read(paths)?, reading)?;
+        let (logged, unused) = self.logged(paths, &Log::read(paths)?, self.as_learned(reading))?;
         self.verdict(&logged, unused, bound)
     }
 

@@ -65,6 +65,32 @@ fn a_replacement_that_was_killed_halfway_loses_nothing() {
 }
 
 #[test]
+fn a_replacement_that_is_at_work_is_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("data");
+    let alive = StagedFolder::new(&target).unwrap();
+    let old = set_aside(&target).unwrap();
+    fs::create_dir(&old).unwrap();
+    drop(StagedFolder::new(&target).unwrap());
+    assert!(old.exists() && !target.exists());
+    drop(alive);
+    drop(StagedFolder::new(&target).unwrap());
+    assert!(!old.exists() && target.exists());
+}
+
+#[test]
+fn a_file_that_came_after_another_is_told_from_it() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("lock");
+    let file = fs::File::create(&path).unwrap();
+    assert!(is_at(&file, &path));
+    fs::remove_file(&path).unwrap();
+    assert!(!is_at(&file, &path));
+    let other = fs::File::create(&path).unwrap();
+    assert!(!is_at(&file, &path) && is_at(&other, &path));
+}
+
+#[test]
 fn a_folder_is_gone_on_with_by_one_at_a_time() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("data");

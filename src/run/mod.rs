@@ -20,7 +20,7 @@ pub use checkpoint::{Best, Checkpoint, CheckpointState, Which};
 pub use origin::{LearnedFrom, RunOrigin, WarmStart};
 
 use crate::error::{Error, Result, toml_problem};
-use crate::files::{MadeFolders, StagedFolder, digest_file, remove_folder, write_toml};
+use crate::files::{MadeFolders, StagedFolder, digest_file, is_at, remove_folder, write_toml};
 use crate::method::{LatentMethod, Method};
 use crate::model::Model;
 use crate::settings::{RUN_TABLE, Schedule, Settings};
@@ -250,7 +250,7 @@ impl RunFolder {
         let file = fs::OpenOptions::new().create(true).append(true).open(&path)?;
         match file.file().try_lock() {
             // Whoever had it may have removed it before it was locked.
-            Ok(()) if path.exists() => {
+            Ok(()) if is_at(&file, &path) => {
                 Ok(RunLock { run: self.clone(), path, _file: file, _folders: folders })
             }
             Ok(()) | Err(TryLockError::WouldBlock) => {

@@ -164,13 +164,13 @@ impl Service {
 
     /// Goes on answering for the shard `before`, until all who ask for it have had the time to reload.
     fn keep(self: &Arc<Self>, before: Arc<Loaded>) {
-        let digest = before.digest.clone();
-        *self.kept() = Some(before);
+        *self.kept() = Some(Arc::clone(&before));
         let service = Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep(KEPT).await;
             let mut kept = service.kept();
-            if kept.as_ref().is_some_and(|kept| kept.digest == digest) {
+            // It may have come again since.
+            if kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, &before)) {
                 *kept = None;
             }
         });

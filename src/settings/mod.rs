@@ -344,7 +344,13 @@ impl Settings {
             );
             return Err(Error::setting("optimizer.weight_decay", problem));
         }
-        positive("optimizer.epsilon", optimizer.epsilon > 0.0, optimizer.epsilon.to_string())?;
+        let epsilon = optimizer.epsilon;
+        positive("optimizer.epsilon", epsilon > 0.0 && epsilon.is_finite(), epsilon.to_string())?;
+        let warned = self.retrieval.recall_warning;
+        if !(0.0..=1.0).contains(&warned) {
+            let problem = format!("expected 0 to 1, found {warned}");
+            return Err(Error::setting("retrieval.recall_warning", problem));
+        }
         for (key, value) in [("beta_1", optimizer.beta_1), ("beta_2", optimizer.beta_2)] {
             if !(0.0..1.0).contains(&value) {
                 let problem = format!("expected at least 0 and less than 1, found {value}");

@@ -11,7 +11,7 @@ use super::diagnostics::GradientStatistics;
 use crate::dataset::Split;
 use crate::error::{Error, Result};
 use crate::evaluation::Interval;
-use crate::files::write_atomic;
+use crate::files::{sync_folder, write_atomic};
 use crate::policy::Rejections;
 
 /// A line of the record.
@@ -110,6 +110,7 @@ impl MetricsRow {
 
 /// Appends rows and waits until they are on disk.
 pub(super) fn append(path: &Path, rows: &[MetricsRow]) -> Result<()> {
+    let is_new = !path.exists();
     let mut file = fs::OpenOptions::new().create(true).append(true).open(path)?;
     let mut text = String::new();
     for row in rows {
@@ -117,7 +118,11 @@ pub(super) fn append(path: &Path, rows: &[MetricsRow]) -> Result<()> {
         text.push('\n');
     }
     file.write_all(text.as_bytes())?;
-    Ok(file.sync_all()?)
+    file.sync_all()?;
+    if let Some(folder) = path.parent().filter(|_| is_new) {
+        sync_folder(folder)?;
+    }
+    Ok(())
 }
 
 /// The rows of a record.

@@ -19,7 +19,8 @@ fn results(grid: &str) -> Results {
     let grid: Grid = toml::from_str(grid).unwrap();
     let sizes = [55_000_usize, 750_000, 2_230_000];
     let description = |(data, actions): (&Data, &usize)| DataDescription {
-        name: data.name.clone(),
+        set: data.name.clone(),
+        name: format!("{} with --latent-dim 10", data.name),
         commands: vec![format!("slate prepare {} --out prepared", data.log)],
         statistics: Statistics {
             actions: *actions,

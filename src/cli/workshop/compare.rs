@@ -64,7 +64,13 @@ pub(super) fn run(args: &CompareArgs, program: &Path) -> Result<Report> {
                 .with_context(|| format!("{}: data `{}`", args.grid.display(), set.name))?;
             let with = if added.is_empty() { String::new() } else { format!(" with {added}") };
             let name = format!("{}{with}", set.name);
-            entry.insert(DataSet::new(&name, &prepared, commands, grid.preset, chosen.name));
+            entry.insert(DataSet::new(
+                (&set.name, &name),
+                &prepared,
+                commands,
+                grid.preset,
+                chosen.name,
+            ));
         }
     }
     let comparison = Comparison {

@@ -85,6 +85,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<Report> {
     tracing::info!("{}", prepared.manifest.statistics);
     let ready = Ready::new(args.settings.open(&data)?)?;
     if run.exists() {
+        let _lock = run.lock()?;
         fs::remove_dir_all(run.path())?;
     }
     let trained = ready.start(&run, None)?;

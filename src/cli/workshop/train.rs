@@ -95,8 +95,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<Report> {
         let device = args.settings.device.choose(None)?;
         let policy = Policy::open(from, Which::Best, Some(device.name))?;
         let settings = args.settings.resolve(&policy.settings_to_learn(args.estimate)?)?;
-        let cut = policy.cut().unwrap_or(Cut(settings.seed));
-        let reading = args.logged.reading(cut, args.estimate)?;
+        let reading = args.logged.reading(Cut(settings.seed), args.estimate)?;
         let logs = &args.logged.logged;
         let lesson = policy.lesson(logs, reading).map_err(|error| match error {
             Error::Setting { .. } => anyhow::Error::new(error).context(names(logs)),

@@ -72,8 +72,10 @@ fn sweeps<'a>(summary: &'a Summary) -> Vec<Sweep<'a>> {
     let place = |data, samples, slate_size| Place { data, row: "", samples, slate_size };
     for &slate_size in grid.slate_sizes.iter().filter(|_| grid.data.len() > 1) {
         for &samples in &grid.samples {
-            let places = data.iter().map(|data| {
-                (data.statistics.actions, place(data.name.as_str(), samples, slate_size))
+            // What a row adds to the preparation leaves P alone.
+            let places = grid.data.iter().filter_map(|set| {
+                let found = data.iter().find(|data| data.set == set.name)?;
+                Some((found.statistics.actions, place(set.name.as_str(), samples, slate_size)))
             });
             sweeps.push(Sweep {
                 axis: "actions P",

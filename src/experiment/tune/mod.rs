@@ -19,7 +19,6 @@ mod space;
 pub use record::Tried;
 pub use space::{Dimension, Space};
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -184,9 +183,8 @@ impl Tuner<'_> {
         let before = Duration::from_secs_f64(record.seconds);
         let clock = Deadline::new(self.started, limit).after(before);
         let (prepared, device) = (self.prepared, self.device);
-        let mut tasks = Tasks { prepared, device, loaded: HashMap::new() };
         // The first trial's time is not for an index that has to be built.
-        tasks.of(&self.plan.settings)?;
+        let mut tasks = Tasks::new(prepared, device, &self.plan.settings)?;
         let mut others: Vec<u64> = (1..self.plan.trials).collect();
         let mut dropped = None;
         for rung in 0.. {
@@ -198,7 +196,7 @@ impl Tuner<'_> {
             // as it is.
             let is_over = record.rungs.len() > rung + 1 || record.rungs[rung].is_over(clock);
             let mut waiting: Vec<u64> = others.iter().rev().copied().chain([0]).collect();
-            waiting.retain(|trial| !is_over && record.find(rung, *trial).is_none());
+            waiting.retain(|trial| !is_over && !record.has_ended(rung, *trial));
             let until = record.rungs[rung].until.map(Duration::from_secs_f64);
             let found = search(
                 clock.until(until),
@@ -211,6 +209,8 @@ impl Tuner<'_> {
                                 "trial {trial} of rung {rung} cannot be trained: {error}"
                             );
                             dropped.get_or_insert(error);
+                            record.rungs[rung].dropped.push(trial);
+                            record.save(self.folder, clock)?;
                             return Ok(Judged::Impossible);
                         }
                         tried => tried?,
@@ -245,7 +245,7 @@ impl Tuner<'_> {
         let Some(left) = clock.left() else {
             let longer = |amount: u64, _: &Rung| amount.saturating_mul(KEEP_ONE_IN as u64);
             budget.amount = record.rungs.iter().fold(budget.amount, longer);
-            return Rung { budget, until: None, trials: Vec::new() };
+            return Rung { budget, until: None, trials: Vec::new(), dropped: Vec::new() };
         };
         let own = left.as_secs_f64() / rungs(others).count() as f64;
         let each = own / (others + 1) as f64 - record.overhead();
@@ -255,7 +255,7 @@ impl Tuner<'_> {
         // Only the first rung does not know yet what a trial takes beyond its budget.
         let first = record.rungs.is_empty();
         let until = first.then(|| clock.elapsed().as_secs_f64() + own);
-        Rung { budget, until, trials: Vec::new() }
+        Rung { budget, until, trials: Vec::new(), dropped: Vec::new() }
     }
 
     /// Trains a trial in a rung, or goes on with it; returns none if it was interrupted.
@@ -295,21 +295,37 @@ impl Tuner<'_> {
     }
 }
 
-/// The tasks of the trials, each loaded once: β, contexts and indexes are the same for most.
+/// A task, and what it depends on.
+type Loaded = (String, Task);
+
+/// The tasks of the trials: β, contexts and indexes are the same for most. Of others the last one stays: with
+/// all of them the memory would be left for fewer and fewer folds.
 struct Tasks<'a> {
     prepared: &'a Prepared,
     device: &'a Chosen,
-    loaded: HashMap<String, Task>,
+    given: Loaded,
+    last: Option<Loaded>,
 }
 
-impl Tasks<'_> {
+impl<'a> Tasks<'a> {
+    fn new(prepared: &'a Prepared, device: &'a Chosen, given: &Settings) -> Result<Self> {
+        let task = Task::load(prepared, given)?.on(device)?;
+        Ok(Self { prepared, device, given: (Task::depends_on(given), task), last: None })
+    }
+
     fn of(&mut self, settings: &Settings) -> Result<&Task> {
         let key = Task::depends_on(settings);
-        if !self.loaded.contains_key(&key) {
-            let task = Task::load(self.prepared, settings)?.on(self.device)?;
-            self.loaded.insert(key.clone(), task);
+        if key == self.given.0 {
+            return Ok(&self.given.1);
         }
-        Ok(&self.loaded[&key])
+        let last = match self.last.take() {
+            Some(last) if last.0 == key => last,
+            other => {
+                drop(other);
+                (key, Task::load(self.prepared, settings)?.on(self.device)?)
+            }
+        };
+        Ok(&self.last.insert(last).1)
     }
 }
 

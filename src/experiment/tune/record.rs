@@ -51,6 +51,9 @@ pub(super) struct Rung {
     pub(super) until: Option<f64>,
     /// Its trainings that have ended, in that order.
     pub(super) trials: Vec<Tried>,
+    /// Those that cannot be trained.
+    #[serde(default)]
+    pub(super) dropped: Vec<u64>,
 }
 
 impl Rung {
@@ -91,9 +94,10 @@ impl Record {
         write_atomic(&folder.join(RECORD), |file| Ok(file.write_all(text.as_bytes())?))
     }
 
-    /// The training of a trial in a rung, if it has ended.
-    pub(super) fn find(&self, rung: usize, trial: u64) -> Option<&Tried> {
-        self.rungs[rung].trials.iter().find(|tried| tried.trial == trial)
+    /// True if a trial of a rung has been trained, or cannot be.
+    pub(super) fn has_ended(&self, rung: usize, trial: u64) -> bool {
+        let Rung { trials, dropped, .. } = &self.rungs[rung];
+        trials.iter().any(|tried| tried.trial == trial) || dropped.contains(&trial)
     }
 
     pub(super) fn trainings(&self) -> usize {
@@ -178,7 +182,7 @@ mod tests {
         };
         let rung = |trials| {
             let budget = BudgetSettings { unit: BudgetUnit::Seconds, amount: 2 };
-            Rung { budget, until: None, trials }
+            Rung { budget, until: None, trials, dropped: vec![7] }
         };
         let (short, long) = (
             rung(vec![tried(0, 0, 0.5), tried(1, 0, 0.6)]),
@@ -189,8 +193,7 @@ mod tests {
         let places: Vec<_> = ranked.iter().map(|tried| (tried.trial, tried.rung)).collect();
         assert_eq!(places, [(1, 0), (0, 1), (0, 0), (1, 1)]);
         assert!((record.overhead() - 1.5).abs() < 1e-12);
-        assert_eq!(record.find(1, 0).unwrap().best.reward, 0.55);
-        assert_eq!(record.find(1, 2), None);
+        assert!(record.has_ended(1, 0) && record.has_ended(1, 7) && !record.has_ended(1, 2));
     }
 
     #[test]
