@@ -93,7 +93,7 @@ class SlatePolicy(Answering):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Changes parameters, or settings: ``set_params(steps=100, method__sigma=0.5)``."""
+        """Changes parameters, or settings: ``set_params(steps=100, method__sigma="relative(0.5)")``."""
         names = self._names()
         for name, value in params.items():
             if name in names:

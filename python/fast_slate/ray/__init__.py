@@ -1,4 +1,4 @@
-"""Beyond one machine, on Ray (``pip install 'ray[data]'``): what grows is spread, training is not.
+"""Beyond one machine, on Ray (``pip install './python[ray]'``): what grows is spread, training is not.
 
 =====================  ==================================================================
 ``ShardedRetriever``   the catalogue in parts, an actor each, in the place of a search here
