@@ -173,6 +173,29 @@ fn is_mount_point(_: &Path) -> bool {
     false
 }
 
+/// Fails if `folder` holds what is not `own`: it would go with a folder that another one replaces. Hidden files may.
+///
+/// # Errors
+/// [`Error::File`] with the names, an I/O error.
+pub(crate) fn require_only(folder: &Path, own: impl Fn(&str) -> bool) -> Result<()> {
+    let mut others = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !own(&name) && !name.starts_with('.') {
+            others.push(format!("`{name}`"));
+        }
+    }
+    if others.is_empty() {
+        return Ok(());
+    }
+    others.sort();
+    let problem = format!(
+        "{} would be lost with what is replaced; move it elsewhere first, or give another --out",
+        others.join(", ")
+    );
+    Err(Error::file(folder, problem))
+}
+
 /// Removes a folder. It loses its name first, so that nothing is taken for whole of which a killed process
 /// left a half; a later writer removes that.
 ///

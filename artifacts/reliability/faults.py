@@ -100,8 +100,8 @@ def signalled(number: int, seconds: float):
         time.sleep(seconds / 2)
         process.send_signal(number)
         out, text = process.communicate()
-        # A process that a signal ends says nothing, and need not.
-        if process.returncode < 0:
+        # A process that a signal ends says nothing, and need not; a training that it stops ends with 130.
+        if process.returncode < 0 or process.returncode == 130:
             return subprocess.CompletedProcess(words, 1, out, b"error: a signal\n")
         return subprocess.CompletedProcess(words, process.returncode, out, text)
 

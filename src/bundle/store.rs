@@ -15,7 +15,7 @@ use crate::embedding::tensors::{Named, Stored, Tensors, write, write_as};
 use crate::embedding::{ActionEmbeddings, Vectors};
 use crate::encoder::Encoding;
 use crate::error::{Error, Result};
-use crate::files::StagedFolder;
+use crate::files::{StagedFolder, require_only};
 use crate::matrix::{Matrix, half_scale};
 use crate::model::Model;
 use crate::retrieval::{Hnsw, HnswOptions};
@@ -27,6 +27,8 @@ const INPUTS: &str = "inputs";
 const FOLD_IN: &str = "fold_in";
 const WEIGHTS: &str = "weights";
 const MODEL: &str = "model.safetensors";
+/// The name of the model in bundles of the first version.
+const FIRST_MODEL: &str = "tower.safetensors";
 const ONNX: &str = "tower.onnx";
 const ITEMS: &str = "items.parquet";
 const INDEX: &str = "index.usearch";
@@ -126,8 +128,23 @@ impl Bundle {
 
     /// Fails if there is something at `out` that is not to be replaced.
     fn may_write(out: &Path, replace: bool) -> Result<()> {
-        if !out.exists() || replace && out.join(MANIFEST).exists() {
+        if !out.exists() {
             return Ok(());
+        }
+        if replace && out.join(MANIFEST).exists() {
+            let files = [
+                MANIFEST,
+                VECTORS,
+                MODEL,
+                ONNX,
+                ITEMS,
+                INDEX,
+                USERS,
+                HISTORIES,
+                FEATURES,
+                FIRST_MODEL,
+            ];
+            return require_only(out, |name| files.contains(&name));
         }
         let problem = "there is something here already; give another --out, or replace a bundle with \
                        --force";

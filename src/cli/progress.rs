@@ -1,6 +1,9 @@
 //! The progress of building an index or of a batch in, a bar on a terminal out. Elsewhere nothing is
 //! drawn.
 
+#[cfg(feature = "train")]
+use std::time::Duration;
+
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::retrieval::BuildObserver;
@@ -20,6 +23,16 @@ pub(super) fn bar(what: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(&template);
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::no_length().with_style(style)
+}
+
+/// Says `what` is going on, and for how long it has.
+#[cfg(feature = "train")]
+pub(super) fn spinner(what: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(&format!("{{spinner}} {what}  {{elapsed}}"));
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let spinner = ProgressBar::no_length().with_style(style);
+    spinner.enable_steady_tick(Duration::from_millis(250));
+    spinner
 }
 
 impl BuildObserver for IndexBar {

@@ -2,6 +2,7 @@
 //! out.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
@@ -22,12 +23,12 @@ pub(crate) struct RecommendArgs {
     #[arg(value_name = "BUNDLE|RUN", value_hint = ValueHint::DirPath)]
     from: PathBuf,
     /// The id of a user in the bundle, or in the prepared data of the run.
-    #[arg(long, group = "who")]
+    #[arg(long, group = "who", allow_hyphen_values = true, value_parser = id)]
     user: Option<String>,
     /// The ids of the items that somebody new has interacted with, the latest last, separated by
-    /// commas; "" if there are none.
-    #[arg(long, group = "who", value_delimiter = ',')]
-    items: Option<Vec<String>>,
+    /// commas; "" if there are none. An id with a comma stands in double quotes, as in '"a, b",c'.
+    #[arg(long, value_name = "IDS", group = "who", allow_hyphen_values = true)]
+    items: Option<Vec<Ids>>,
     /// The numbers of a context of your own, separated by commas.
     #[arg(long, group = "who", value_delimiter = ',', allow_hyphen_values = true)]
     context: Option<Vec<f32>>,
@@ -49,9 +50,9 @@ pub(crate) struct RecommendArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     exclude_seen: bool,
-    /// The ids of items that stay off the slates, separated by commas.
-    #[arg(long, value_name = "IDS", value_delimiter = ',')]
-    exclude: Vec<String>,
+    /// The ids of items that stay off the slates, separated by commas as in --items.
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
+    exclude: Vec<Ids>,
     /// A text file with the ids of the only items that slates may show, one in each line.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "deny")]
     allow: Option<PathBuf>,
@@ -96,17 +97,14 @@ impl RecommendArgs {
         if let (Some(users), Some(out)) = (&self.users, &self.out) {
             return batch(recommender, Batch { users, out, part: self.part }, &options);
         }
-        let trimmed = |ids: &[String]| -> Vec<String> {
-            let ids = ids.iter().map(|id| id.trim()).filter(|id| !id.is_empty());
-            ids.map(ToOwned::to_owned).collect()
-        };
-        let items = trimmed(self.items.as_deref().unwrap_or_default());
+        let all = |ids: &[Ids]| ids.iter().flat_map(|ids| ids.0.clone()).collect::<Vec<String>>();
+        let items = all(self.items.as_deref().unwrap_or_default());
         let who = match (&self.user, &self.context) {
             (Some(id), _) => Who::User { id: id.clone(), newer: Vec::new() },
             (None, Some(context)) => Who::Context(context.clone()),
             (None, None) => Who::Items(items.clone()),
         };
-        let request = Request { who, exclude: trimmed(&self.exclude) };
+        let request = Request { who, exclude: all(&self.exclude) };
         let answer = recommender.recommend(&[request], &options)?.swap_remove(0);
         if answer.cold && !items.is_empty() {
             bail!("--items: the catalogue has none of {}", answer.ignored.join(", "));
@@ -127,7 +125,7 @@ impl RecommendArgs {
         let allow = self.allow.as_deref().map(ids).transpose()?;
         let mut deny = self.deny.as_deref().map(ids).transpose()?.unwrap_or_default();
         if self.users.is_some() {
-            deny.extend(self.exclude.iter().map(|id| id.trim().to_owned()));
+            deny.extend(self.exclude.iter().flat_map(|ids| ids.0.clone()));
         }
         let filter = Filter::new(recommender.bundle(), allow.as_deref(), &deny);
         let filter = match &self.allow {
@@ -144,6 +142,60 @@ impl RecommendArgs {
             ..Options::default()
         })
     }
+}
+
+/// Ids of items.
+#[derive(Clone, Debug)]
+struct Ids(Vec<String>);
+
+impl FromStr for Ids {
+    type Err = String;
+
+    /// Reads ids between commas; one in double quotes may hold commas, and double quotes twice.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mut ids, mut rest) = (Vec::new(), Some(id(text)?));
+        while let Some(text) = rest.take() {
+            let text = text.trim_start();
+            let (found, after) = match text.strip_prefix('"') {
+                Some(text) => quoted(text).ok_or_else(|| {
+                    format!("expected a quote and a comma at the end of `\"{text}`")
+                })?,
+                None => match text.split_once(',') {
+                    Some((found, after)) => (found.trim().to_owned(), Some(after)),
+                    None => (text.trim().to_owned(), None),
+                },
+            };
+            ids.extend(Some(found).filter(|id| !id.is_empty()));
+            rest = after.map(ToOwned::to_owned);
+        }
+        Ok(Self(ids))
+    }
+}
+
+/// An id up to its closing quote, and what comes behind the comma after it.
+fn quoted(text: &str) -> Option<(String, Option<&str>)> {
+    let (mut found, mut rest) = (String::new(), text);
+    loop {
+        let (part, after) = rest.split_once('"')?;
+        found += part;
+        if let Some(after) = after.strip_prefix('"') {
+            (found, rest) = (found + "\"", after);
+            continue;
+        }
+        let after = after.trim_start();
+        return match after.strip_prefix(',') {
+            None if after.is_empty() => Some((found, None)),
+            after => Some((found, Some(after?))),
+        };
+    }
+}
+
+/// Ids may begin with a hyphen, flags begin with two.
+fn id(text: &str) -> Result<String, String> {
+    if text.starts_with("--") {
+        return Err(format!("expected an id, found `{text}`, which looks like a flag"));
+    }
+    Ok(text.to_owned())
 }
 
 /// Says which ids the catalogue does not have.
@@ -176,4 +228,23 @@ fn batch(recommender: &Recommender, batch: Batch<'_>, options: &Options) -> Resu
         }
     }
     Report::new(&summary, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ids;
+
+    #[test]
+    fn ids_stand_between_commas_and_in_quotes_hold_them() {
+        let ids = |text: &str| text.parse::<Ids>().map(|ids| ids.0);
+        let read = |text: &str| ids(text).unwrap();
+        assert_eq!(read(""), [""; 0]);
+        assert_eq!(read("i1, i2,,i3 "), ["i1", "i2", "i3"]);
+        assert_eq!(read("-3,-Ab4"), ["-3", "-Ab4"]);
+        assert_eq!(read(r#""a, b 😀 3",c, "say ""x""" "#), ["a, b 😀 3", "c", r#"say "x""#]);
+        assert_eq!(read(r#"12" disc,c"#), [r#"12" disc"#, "c"]);
+        for wrong in [r#""a, b"#, r#""a" b,c"#, "--json"] {
+            assert!(ids(wrong).is_err(), "{wrong}");
+        }
+    }
 }

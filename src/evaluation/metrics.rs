@@ -58,7 +58,7 @@ impl FromStr for MetricAt {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let read = || {
-            let (name, k) = text.split_once('@')?;
+            let (name, k) = text.trim().split_once('@')?;
             let metric = RANKINGS.iter().find(|(known, _)| *known == name)?.1;
             Some(Self { metric, k: k.parse().ok().filter(|k| *k > 0)? })
         };

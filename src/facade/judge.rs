@@ -150,6 +150,27 @@ const TUNED_HERE: &str = "these settings were chosen on these users";
 /// What is said of a baseline that was tuned as far as there are values.
 const AT_AN_END: &str = "at an end of the values tried, beyond which others may be better";
 
+/// What the policy is compared with.
+enum Other<'a> {
+    Baseline(Baseline),
+    Run(&'a Path),
+}
+
+impl<'a> Other<'a> {
+    fn named(name: &'a Path) -> Result<Self> {
+        let name = name.to_str().map_or(name, |name| Path::new(name.trim()));
+        if let Some(baseline) = name.to_str().map(Baseline::named).transpose()?.flatten() {
+            return Ok(Self::Baseline(baseline));
+        }
+        if !name.exists() {
+            let names = Baseline::all().map(Baseline::name).join(", ");
+            let problem = format!("{}: neither a run's folder nor one of {names}", name.display());
+            return Err(Error::setting("against", problem));
+        }
+        Ok(Self::Run(name))
+    }
+}
+
 /// The policy and the users it is judged on.
 struct Judge<'a> {
     asked: &'a Judging,
@@ -188,6 +209,9 @@ impl Policy {
             );
         }
         asked.check_metrics(task, panel.contexts())?;
+        // Before minutes of tuning.
+        let others: Vec<Other<'_>> =
+            asked.against.iter().map(|name| Other::named(name)).collect::<Result<_>>()?;
         let own = |model| panel.evaluate(|task, _| asked.decisions(&panel, task, task, model));
         let (now, start) = (own(&self.model)?, own(&self.initial)?);
         let judge = Judge { asked, policy: self, panel: &panel, now: &now };
@@ -202,7 +226,7 @@ impl Policy {
             scores: asked.scores(&now),
             gain: now.gain_over(&start),
             start: asked.scores(&start),
-            against: asked.against.iter().map(|name| judge.row(name)).collect::<Result<_>>()?,
+            against: others.into_iter().map(|other| judge.row(other)).collect::<Result<_>>()?,
         })
     }
 
@@ -285,11 +309,11 @@ impl Judge<'_> {
         }
     }
 
-    fn row(&self, name: &Path) -> Result<Row> {
+    fn row(&self, other: Other<'_>) -> Result<Row> {
         interrupt::check()?;
-        match name.to_str().map(Baseline::named).transpose()?.flatten() {
-            Some(baseline) => self.baseline(baseline),
-            None => self.run(name),
+        match other {
+            Other::Baseline(baseline) => self.baseline(baseline),
+            Other::Run(run) => self.run(run),
         }
     }
 
@@ -336,11 +360,6 @@ impl Judge<'_> {
 
     /// Judges another run at this run's slate size, with what it keeps off slates, and by its reward.
     fn run(&self, run: &Path) -> Result<Row> {
-        if !run.exists() {
-            let names = Baseline::all().map(Baseline::name).join(", ");
-            let problem = format!("{}: neither a run's folder nor one of {names}", run.display());
-            return Err(Error::setting("against", problem));
-        }
         let other = Policy::open(run, self.asked.checkpoint, self.asked.device.as_deref())?;
         let task = &self.policy.task;
         if other.task.sessions != task.sessions {

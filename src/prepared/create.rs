@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::folds;
-use super::phase::{Phase, Work, write_manifest};
+use super::phase::{Phase, Work, is_ours, write_manifest};
 use super::source::{Choice, Choose, Chosen, EmbeddingSource, HeldOut, Judge};
 use super::{
     AuditedSearch, EMBEDDINGS, FEATURE_TABLE, FEATURES, FEATURES_TENSOR, MANIFEST, Manifest,
@@ -21,7 +21,9 @@ use crate::dataset::{
 };
 use crate::embedding::{Import, import, tensors};
 use crate::error::{Error, Result};
-use crate::files::{StagedFolder, digest_bytes, digest_file, replaceable, write_toml};
+use crate::files::{
+    StagedFolder, digest_bytes, digest_file, replaceable, require_only, write_toml,
+};
 use crate::settings::Preset;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -253,7 +255,7 @@ fn require_free(out: &Path, replace: bool) -> Result<()> {
     let taken = out.exists() && fs_err::read_dir(out)?.next().is_some();
     let problem = match replace {
         _ if !taken => return Ok(()),
-        true if out.join(MANIFEST).exists() => return Ok(()),
+        true if out.join(MANIFEST).exists() => return require_only(out, is_ours),
         true => "is not a prepared folder, so it is not replaced",
         false => "is there already; give another --out, or replace it with --force",
     };

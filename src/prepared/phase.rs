@@ -10,7 +10,7 @@ use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
 use super::folds::FOLDS;
-use super::{CHOICE, EMBEDDINGS, FEATURE_TABLE, FEATURES, MANIFEST};
+use super::{CHOICE, EMBEDDINGS, FEATURE_TABLE, FEATURES, INDEX, MANIFEST};
 use crate::dataset::tables;
 use crate::error::Result;
 use crate::files::{digest_file, read_toml, write_toml};
@@ -45,6 +45,13 @@ impl Phase {
             Self::Features => &[FEATURES, FEATURE_TABLE],
         }
     }
+}
+
+/// True for the name of a file or folder that a preparation makes, or made in an earlier version.
+pub(super) fn is_ours(name: &str) -> bool {
+    let phases = [Phase::Sessions, Phase::Embeddings, Phase::Features];
+    [MANIFEST, FOLDS, INDEX].contains(&name)
+        || phases.iter().any(|phase| phase.files().contains(&name))
 }
 
 /// The files of the phases that have ended: a part of `prepare.toml`.

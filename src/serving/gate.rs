@@ -159,7 +159,7 @@ async fn addressed(
         let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case(expected) {
-            let problem = format!("expected `content-type: {expected}`");
+            let problem = format!("expected `content-type: {expected}`, also of an empty body");
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", problem));
         }
     }

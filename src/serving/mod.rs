@@ -198,10 +198,10 @@ pub fn serve(options: ServeOptions, started: impl FnOnce(SocketAddr)) -> Result<
     let service = Arc::new(Service::new(bundle, opened, front, asked, (journal, explore_share)));
 
     until_stopped(runtime, writer.as_ref(), async {
-        service.audit();
         let listener = TcpListener::bind(listen).await.map_err(|error| {
             Error::Io(std::io::Error::new(error.kind(), format!("listening on {listen}: {error}")))
         })?;
+        service.audit();
         started(listener.local_addr()?);
         let reloads = tokio::spawn(reload_on_signal(Arc::clone(&service)));
         let watch = options.watch.then(|| tokio::spawn(watch(Arc::clone(&service))));

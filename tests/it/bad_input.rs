@@ -558,9 +558,15 @@ fn nothing_is_replaced_unasked() {
     assert_says(&input.refused(&ITEMS), &["data: is there already", "--out", "--force"]);
     stdout(input.prepare("log.csv").args(ITEMS).arg("--force"));
 
-    // Nor, asked, anything that `slate prepare` did not make.
+    // Nor, asked, what else somebody put there.
+    let forced = [&ITEMS[..], &["--force"]].concat();
+    fs_err::create_dir(input.path("data").join("run")).unwrap();
+    assert_says(&input.refused(&forced), &["data: `run` would be lost", "another --out"]);
+    fs_err::remove_dir(input.path("data").join("run")).unwrap();
+
+    // Nor anything that `slate prepare` did not make.
     fs_err::remove_file(input.path("data").join("prepare.toml")).unwrap();
-    let error = input.refused(&[&ITEMS[..], &["--force"]].concat());
+    let error = input.refused(&forced);
     assert_says(&error, &["data: is not a prepared folder, so it is not replaced"]);
     assert_eq!(names(input.folder.path()), ["data", "log.csv"]);
 }

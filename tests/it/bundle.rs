@@ -787,6 +787,10 @@ fn a_run_is_exported_once_and_answers_alike_from_the_command_line() {
     let data = at("data");
     let error = refused(slate().args(["export", &run, "--out", &data, "--force"]));
     assert_says(&error, &["data: there is something here"]);
+    let log = place.path("bundle/log");
+    fs_err::create_dir(&log).unwrap();
+    assert_says(&refused(&mut export(&["--force"])), &["bundle: `log` would be lost"]);
+    fs_err::remove_dir(&log).unwrap();
     let said = stdout(&mut export(&["--histories", "--force", "--index", "--recall", "0.5"]));
     assert_says(&said, &["the index finds", "of the true top 5 of training users"]);
     assert!(place.path("bundle/index.usearch").exists());

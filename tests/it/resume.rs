@@ -280,24 +280,28 @@ fn ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on() {
     let place = Place::new();
     let whole = place.trained("whole", &STEPS);
     let run = place.run("interrupted");
-    let mut interrupted = None;
-    for _ in 0..10 {
-        let (code, stdout) = place.underway("interrupted", &STEPS).interrupt();
-        if code == Some(130) {
-            interrupted = Some(stdout);
-            break;
+    // SIGTERM is how systems for batches of jobs stop one.
+    for signal in ["-INT", "-TERM"] {
+        let mut interrupted = None;
+        for _ in 0..10 {
+            let (code, stdout) = place.underway("interrupted", &STEPS).interrupt(signal);
+            if code == Some(130) {
+                interrupted = Some(stdout);
+                break;
+            }
+            assert_eq!(code, Some(0), "{stdout}");
+            fs_err::remove_dir_all(&run).unwrap();
         }
-        assert_eq!(code, Some(0), "{stdout}");
+        let said = interrupted.expect("every training ended before it could be interrupted");
+        let last = RunFolder::new(&run).checkpoint(Which::Last).unwrap().state.step;
+        assert_says(&said, &[&format!("interrupted at step {last};")]);
+        let mut command = said.lines().last().unwrap().split_whitespace();
+        assert_eq!(command.next(), Some("slate"));
+        stdout(slate().args(command));
+        // The checkpoints need not be the same: the one of the interruption counts among those kept.
+        place.assert_same(&run, &whole);
         fs_err::remove_dir_all(&run).unwrap();
     }
-    let said = interrupted.expect("every training ended before it could be interrupted");
-    let last = RunFolder::new(&run).checkpoint(Which::Last).unwrap().state.step;
-    assert_says(&said, &[&format!("interrupted at step {last};")]);
-    let mut command = said.lines().last().unwrap().split_whitespace();
-    assert_eq!(command.next(), Some("slate"));
-    stdout(slate().args(command));
-    // The checkpoints need not be the same: the one of the interruption counts among those kept.
-    place.assert_same(&run, &whole);
 }
 
 #[test]

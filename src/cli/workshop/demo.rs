@@ -7,6 +7,8 @@ use clap::{Args, ValueHint};
 use fs_err as fs;
 use serde::Serialize;
 
+#[cfg(feature = "serve")]
+use super::folders::typed;
 use super::prologue::SettingsArgs;
 use super::train::{Ready, Trained};
 use crate::cli::report::{self, Report};
@@ -116,7 +118,7 @@ fn require_address(args: &DemoArgs) -> Result<()> {
         bail!(
             "--listen {listen}: others reach this address, and a demo has no tokens; once it has served \
              here, `slate serve {} --listen {listen}` takes them (--read-token-file, --admin-token-file)",
-            bundle(args).display()
+            typed(&bundle(args))
         );
     }
     std::net::TcpListener::bind(listen).with_context(|| format!("listening on {listen}"))?;

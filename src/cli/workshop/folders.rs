@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::report::Report;
+use crate::experiment::shell;
 use crate::facade::Policy;
 use crate::prepared::{Manifest, Prepared};
 use crate::run::{CheckpointState, RunFolder, RunOrigin, Which};
@@ -25,6 +26,11 @@ impl OfRun {
     pub(crate) fn open(&self, run: &Path, device: Option<&str>) -> Result<Policy> {
         Ok(Policy::open(run, self.checkpoint.unwrap_or_default(), device)?)
     }
+}
+
+/// A path as a shell takes it.
+pub(super) fn typed(path: &Path) -> String {
+    shell(&[path.display().to_string()])
 }
 
 /// A run and its progress.

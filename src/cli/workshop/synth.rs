@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
+use super::folders::typed;
 use crate::cli::report::Report;
 use crate::dataset::{PAPER_SHAPES, Shape, Synthesized, SyntheticLog, synthesize};
 use crate::seed::Seed;
@@ -59,7 +60,7 @@ pub(super) fn run(args: &SynthArgs) -> Result<Report> {
     let made = synthesize(&log, &args.out, args.force)?;
     let seconds = started.elapsed().as_secs_f64();
     let Synthesized { users, actions, interactions, density, ceiling, popularity } = made;
-    let out = args.out.display();
+    let (out, typed) = (args.out.display(), typed(&args.out));
     let text = format!(
         "{interactions} interactions of {users} users with {actions} actions, density {:.4} %, in \
          {seconds:.1} s: {out}\n\
@@ -67,7 +68,7 @@ pub(super) fn run(args: &SynthArgs) -> Result<Report> {
          ceiling     {ceiling}   by each user's topics and observed items: no policy earns more\n\
          popularity  {popularity}\n\
          prepare it with\n  \
-         slate prepare {out} --user-column user_id --item-column item_id --out DATA",
+         slate prepare {typed} --user-column user_id --item-column item_id --out DATA",
         100.0 * density,
     );
     Report::new(&SynthReport { file: args.out.clone(), log, made, seconds }, text)

@@ -1,12 +1,16 @@
 //! `slate train`: a prepared folder and settings in, a run out.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueHint};
 use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
+use super::folders::typed;
 use super::prologue::{LoggedArgs, Opened, SettingsArgs, estimate, open};
 use crate::cli::report::Report;
 use crate::dataset::Split;
@@ -14,6 +18,7 @@ use crate::device::Chosen;
 use crate::error::Error;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::CHOSEN_HERE;
+use crate::experiment::shell;
 use crate::facade::{Lesson, Policy};
 use crate::logged::Cut;
 use crate::logged::rewards::LoggedReward;
@@ -195,7 +200,7 @@ impl Trained {
     }
 
     pub(super) fn text(&self) -> String {
-        let run = self.run.display();
+        let run = typed(&self.run);
         if self.is_interrupted() {
             return format!(
                 "interrupted at step {}; continue with\n  slate train --resume --out {run}",
@@ -203,7 +208,7 @@ impl Trained {
             );
         }
         let how = if self.ending == Ending::StoppedEarly { "stopped early" } else { "trained" };
-        let mut text = format!("{how} at step {}: {run}\n", self.step);
+        let mut text = format!("{how} at step {}: {}\n", self.step, self.run.display());
         if let (Some(reward), Some(standard_error), Some(gain)) =
             (self.reward, self.reward_se, self.gain)
         {
@@ -244,17 +249,22 @@ impl Trained {
 /// The paths of a log as a flag takes them.
 fn names(logs: &[PathBuf]) -> String {
     let names: Vec<String> = logs.iter().map(|path| path.display().to_string()).collect();
-    names.join(",")
+    shell(&[names.join(",")])
 }
 
-/// A flag that the first Ctrl-C sets. The second Ctrl-C ends the process.
+/// A flag that the first Ctrl-C or SIGTERM sets. The second ends the process.
 pub(super) fn stop_on_interrupt() -> Result<&'static AtomicBool> {
-    static STOP: AtomicBool = AtomicBool::new(false);
-    ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(crate::cli::report::INTERRUPTED));
-        }
-    })
-    .context("listening to Ctrl-C")?;
-    Ok(&STOP)
+    static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    let stop = STOP.get_or_init(Arc::default);
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first one finds the flag not set yet.
+        let listening = flag::register_conditional_shutdown(
+            signal,
+            i32::from(crate::cli::report::INTERRUPTED),
+            Arc::clone(stop),
+        );
+        let listening = listening.and_then(|_| flag::register(signal, Arc::clone(stop)));
+        listening.context("listening to Ctrl-C")?;
+    }
+    Ok(stop)
 }

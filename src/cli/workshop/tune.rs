@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
+use super::folders::typed;
 use super::prologue::{SettingsArgs, open};
 use super::train::stop_on_interrupt;
 use crate::cli::report::Report;
@@ -31,9 +32,8 @@ pub(crate) struct TuneArgs {
     #[arg(long, conflicts_with_all = ["preset", "config", "set", "over", "trials", "within", "budget",
           "method", "samples", "slate_size", "seed"])]
     resume: bool,
-    /// The seconds that the whole search may take: loading, training and evaluations all count.
-    /// A budget in steps, epochs or seconds is that of a trial of the first rung, and then the search has no
-    /// limit [default: 600].
+    /// The seconds that the whole search may take: loading, training and evaluations all count. With --steps,
+    /// --epochs or --seconds, which are of each trial of the first rung, the search has no limit [default: 600].
     #[arg(long, value_name = "SECONDS", conflicts_with = "budget")]
     within: Option<u64>,
     /// The most trials of the first rung. A third of each rung trains again, from the start, for longer; the settings
@@ -150,15 +150,16 @@ fn text(plan: &Plan, tuned: &Tuned, out: &Path) -> String {
     text += &format!("{} trainings in {:.1} s\n", tuned.trials.len(), tuned.seconds);
     if tuned.interrupted {
         return text
-            + &format!("interrupted; go on with\n  slate tune --resume --out {}", out.display());
+            + &format!("interrupted; go on with\n  slate tune --resume --out {}", typed(out));
     }
     if let Some(best) = tuned.trials.first() {
         text += &format!(
-            "the best is trained: {0}\nits settings were chosen on the validation users; judge it on test users \
+            "the best is trained: {2}\nits settings were chosen on the validation users; judge it on test users \
              with\n  slate evaluate {0}\ntrain with its settings with\n  slate train --data {1} --out RUN \
              --config {0}/run.toml",
+            typed(&best.run),
+            typed(&plan.origin.data),
             best.run.display(),
-            plan.origin.data.display(),
         );
     }
     text

@@ -194,11 +194,11 @@ impl Training {
         self.child.wait().unwrap();
     }
 
-    /// Sends Ctrl-C; returns the exit code and stdout.
-    pub(crate) fn interrupt(mut self) -> (Option<i32>, String) {
+    /// Sends a signal, such as `-INT`, which is Ctrl-C; returns the exit code and stdout.
+    pub(crate) fn interrupt(mut self, signal: &str) -> (Option<i32>, String) {
         let id = self.child.id().to_string();
         // A training that has ended by itself cannot be signalled; its exit code tells.
-        let _ = std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
+        let _ = std::process::Command::new("kill").args([signal, &id]).status().unwrap();
         let mut stdout = String::new();
         let mut pipe = self.child.stdout.take().unwrap();
         std::io::Read::read_to_string(&mut pipe, &mut stdout).unwrap();

@@ -11,13 +11,15 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use super::bench::recall;
+use super::folders::typed;
 use super::prologue::watched;
+use crate::cli::progress::spinner;
 use crate::cli::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
 use crate::embedding::{BlendOptions, Form};
 use crate::estimate::Estimate;
 use crate::experiment::{Candidate, League, Settled, Standing, league};
-use crate::prepared::{HeldOut, Manifest, Phase, Phases, prepare};
+use crate::prepared::{HeldOut, Judge, Manifest, Phase, Phases, prepare};
 use crate::settings::Preset;
 use crate::task::{Audit, EfSearch};
 pub(crate) use args::PrepareArgs;
@@ -50,8 +52,12 @@ struct Seconds {
 
 pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     let played = RefCell::new(None);
-    let choose = |sessions: &_, held_out: HeldOut<'_>, judge: &_, seed| {
-        let (chosen, league) = league(sessions, held_out, judge, seed)?;
+    let choose = |sessions: &_, held_out: HeldOut<'_>, judge: &Judge, seed| {
+        tracing::info!("comparing item vectors for up to {} s (--within)", judge.within);
+        let watched = spinner("comparing item vectors");
+        let result = league(sessions, held_out, judge, seed);
+        watched.finish_and_clear();
+        let (chosen, league) = result?;
         played.replace(Some(league));
         Ok(chosen)
     };
@@ -101,7 +107,7 @@ pub(super) fn run(args: &PrepareArgs) -> Result<Report> {
     if let Some(tuning) = &tuning {
         text += &format!("\n{}", recall::table(tuning).trim_end());
     }
-    text += &format!("\ntrain on it with\n  slate train --data {} --out RUN", args.out.display());
+    text += &format!("\ntrain on it with\n  slate train --data {} --out RUN", typed(&args.out));
     if args.preset == Preset::Paper {
         text += " --preset paper";
     }
