@@ -199,7 +199,7 @@ impl Policy {
         if !origin.data.exists() {
             let problem = format!(
                 "was trained on {}, which is not there; put it back, or say where it is with `slate train \
-                 --resume --out {} --data FOLDER`",
+                 --resume --out {} --data FOLDER`, which trains nothing if the run has ended",
                 origin.data.display(),
                 folder.path().display()
             );
