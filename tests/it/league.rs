@@ -77,11 +77,7 @@ fn more_users_judge_the_winners_weights() {
         let winners: Vec<_> = table.table.iter().filter(|standing| standing.chosen).collect();
         let [winner] = winners.as_slice() else { panic!("{winners:?}") };
         let (settings, folds) = (chosen.choice.settings.unwrap(), chosen.folds);
-        let (Candidate::Svd { form, popularity_power, .. }
-        | Candidate::Blend { form, popularity_power, .. }) = winner.candidate
-        else {
-            panic!("{winner:?}")
-        };
+        let Candidate { form, popularity_power, .. } = winner.candidate;
         assert_eq!((settings.embedding, settings.popularity_power), (form, popularity_power));
         let length = winner.candidate.latent_dim();
         assert!(folds.iter().all(|fold| fold.v.cols() == length) && folds.len() == 5);

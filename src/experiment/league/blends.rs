@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::candidate::{Candidate, FIRST_BLENDS, lengths, weights};
+use super::candidate::{Candidate, FIRST_BLENDS, Kind, lengths, weights};
 use super::fits::ALL;
 use super::rounds::Play;
 use crate::error::Result;
@@ -41,7 +41,7 @@ impl Play<'_> {
             self.shorter(self.standings.best_like(first).unwrap_or(found), until)?;
         }
         let base = self.jury.fits.take_base();
-        if !matches!(self.standings.winner()?, Candidate::Blend { .. }) {
+        if !matches!(self.standings.winner()?.kind, Kind::Blend { .. }) {
             self.jury.fits.put(base);
         }
         Ok(())

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::candidate::{Candidate, svd_columns};
+use super::candidate::{Candidate, Kind, svd_columns};
 use super::fits::ALL;
 use crate::embedding::{BlendOptions, SvdOptions};
 use crate::experiment::search::Deadline;
@@ -91,10 +91,10 @@ impl Budget {
     /// A candidate's source was fitted in this time; of ALS and a blend, without the SVD.
     pub(super) fn fitted(&mut self, candidate: Candidate, time: Duration) {
         let fit = Fit { time, columns: candidate.columns() };
-        match candidate {
-            Candidate::Als { .. } => self.als = Some(fit),
-            Candidate::Blend { .. } => self.blend = Some(time),
-            Candidate::Svd { .. } => {
+        match candidate.kind {
+            Kind::Als { .. } => self.als = Some(fit),
+            Kind::Blend { .. } => self.blend = Some(time),
+            Kind::Svd(_) => {
                 // Of a long one a short one says little.
                 if self.svd.is_none_or(|longest| fit.columns >= longest.columns) {
                     self.svd = Some(fit);
@@ -123,10 +123,10 @@ impl Budget {
 
     /// The time of one fit of a candidate.
     pub(super) fn of(&self, candidate: Candidate) -> Duration {
-        match candidate {
-            Candidate::Svd { svd, .. } => self.time_of_svd(svd),
-            Candidate::Als { blend, .. } => self.time_of_svd(blend.svd) + self.time_of_als(blend),
-            Candidate::Blend { blend, .. } => {
+        match candidate.kind {
+            Kind::Svd(svd) => self.time_of_svd(svd),
+            Kind::Als { blend } => self.time_of_svd(blend.svd) + self.time_of_als(blend),
+            Kind::Blend { blend } => {
                 let svd = self.time_of_svd(blend.svd);
                 svd + self.blend.unwrap_or_else(|| svd.max(self.time_of_als(blend)))
             }

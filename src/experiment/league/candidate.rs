@@ -1,5 +1,7 @@
 //! The candidates of the league and their places on its axes.
 
+use std::mem::discriminant;
+
 use serde::Serialize;
 
 use crate::embedding::{BlendOptions, Form, Power, SessionPart, SvdOptions};
@@ -30,48 +32,40 @@ const OF_BLEND: usize = 512;
 /// The first blends, which are judged before any other: one that is good on Gowalla and Amazon CDs, and one
 /// that is on smaller sets (Last.fm, Amazon Office).
 pub(super) const FIRST_BLENDS: u32 = 2;
-/// α and λ of the first ALS.
-const FIRST_ALS: (f64, f64) = (10.0, 1.0);
+/// α, λ and ω of the first ALS.
+const FIRST_ALS: [f64; 3] = [10.0, 1.0, 1.0];
 
-/// A candidate.
+/// A candidate: what is fitted, and its weights; the weighted mean is the encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Candidate {
+    /// What is fitted.
+    #[serde(flatten)]
+    pub kind: Kind,
+    /// f and κ.
+    pub form: Form,
+    /// γ.
+    pub popularity_power: f32,
+    /// ρ.
+    pub recency: f32,
+}
+
+/// What a candidate fits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
-pub enum Candidate {
-    /// The SVD, and the weighted mean as the encoder.
-    Svd {
-        /// L and η; it ends softly.
-        #[serde(flatten)]
-        svd: SvdOptions,
-        /// f and κ.
-        form: Form,
-        /// γ.
-        popularity_power: f32,
-        /// ρ.
-        recency: f32,
-    },
-    /// ALS that starts at the SVD of its length, a blend of which it is all, and the weighted mean as the
-    /// encoder. At 100 dimensions its fold-in earned 4 % less on Amazon CDs and Grocery and 2 % more on
-    /// CiteULike, and it takes O(L³) for a user.
+pub enum Kind {
+    /// The SVD of L and η; it ends softly.
+    Svd(SvdOptions),
+    /// ALS that starts at the SVD of its length, a blend of which it is all. With its fold-in as the encoder
+    /// it earned 4 % less at 100 dimensions on Amazon CDs and Grocery and 2 % more on CiteULike, and it takes
+    /// O(L³) for a user.
     Als {
         /// L and all that is fitted.
         blend: BlendOptions,
-        /// f and κ.
-        form: Form,
-        /// γ.
-        popularity_power: f32,
-        /// ρ.
-        recency: f32,
     },
-    /// The SVD and ALS together, and the weighted mean as the encoder.
+    /// The SVD and ALS together.
     Blend {
         /// L and all that is fitted.
         blend: BlendOptions,
-        /// f and κ.
-        form: Form,
-        /// γ.
-        popularity_power: f32,
-        /// ρ.
-        recency: f32,
     },
 }
 
@@ -79,17 +73,17 @@ impl Candidate {
     /// L.
     #[must_use]
     pub fn latent_dim(&self) -> usize {
-        match *self {
-            Self::Svd { svd, .. } => svd.latent_dim,
-            Self::Als { blend, .. } | Self::Blend { blend, .. } => blend.latent_dim,
+        match self.kind {
+            Kind::Svd(svd) => svd.latent_dim,
+            Kind::Als { blend } | Kind::Blend { blend } => blend.latent_dim,
         }
     }
 
     /// The columns of its fit; of ALS and a blend, those of both parts.
     pub(super) fn columns(self) -> f64 {
-        match self {
-            Self::Svd { svd, .. } => svd_columns(svd.latent_dim),
-            Self::Als { blend, .. } | Self::Blend { blend, .. } => {
+        match self.kind {
+            Kind::Svd(svd) => svd_columns(svd.latent_dim),
+            Kind::Als { blend } | Kind::Blend { blend } => {
                 (blend.svd.latent_dim + blend.als_dim) as f64
             }
         }
@@ -97,28 +91,19 @@ impl Candidate {
 
     /// The SVD that it is, that it starts at or that it is made of.
     pub(super) fn svd(self) -> SvdOptions {
-        match self {
-            Self::Svd { svd, .. } => svd,
-            Self::Als { blend, .. } | Self::Blend { blend, .. } => blend.svd,
+        match self.kind {
+            Kind::Svd(svd) => svd,
+            Kind::Als { blend } | Kind::Blend { blend } => blend.svd,
         }
     }
 
     /// Its source and the reason why it was left out.
     pub(super) fn named(self, reason: &str) -> String {
         let length = self.latent_dim();
-        match self {
-            Self::Svd { svd, .. } => format!("svd with {} and L = {length}: {reason}", svd.kind()),
-            Self::Als { .. } => format!("als with L = {length}: {reason}"),
-            Self::Blend { .. } => format!("blend with L = {length}: {reason}"),
-        }
-    }
-
-    /// ρ.
-    pub(super) fn recency(self) -> f32 {
-        match self {
-            Self::Svd { recency, .. } | Self::Als { recency, .. } | Self::Blend { recency, .. } => {
-                recency
-            }
+        match self.kind {
+            Kind::Svd(svd) => format!("svd with {} and L = {length}: {reason}", svd.kind()),
+            Kind::Als { .. } => format!("als with L = {length}: {reason}"),
+            Kind::Blend { .. } => format!("blend with L = {length}: {reason}"),
         }
     }
 
@@ -130,104 +115,79 @@ impl Candidate {
 
     /// True for a candidate of the same kind and length.
     pub(super) fn is_as_long(self, other: Self) -> bool {
-        let same_kind = std::mem::discriminant(&self) == std::mem::discriminant(&other);
+        let same_kind = discriminant(&self.kind) == discriminant(&other.kind);
         same_kind && self.latent_dim() == other.latent_dim()
     }
 
-    pub(super) fn with_length(self, length: usize) -> Self {
-        match self {
-            Self::Svd { svd, form, popularity_power, recency } => {
-                let svd = SvdOptions { latent_dim: length, ..svd };
-                Self::Svd { svd, form, popularity_power, recency }
-            }
-            Self::Als { blend, form, popularity_power, recency } => {
+    pub(super) fn with_length(mut self, length: usize) -> Self {
+        match &mut self.kind {
+            Kind::Svd(svd) => svd.latent_dim = length,
+            Kind::Als { blend } => {
                 let svd = SvdOptions { latent_dim: length, ..blend.svd };
-                let blend = BlendOptions { latent_dim: length, svd, als_dim: length, ..blend };
-                Self::Als { blend, form, popularity_power, recency }
+                *blend = BlendOptions { latent_dim: length, svd, als_dim: length, ..*blend };
             }
-            Self::Blend { blend, form, popularity_power, recency } => {
-                let blend = BlendOptions { latent_dim: length, ..blend };
-                Self::Blend { blend, form, popularity_power, recency }
-            }
+            Kind::Blend { blend } => blend.latent_dim = length,
         }
-    }
-
-    /// This decomposition with other weights.
-    fn with_weights(self, form: Form, popularity_power: f32, recency: f32) -> Self {
-        match self {
-            Self::Svd { svd, .. } => Self::Svd { svd, form, popularity_power, recency },
-            Self::Als { blend, .. } => Self::Als { blend, form, popularity_power, recency },
-            Self::Blend { blend, .. } => Self::Blend { blend, form, popularity_power, recency },
-        }
+        self
     }
 
     /// The blend of this SVD with ALS of these α, λ and ω; none of what is no SVD.
-    fn blend(self, confidence: f64, regularization: f64, share: f64) -> Option<Self> {
-        let Self::Svd { svd, form, popularity_power, recency } = self else { return None };
-        let blend = BlendOptions {
-            latent_dim: svd.latent_dim,
-            svd,
-            form: Form { popularity: 0.0, ..form },
-            als_dim: svd.latent_dim.min(OF_BLEND),
-            regularization,
-            confidence,
-            share,
-        };
-        // The blend is what scores at p = ½.
-        let form = Form { power: Power::Half, ridge: 0.0, ..form };
-        Some(Self::Blend { blend, form, popularity_power, recency })
+    fn blend(self, [confidence, regularization, share]: [f64; 3]) -> Option<BlendOptions> {
+        let Kind::Svd(svd) = self.kind else { return None };
+        let (latent_dim, form) = (svd.latent_dim, Form { popularity: 0.0, ..self.form });
+        let als_dim = latent_dim.min(OF_BLEND);
+        Some(BlendOptions { latent_dim, svd, form, als_dim, regularization, confidence, share })
+    }
+
+    /// ALS or a blend made of this SVD, with its weights but for f: its vectors are what scores at p = ½.
+    fn made_into(self, kind: Kind) -> Self {
+        Self { kind, form: Form { power: Power::Half, ridge: 0.0, ..self.form }, ..self }
     }
 
     /// Blends of this SVD with ALS, in all their shares and weights, [`FIRST_BLENDS`] of them before the others.
     /// None of what is no SVD.
     pub(super) fn blends(self) -> Vec<Self> {
-        let mut all = vec![(10.0, 1.0, SHARES[0]), (3.0, 10.0, SHARES[0])];
+        let mut all = vec![[10.0, 1.0, SHARES[0]], [3.0, 10.0, SHARES[0]]];
         for share in SHARES {
             for confidence in CONFIDENCES {
                 all.extend(
-                    REGULARIZATIONS.map(|regularization| (confidence, regularization, share)),
+                    REGULARIZATIONS.map(|regularization| [confidence, regularization, share]),
                 );
             }
         }
-        let blend =
-            |(confidence, regularization, share)| self.blend(confidence, regularization, share);
+        let blend = |of| Some(self.made_into(Kind::Blend { blend: self.blend(of)? }));
         all.into_iter().filter_map(blend).collect()
     }
 
     /// The first ALS that starts at this SVD; this one, if it is ALS. None of a blend.
     pub(super) fn first_als(self) -> Option<Self> {
-        if let Self::Als { .. } = self {
+        if let Kind::Als { .. } = self.kind {
             return Some(self);
         }
-        let (confidence, regularization) = FIRST_ALS;
-        let Self::Blend { blend, form, popularity_power, recency } =
-            self.blend(confidence, regularization, 1.0)?
-        else {
-            return None;
-        };
+        let blend = self.blend(FIRST_ALS)?;
         let blend = BlendOptions { als_dim: blend.latent_dim, ..blend };
-        Some(Self::Als { blend, form, popularity_power, recency })
+        Some(self.made_into(Kind::Als { blend }))
     }
 
     /// This ALS in every α and λ, the most regularised first: the longer it is, the more of that earns the most.
     /// None of what is no ALS.
     pub(super) fn every_als(self) -> Vec<Self> {
-        let Self::Als { blend, form, popularity_power, recency } = self else { return Vec::new() };
+        let Kind::Als { blend } = self.kind else { return Vec::new() };
         let every = |regularization| CONFIDENCES.map(|confidence| (confidence, regularization));
         let mut all: Vec<(f64, f64)> = REGULARIZATIONS.into_iter().rev().flat_map(every).collect();
         all.sort_by(|a, b| (b.1 / b.0).total_cmp(&(a.1 / a.0)));
         let with = |(confidence, regularization)| {
             let blend = BlendOptions { regularization, confidence, ..blend };
-            Self::Als { blend, form, popularity_power, recency }
+            Self { kind: Kind::Als { blend }, ..self }
         };
         all.into_iter().map(with).collect()
     }
 
     /// What it fits beside an SVD, and of which; none for an SVD alone.
     pub(super) fn beside_svd(self) -> Option<BlendOptions> {
-        match self {
-            Self::Svd { .. } => None,
-            Self::Als { blend, .. } | Self::Blend { blend, .. } => Some(blend),
+        match self.kind {
+            Kind::Svd(_) => None,
+            Kind::Als { blend } | Kind::Blend { blend } => Some(blend),
         }
     }
 
@@ -237,24 +197,18 @@ impl Candidate {
 
     /// Its source, fitted on these interactions.
     pub(super) fn source_of(&self, interactions: SessionPart) -> EmbeddingSource {
-        match *self {
-            Self::Svd { svd: options, .. } => EmbeddingSource::Svd { interactions, options },
-            Self::Als { blend, .. } | Self::Blend { blend, .. } => {
-                EmbeddingSource::Blend { interactions, options: blend }
+        match self.kind {
+            Kind::Svd(options) => EmbeddingSource::Svd { interactions, options },
+            Kind::Als { blend: options } | Kind::Blend { blend: options } => {
+                EmbeddingSource::Blend { interactions, options }
             }
         }
     }
 
     pub(super) fn settings(&self) -> ChosenSettings {
-        let (Self::Svd { form, popularity_power, recency, .. }
-        | Self::Als { form, popularity_power, recency, .. }
-        | Self::Blend { form, popularity_power, recency, .. }) = *self;
-        ChosenSettings {
-            embedding: form,
-            encoder: EncoderKind::WeightedMean,
-            popularity_power,
-            recency,
-        }
+        let Self { form: embedding, popularity_power, recency, .. } = *self;
+        let encoder = EncoderKind::WeightedMean;
+        ChosenSettings { embedding, encoder, popularity_power, recency }
     }
 }
 
@@ -283,7 +237,7 @@ pub(super) fn plain() -> Form {
 /// several kinds.
 pub(super) fn start(svd: SvdOptions, recency: f32) -> Candidate {
     let form = Form { power: Power::Quarter, ..plain() };
-    Candidate::Svd { svd, form, popularity_power: 0.25, recency }
+    Candidate { kind: Kind::Svd(svd), form, popularity_power: 0.25, recency }
 }
 
 /// [`start`] of an SVD that ends softly, of items without an order.
@@ -297,7 +251,8 @@ pub(super) fn soft(normalization: f32, latent_dim: usize) -> Candidate {
 pub(super) fn probes(svd: SvdOptions, recency: f32) -> Vec<Candidate> {
     let (first, normalization) = (start(svd, recency), svd.normalization);
     let with = |power, ridge, popularity, popularity_power| {
-        first.with_weights(Form { power, ridge, popularity }, popularity_power, recency)
+        let form = Form { power, ridge, popularity };
+        Candidate { form, popularity_power, ..first }
     };
     let mut all = vec![
         first,
@@ -331,7 +286,7 @@ pub(super) fn weights(of: Candidate, ordered: bool) -> Vec<Candidate> {
         for popularity in OF_ACTIONS {
             for more in OF_CONTEXTS {
                 let (form, popularity_power) = (Form { popularity, ..form }, popularity + more);
-                let with = |&recency| of.with_weights(form, popularity_power, recency);
+                let with = |&recency| Candidate { form, popularity_power, recency, ..of };
                 all.extend(recencies.iter().map(with));
             }
         }
@@ -342,22 +297,7 @@ pub(super) fn weights(of: Candidate, ordered: bool) -> Vec<Candidate> {
 /// The places of a candidate on its axes: of a decomposition power or ridge, how strong, κ, γ − κ, ρ; of
 /// ALS and a blend also α, λ and ω.
 pub(super) fn places(candidate: &Candidate) -> Vec<usize> {
-    match candidate {
-        Candidate::Svd { form, popularity_power, recency, .. } => {
-            of_weights(form, *popularity_power, *recency).into()
-        }
-        Candidate::Als { blend, form, popularity_power, recency }
-        | Candidate::Blend { blend, form, popularity_power, recency } => {
-            let share = SHARES.partition_point(|other| *other < blend.share);
-            let mut all = of_weights(form, *popularity_power, *recency).to_vec();
-            all.extend(of_als(blend.confidence, blend.regularization));
-            all.push(share);
-            all
-        }
-    }
-}
-
-fn of_weights(form: &Form, popularity_power: f32, recency: f32) -> [usize; 5] {
+    let Candidate { form, popularity_power, recency, .. } = *candidate;
     let below = |values: &[f32], value: f32| values.partition_point(|other| *other < value);
     let (is_ridge, strength) = if form.ridge > 0.0 {
         (1, below(&RIDGES, form.ridge))
@@ -365,14 +305,17 @@ fn of_weights(form: &Form, popularity_power: f32, recency: f32) -> [usize; 5] {
         (0, below(&POWERS.map(Power::exponent), form.power.exponent()))
     };
     let more = below(&OF_CONTEXTS, popularity_power - form.popularity);
-    [is_ridge, strength, below(&OF_ACTIONS, form.popularity), more, below(&RECENCIES, recency)]
-}
-
-fn of_als(confidence: f64, regularization: f64) -> [usize; 2] {
-    [
-        CONFIDENCES.partition_point(|other| *other < confidence),
-        REGULARIZATIONS.partition_point(|other| *other < regularization),
-    ]
+    let of_actions = below(&OF_ACTIONS, form.popularity);
+    let mut all = vec![is_ridge, strength, of_actions, more, below(&RECENCIES, recency)];
+    if let Some(BlendOptions { confidence, regularization, share, .. }) = candidate.beside_svd() {
+        let below = |values: &[f64], value: f64| values.partition_point(|other| *other < value);
+        all.extend([
+            below(&CONFIDENCES, confidence),
+            below(&REGULARIZATIONS, regularization),
+            below(&SHARES, share),
+        ]);
+    }
+    all
 }
 
 #[cfg(test)]
@@ -403,5 +346,21 @@ mod tests {
         let own = strength(first);
         let stronger: Vec<bool> = next.into_iter().map(|next| next > own).collect();
         assert_eq!(stronger, [true, true, false, false]);
+    }
+
+    #[test]
+    fn json_has_the_kind_beside_the_weights() {
+        let json = |of: Candidate| serde_json::to_string(&of).unwrap();
+        let (svd, ridge) = (soft(0.25, 100), r#""ridge":0.0,"popularity":0.0}"#);
+        let weights = |power| {
+            format!(r#""form":{{"power":{power},{ridge},"popularity_power":0.25,"recency":0.0}}"#)
+        };
+        let options = r#""latent_dim":100,"passes":0,"normalization":0.25"#;
+        assert_eq!(json(svd), format!(r#"{{"kind":"svd",{options},{}"#, weights("0.25")));
+        for (kind, of) in [("als", svd.first_als().unwrap()), ("blend", svd.blends()[0])] {
+            let blend = serde_json::to_string(&of.beside_svd()).unwrap();
+            let expected = format!(r#"{{"kind":"{kind}","blend":{blend},{}"#, weights("0.5"));
+            assert_eq!(json(of), expected);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::candidate::{Candidate, plain};
+use super::candidate::{Candidate, Kind, plain};
 use super::nobody;
 use crate::dataset::{Folds, Sessions, Split};
 use crate::embedding::{
@@ -30,9 +30,9 @@ impl Fitted {
     /// True if it serves `candidate`: it is the source, and of a blend at least as long.
     fn serves(&self, candidate: Candidate) -> bool {
         let (fitted, length) = (self.candidate, candidate.latent_dim());
-        match fitted {
-            Candidate::Svd { .. } | Candidate::Als { .. } => fitted.source() == candidate.source(),
-            Candidate::Blend { .. } => {
+        match fitted.kind {
+            Kind::Svd(_) | Kind::Als { .. } => fitted.source() == candidate.source(),
+            Kind::Blend { .. } => {
                 let source = fitted.with_length(length).source();
                 fitted.latent_dim() >= length && source == candidate.source()
             }

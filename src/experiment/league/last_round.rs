@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::budget::FINALISTS;
-use super::candidate::{Candidate, weights};
+use super::candidate::{Candidate, Kind, weights};
 use super::rounds::Play;
 use super::standing::{Settled, Tried};
 use crate::error::Result;
@@ -18,7 +18,7 @@ impl Play<'_> {
             return Ok(winner);
         }
         // A fit of a longer blend serves both.
-        let is_blend = matches!(winner, Candidate::Blend { .. });
+        let is_blend = matches!(winner.kind, Kind::Blend { .. });
         let times = |of: Candidate| {
             let fit = self.budget.of(of);
             self.jury.fits.before_and_after_all(of).map(|fits| fit * fits)

@@ -58,7 +58,7 @@ use crate::error::{Error, Result};
 use crate::prepared::{Choice, Chosen, HeldOut, Judge};
 use crate::seed::Seed;
 
-pub use candidate::Candidate;
+pub use candidate::{Candidate, Kind};
 pub use standing::{League, Settled, Standing};
 
 /// Where ALS leads, the length beyond which an SVD is fitted after it.

@@ -227,7 +227,7 @@ impl<'a> Play<'a> {
     fn around(&mut self, first: Candidate, until: Deadline) -> Result<Candidate> {
         // Which weights are best depends on the length, so the search begins at each kind of them.
         let mut given = vec![first];
-        let others = probes(first.svd(), first.recency());
+        let others = probes(first.svd(), first.recency);
         given.extend(others.into_iter().filter(|other| *other != first));
         let steps = usize::from(!self.als_leads(first));
         self.search(until, given, weights(first, self.jury.ordered()), steps)?;

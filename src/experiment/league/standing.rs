@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Kind};
 use super::nobody;
 use crate::error::Result;
 use crate::estimate::Estimate;
@@ -169,7 +169,7 @@ impl Standings {
     /// True if ALS wins, and the best SVD, of `svd`'s normalisation, earns less by more than a standard error: more
     /// of them are not worth the time of the last round.
     pub(super) fn is_for_als(&self, svd: Candidate) -> Result<bool> {
-        let als_wins = matches!(self.winner()?, Candidate::Als { .. });
+        let als_wins = matches!(self.winner()?.kind, Kind::Als { .. });
         let best = self.highest_at_any_length(svd).zip(self.highest().ok());
         Ok(als_wins && best.is_some_and(|(svd, highest)| svd.is_below(highest)))
     }
@@ -179,11 +179,11 @@ impl Standings {
     /// None where ALS or a blend earns more.
     pub(super) fn to_blend(&self) -> Result<Option<Candidate>> {
         let winner = self.winner()?;
-        let of = match winner {
-            Candidate::Als { .. } => self.highest()?.candidate,
-            Candidate::Svd { .. } | Candidate::Blend { .. } => winner,
+        let of = match winner.kind {
+            Kind::Als { .. } => self.highest()?.candidate,
+            Kind::Svd(_) | Kind::Blend { .. } => winner,
         };
-        Ok(matches!(of, Candidate::Svd { .. }).then_some(of))
+        Ok(matches!(of.kind, Kind::Svd(_)).then_some(of))
     }
 
     /// True if the best of this one's kind, normalisation and length earns more than the best of `other`'s.
@@ -217,7 +217,7 @@ impl Standings {
 
     /// The best SVD of each normalisation so far, the highest reward first.
     pub(super) fn best_of_each(&self) -> Vec<Candidate> {
-        let is_svd = |tried: &&Tried| matches!(tried.candidate, Candidate::Svd { .. });
+        let is_svd = |tried: &&Tried| matches!(tried.candidate.kind, Kind::Svd(_));
         let mut order: Vec<&Tried> = self.0.iter().filter(is_svd).collect();
         order.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
         let mut best: Vec<Candidate> = Vec::new();
@@ -261,7 +261,7 @@ impl Standings {
         });
         let shortest = as_good.min_by(|a, b| {
             let by_length = a.candidate.latent_dim().cmp(&b.candidate.latent_dim());
-            let is_blend = |of: &Tried| matches!(of.candidate, Candidate::Blend { .. });
+            let is_blend = |of: &Tried| matches!(of.candidate.kind, Kind::Blend { .. });
             let by_kind = is_blend(a).cmp(&is_blend(b));
             by_length.then(by_kind).then(b.mean().total_cmp(&a.mean()))
         });

@@ -16,9 +16,9 @@ use super::prologue::watched;
 use crate::cli::progress::spinner;
 use crate::cli::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
-use crate::embedding::{BlendOptions, Form};
+use crate::embedding::BlendOptions;
 use crate::estimate::Estimate;
-use crate::experiment::{Candidate, League, Settled, Standing, league};
+use crate::experiment::{Candidate, Kind, League, Settled, Standing, league};
 use crate::prepared::{HeldOut, Judge, Manifest, Phase, Phases, prepare};
 use crate::settings::Preset;
 use crate::task::{Audit, EfSearch};
@@ -163,41 +163,34 @@ fn table(league: &League) -> String {
 }
 
 fn name(candidate: &Candidate) -> String {
-    match candidate {
-        Candidate::Svd { svd, form, popularity_power, recency } => {
-            let weights = weights(form, *popularity_power, *recency);
-            format!("svd L = {}, {}, {weights}", svd.latent_dim, svd.kind())
-        }
-        Candidate::Als { blend, form, popularity_power, recency } => {
+    let kind = match candidate.kind {
+        Kind::Svd(svd) => format!("svd L = {}, {}", svd.latent_dim, svd.kind()),
+        Kind::Als { blend } => {
             let BlendOptions { latent_dim, svd, confidence, regularization, .. } = blend;
-            let weights = weights(form, *popularity_power, *recency);
+            let kind = svd.kind();
             format!(
-                "als L = {latent_dim} from svd with {}, α = {confidence}, λ = {regularization}, {weights}",
-                svd.kind(),
+                "als L = {latent_dim} from svd with {kind}, α = {confidence}, λ = {regularization}"
             )
         }
-        Candidate::Blend { blend, form, popularity_power, recency } => {
+        Kind::Blend { blend } => {
             let BlendOptions {
                 latent_dim, svd, als_dim, share, confidence, regularization, ..
             } = blend;
-            let weights = weights(form, *popularity_power, *recency);
             format!(
                 "blend L = {latent_dim} of svd {} with {} and als {als_dim}, ω = {share}, \
-                 α = {confidence}, λ = {regularization}, {weights}",
+                 α = {confidence}, λ = {regularization}",
                 svd.latent_dim,
                 svd.kind(),
             )
         }
-    }
-}
-
-fn weights(form: &Form, popularity_power: f32, recency: f32) -> String {
+    };
+    let Candidate { form, popularity_power, recency, .. } = candidate;
     let weight = match form.ridge {
         0.0 => format!("p = {}", f64::from(form.power)),
         ridge => format!("λ = {ridge}"),
     };
-    let mut text = format!("{weight}, κ = {}, γ = {popularity_power}", form.popularity);
-    if recency > 0.0 {
+    let mut text = format!("{kind}, {weight}, κ = {}, γ = {popularity_power}", form.popularity);
+    if *recency > 0.0 {
         text += &format!(", ρ = {recency}");
     }
     text
