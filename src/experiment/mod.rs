@@ -26,7 +26,7 @@ pub mod report;
 mod results;
 
 pub use baselines::{BaselineTrial, TunedBaseline};
-pub use league::{Candidate, Kind, League, Settled, Standing, league};
+pub use league::{Candidate, Kind, Lack, League, LeftOut, Settled, Standing, league};
 pub use {
     amounts::{Amount, Bytes},
     arguments::{flags, shell},

@@ -160,7 +160,8 @@ mod tests {
             play.fit(svd).unwrap();
             play.judge(svd).unwrap();
             let reward = if at + 2 < lengths.len() { 0.0 } else { 9.0 };
-            play.standings.0.last_mut().unwrap().rewards.fill(reward);
+            *play.standings.0.last_mut().unwrap() =
+                Tried::new(svd, vec![reward; play.jury.count()]);
         }
         let best = soft(0.25, SHORT);
         play.als(best, usize::MAX, play.budget.end()).unwrap();
@@ -181,7 +182,7 @@ mod tests {
             let (svd, longer) = (soft(0.25, SHORT), soft(0.25, 2 * SHORT));
             let als = svd.first_als().unwrap();
             for (candidate, reward) in [(svd, 0.5), (longer, 0.5), (als, 0.6)] {
-                play.standings.0.push(Tried { candidate, rewards: vec![reward; 3] });
+                play.standings.0.push(Tried::new(candidate, vec![reward; 3]));
             }
             play.budget.fitted(longer.first_als().unwrap(), time_of_longer);
             play.als(svd, usize::MAX, play.budget.end()).unwrap();
@@ -207,10 +208,10 @@ mod tests {
             for (length, rewards) in [(SHORT, short), (2 * SHORT, long), (play.longest, None)] {
                 let svd = soft(0.25, length);
                 let [of_svd, of_als] = rewards.unwrap_or([9.0, 0.0]);
-                play.standings.0.push(Tried { candidate: svd, rewards: vec![of_svd; 3] });
+                play.standings.0.push(Tried::new(svd, vec![of_svd; 3]));
                 if rewards.is_some() {
                     let candidate = svd.first_als().unwrap();
-                    play.standings.0.push(Tried { candidate, rewards: vec![of_als; 3] });
+                    play.standings.0.push(Tried::new(candidate, vec![of_als; 3]));
                 }
             }
             play.als_leads(soft(0.25, SHORT))
@@ -228,7 +229,7 @@ mod tests {
             let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
             let svd = soft(0.25, SHORT);
             for (candidate, reward) in [(svd, 0.5), (svd.first_als().unwrap(), 0.6)] {
-                play.standings.0.push(Tried { candidate, rewards: vec![reward; 3] });
+                play.standings.0.push(Tried::new(candidate, vec![reward; 3]));
             }
             (play.jury.has_others(), play.is_over_for_als(svd).unwrap())
         };
@@ -244,7 +245,7 @@ mod tests {
             let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
             let als = svd.first_als().unwrap();
             for (candidate, reward) in [svd, svd.with_length(200), als].into_iter().zip(rewards) {
-                play.standings.0.push(Tried { candidate, rewards: vec![reward; 3] });
+                play.standings.0.push(Tried::new(candidate, vec![reward; 3]));
             }
             play.may_reach_als(svd)
         };

@@ -57,6 +57,7 @@ impl Play<'_> {
 mod tests {
     use super::super::candidate::{SHORT, soft};
     use super::super::made_up;
+    use super::super::standing::Tried;
     use super::*;
     use crate::prepared::{HeldOut, Judge};
     use crate::seed::Seed;
@@ -70,7 +71,8 @@ mod tests {
             play.fit(svd).unwrap();
             play.judge(svd).unwrap();
             // It is made to win.
-            play.standings.0.last_mut().unwrap().rewards.fill(reward);
+            *play.standings.0.last_mut().unwrap() =
+                Tried::new(svd, vec![reward; play.jury.count()]);
         }
         play.blends().unwrap();
         let first = svd.blends()[0];

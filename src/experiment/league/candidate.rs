@@ -97,13 +97,13 @@ impl Candidate {
         }
     }
 
-    /// Its source and the reason why it was left out.
-    pub(super) fn named(self, reason: &str) -> String {
+    /// Its source in words.
+    pub(super) fn name(self) -> String {
         let length = self.latent_dim();
         match self.kind {
-            Kind::Svd(svd) => format!("svd with {} and L = {length}: {reason}", svd.kind()),
-            Kind::Als { .. } => format!("als with L = {length}: {reason}"),
-            Kind::Blend { .. } => format!("blend with L = {length}: {reason}"),
+            Kind::Svd(svd) => format!("svd with {} and L = {length}", svd.kind()),
+            Kind::Als { .. } => format!("als with L = {length}"),
+            Kind::Blend { .. } => format!("blend with L = {length}"),
         }
     }
 

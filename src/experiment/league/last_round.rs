@@ -68,11 +68,11 @@ impl Play<'_> {
         let winner = self.standings.winner()?;
         let last = std::mem::replace(&mut self.standings, before);
         self.settled = Some(Settled { tried: last.0.len(), judges });
-        for Tried { candidate, mut rewards } in last.0 {
+        for Tried { candidate, mut rewards, .. } in last.0 {
             // The table is about those who judged everything.
             rewards.truncate(count);
             if !self.standings.has(candidate) {
-                self.standings.0.push(Tried { candidate, rewards });
+                self.standings.0.push(Tried::new(candidate, rewards));
             }
         }
         Ok(winner)

@@ -59,7 +59,7 @@ use crate::prepared::{Choice, Chosen, HeldOut, Judge};
 use crate::seed::Seed;
 
 pub use candidate::{Candidate, Kind};
-pub use standing::{League, Settled, Standing};
+pub use standing::{Lack, League, LeftOut, Settled, Standing};
 
 /// Where ALS leads, the length beyond which an SVD is fitted after it.
 const OF_ALS: usize = 1024;
@@ -96,9 +96,8 @@ pub fn league(
                 best = play.climb(best, keep, usize::MAX)?;
             }
         }
-        // Where ALS leads, the weights of SVDs have hardly been searched.
-        let is_open =
-            turn == 0 && play.standings.is_for_als(best)? && !play.is_over_for_als(best)?;
+        // Where ALS wins, the weights of SVDs have hardly been searched, and without a last round the time is theirs.
+        let is_open = turn == 0 && !play.jury.has_others() && play.standings.is_for_als(best)?;
         if play.standings.is_level(best) || is_open {
             play.weigh(best, keep)?;
         }

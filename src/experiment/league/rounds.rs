@@ -7,7 +7,7 @@ use super::budget::Budget;
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights};
 use super::fits::ALL;
 use super::jury::Jury;
-use super::standing::{NO_TIME, Settled, Standings, Tried};
+use super::standing::{Lack, LeftOut, Settled, Standings, Tried};
 use crate::dataset::Sessions;
 use crate::device;
 use crate::embedding::SvdOptions;
@@ -29,7 +29,7 @@ pub(super) struct Play<'a> {
     /// The longest SVD that every fold allows.
     pub(super) longest: usize,
     pub(super) settled: Option<Settled>,
-    pub(super) left_out: Vec<String>,
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 impl<'a> Play<'a> {
@@ -69,7 +69,8 @@ impl<'a> Play<'a> {
         for normalization in NORMALIZATIONS {
             let svd = SvdOptions::soft(short, normalization);
             if 8 * fits * self.budget.slowest() > self.budget.spare() {
-                self.left_out.push(format!("svd with {}: {NO_TIME}", svd.kind()));
+                let what = format!("svd with {}", svd.kind());
+                self.left_out.push(LeftOut { what, reason: Lack::Time });
                 continue;
             }
             let first = start(svd, recency);
@@ -143,19 +144,19 @@ impl<'a> Play<'a> {
     /// True if there is time and memory for the fits of a candidate; otherwise it is left out.
     pub(super) fn is_possible(&mut self, candidate: Candidate, time: Duration) -> bool {
         let Some(reason) = self.why_not(candidate, time) else { return true };
-        let named = candidate.named(reason);
-        if !self.left_out.contains(&named) {
-            self.left_out.push(named);
+        let left_out = LeftOut { what: candidate.name(), reason };
+        if !self.left_out.contains(&left_out) {
+            self.left_out.push(left_out);
         }
         false
     }
 
     /// What there is too little of for the fits of a candidate.
-    pub(super) fn why_not(&self, candidate: Candidate, time: Duration) -> Option<&'static str> {
+    pub(super) fn why_not(&self, candidate: Candidate, time: Duration) -> Option<Lack> {
         if time > self.budget.spare() {
-            Some(NO_TIME)
+            Some(Lack::Time)
         } else if self.takes(candidate, ALL + 1) > memory() / 2.0 {
-            Some("no memory")
+            Some(Lack::Memory)
         } else {
             None
         }
@@ -205,18 +206,18 @@ impl<'a> Play<'a> {
     pub(super) fn judge(&mut self, candidate: Candidate) -> Result<f64> {
         let highest = self.standings.mean_like(candidate);
         let began = Instant::now();
-        let near = self.jury.judge_near(candidate)?.map(|rewards| Tried { candidate, rewards });
-        let tried = if let Some(near) = near.filter(|near| Some(near.mean()) < highest) {
+        let near = self.jury.judge_near(candidate)?.map(|rewards| Tried::new(candidate, rewards));
+        let tried = if let Some(near) = near.filter(|near| Some(near.mean) < highest) {
             self.budget.judged_near(candidate, began.elapsed());
             near
         } else {
             let (rewards, list) = self.jury.judge(candidate)?;
             self.budget.judged(candidate, began.elapsed());
-            let tried = Tried { candidate, rewards };
-            self.jury.keep(list, tried.mean(), |kept| self.standings.mean_of(kept));
+            let tried = Tried::new(candidate, rewards);
+            self.jury.keep(list, tried.mean, |kept| self.standings.mean_of(kept));
             tried
         };
-        let mean = tried.mean();
+        let mean = tried.mean;
         tracing::debug!("{mean:.4} {candidate:?}");
         self.standings.0.push(tried);
         Ok(mean)

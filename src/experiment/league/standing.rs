@@ -1,6 +1,8 @@
 //! Judged candidates in, the winner and the table out.
 
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
 
 use super::candidate::{Candidate, Kind};
 use super::nobody;
@@ -12,15 +14,13 @@ const LOSS: f64 = 0.01;
 /// Standard errors below the best, and the share of it, from which on a candidate's neighbours are not
 /// worth a look: they earn some percent more where the weights fit the data badly.
 const DOUBT: (f64, f64) = (2.0, 0.06);
-/// Why a candidate is left out that more time would let in.
-pub(super) const NO_TIME: &str = "no time";
 
 /// A candidate and what it earned.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standing {
     /// The candidate.
     pub candidate: Candidate,
-    /// Mean reward at θ = I on the users of the folds.
+    /// Mean reward at θ = I over the judges.
     pub reward: f64,
     /// Standard error of `reward`.
     pub reward_se: f64,
@@ -48,10 +48,10 @@ pub struct League {
     /// The number of candidates tried.
     pub tried: usize,
     /// How many candidates more users judged in the end, and how many users; none where
-    /// the judges of the table are all that there are, ALS wins, or no time was left.
+    /// the judges of the table are all that there are, or no time was left.
     pub settled: Option<Settled>,
-    /// What was left out for lack of time or memory.
-    pub left_out: Vec<String>,
+    /// What was left out.
+    pub left_out: Vec<LeftOut>,
     /// Wall-clock seconds.
     pub seconds: f64,
 }
@@ -60,8 +60,42 @@ impl League {
     /// True if more time would let in what was left out.
     #[must_use]
     pub fn wants_time(&self) -> bool {
-        self.left_out.iter().any(|why| why.ends_with(NO_TIME))
+        self.left_out.iter().any(|left_out| left_out.reason == Lack::Time)
     }
+}
+
+/// What a league left out, and why. A text in JSON, as it is displayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The source.
+    pub what: String,
+    /// What it would have taken more of.
+    pub reason: Lack,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = match self.reason {
+            Lack::Time => "no time",
+            Lack::Memory => "no memory",
+        };
+        write!(f, "{}: {reason}", self.what)
+    }
+}
+
+impl Serialize for LeftOut {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What there is too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Time.
+    Time,
+    /// Memory.
+    Memory,
 }
 
 /// The last round of a league.
@@ -77,11 +111,14 @@ pub struct Settled {
 pub(super) struct Tried {
     pub(super) candidate: Candidate,
     pub(super) rewards: Vec<f64>,
+    /// The mean of `rewards`, by which all candidates are compared again and again.
+    pub(super) mean: f64,
 }
 
 impl Tried {
-    pub(super) fn mean(&self) -> f64 {
-        Estimate::of(self.rewards.iter().copied()).mean
+    pub(super) fn new(candidate: Candidate, rewards: Vec<f64>) -> Self {
+        let mean = Estimate::of(rewards.iter().copied()).mean;
+        Self { candidate, rewards, mean }
     }
 
     /// The paired difference to another candidate.
@@ -93,7 +130,7 @@ impl Tried {
     fn is_hopeless(&self, other: &Self) -> bool {
         let Estimate { mean, standard_error } = self.minus(other);
         let (errors, share) = DOUBT;
-        -mean > (errors * standard_error).max(share * other.mean().abs())
+        -mean > (errors * standard_error).max(share * other.mean.abs())
     }
 
     /// True if this one earns less by more than a standard error.
@@ -103,14 +140,18 @@ impl Tried {
     }
 }
 
+/// The one that earned the most; of several the last.
+fn highest<'a>(of: impl Iterator<Item = &'a Tried>) -> Option<&'a Tried> {
+    of.max_by(|a, b| a.mean.total_cmp(&b.mean))
+}
+
 /// Everything that was judged.
 #[derive(Default)]
 pub(super) struct Standings(pub(super) Vec<Tried>);
 
 impl Standings {
     fn highest(&self) -> Result<&Tried> {
-        let by_mean = |a: &&Tried, b: &&Tried| a.mean().total_cmp(&b.mean());
-        self.0.iter().max_by(by_mean).ok_or_else(nobody)
+        highest(self.0.iter()).ok_or_else(nobody)
     }
 
     /// True if the candidate has been judged.
@@ -125,17 +166,17 @@ impl Standings {
 
     /// What a candidate earned, if it was judged.
     pub(super) fn mean_of(&self, candidate: Candidate) -> Option<f64> {
-        self.0.iter().find(|tried| tried.candidate == candidate).map(Tried::mean)
+        self.0.iter().find(|tried| tried.candidate == candidate).map(|tried| tried.mean)
     }
 
     /// What the best of those like this one with its length earned.
     pub(super) fn mean_like(&self, like: Candidate) -> Option<f64> {
-        self.highest_like(like).map(Tried::mean)
+        self.highest_like(like).map(|tried| tried.mean)
     }
 
     /// What the best of all earned.
     pub(super) fn highest_mean(&self) -> Option<f64> {
-        self.highest().ok().map(Tried::mean)
+        self.highest().ok().map(|tried| tried.mean)
     }
 
     /// The best of those like this one, at any length.
@@ -160,8 +201,7 @@ impl Standings {
     /// True if one of this one's kind and length, of another normalisation, earns more, beyond doubt.
     pub(super) fn is_beaten(&self, like: Candidate) -> bool {
         let alike = |tried: &&Tried| tried.candidate.is_as_long(like);
-        let highest = self.0.iter().filter(alike).max_by(|a, b| a.mean().total_cmp(&b.mean()));
-        highest
+        highest(self.0.iter().filter(alike))
             .zip(self.highest_like(like))
             .is_some_and(|(highest, best)| best.is_hopeless(highest))
     }
@@ -207,19 +247,19 @@ impl Standings {
 
     fn highest_like(&self, like: Candidate) -> Option<&Tried> {
         let alike = self.0.iter().filter(|tried| tried.candidate.is_like(like));
-        alike.max_by(|a, b| a.mean().total_cmp(&b.mean()))
+        highest(alike)
     }
 
     fn highest_at_any_length(&self, like: Candidate) -> Option<&Tried> {
         let alike = |tried: &&Tried| tried.candidate.with_length(like.latent_dim()).is_like(like);
-        self.0.iter().filter(alike).max_by(|a, b| a.mean().total_cmp(&b.mean()))
+        highest(self.0.iter().filter(alike))
     }
 
     /// The best SVD of each normalisation so far, the highest reward first.
     pub(super) fn best_of_each(&self) -> Vec<Candidate> {
         let is_svd = |tried: &&Tried| matches!(tried.candidate.kind, Kind::Svd(_));
         let mut order: Vec<&Tried> = self.0.iter().filter(is_svd).collect();
-        order.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
+        order.sort_by(|a, b| b.mean.total_cmp(&a.mean));
         let mut best: Vec<Candidate> = Vec::new();
         for Tried { candidate, .. } in order {
             let length = candidate.latent_dim();
@@ -238,16 +278,16 @@ impl Standings {
             candidate.latent_dim() > length && candidate.with_length(length).source() == source
         };
         let longer = self.0.iter().filter(is_longer);
-        let best = longer.max_by(|a, b| a.mean().total_cmp(&b.mean()))?;
+        let best = highest(longer)?;
         let own = self.0.iter().find(|tried| tried.candidate == of)?;
-        (best.mean() > own.mean()).then_some(best.candidate)
+        (best.mean > own.mean).then_some(best.candidate)
     }
 
     /// Up to `count` candidates of this one's source that earned the most, the highest reward first.
     pub(super) fn best_of_source(&self, like: Candidate, count: usize) -> Vec<Candidate> {
         let alike = self.0.iter().filter(|tried| tried.candidate.source() == like.source());
         let mut alike: Vec<&Tried> = alike.collect();
-        alike.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
+        alike.sort_by(|a, b| b.mean.total_cmp(&a.mean));
         alike.into_iter().take(count).map(|tried| tried.candidate).collect()
     }
 
@@ -257,13 +297,13 @@ impl Standings {
         let best = self.highest()?;
         let as_good = self.0.iter().filter(|tried| {
             let Estimate { mean, standard_error } = tried.minus(best);
-            -mean <= standard_error && -mean <= LOSS * best.mean().abs()
+            -mean <= standard_error && -mean <= LOSS * best.mean.abs()
         });
         let shortest = as_good.min_by(|a, b| {
             let by_length = a.candidate.latent_dim().cmp(&b.candidate.latent_dim());
             let is_blend = |of: &Tried| matches!(of.candidate.kind, Kind::Blend { .. });
             let by_kind = is_blend(a).cmp(&is_blend(b));
-            by_length.then(by_kind).then(b.mean().total_cmp(&a.mean()))
+            by_length.then(by_kind).then(b.mean.total_cmp(&a.mean))
         });
         shortest.map(|tried| tried.candidate).ok_or_else(nobody)
     }
@@ -272,7 +312,7 @@ impl Standings {
     pub(super) fn table(&self, winner: Candidate) -> Vec<Standing> {
         let Ok(best) = self.highest() else { return Vec::new() };
         let mut order: Vec<&Tried> = self.0.iter().collect();
-        order.sort_by(|a, b| b.mean().total_cmp(&a.mean()));
+        order.sort_by(|a, b| b.mean.total_cmp(&a.mean));
         let mut alike: Vec<Candidate> = Vec::new();
         order.retain(|tried| {
             let known = alike.iter().any(|other| tried.candidate.is_like(*other));
@@ -303,16 +343,21 @@ mod tests {
     use super::super::candidate::soft;
     use super::*;
 
+    /// What candidates earned from judges.
+    fn standings<const C: usize, const J: usize>(
+        candidates: [Candidate; C],
+        rewards: [[f64; J]; C],
+    ) -> Standings {
+        let tried = candidates.into_iter().zip(rewards);
+        Standings(tried.map(|(of, rewards)| Tried::new(of, rewards.into())).collect())
+    }
+
     #[test]
     fn a_blend_wins_only_where_nothing_as_long_is_as_good() {
         let (svd, longer) = (soft(0.25, 100), soft(0.25, 200));
         let blend = svd.blends()[0];
-        let winner = |rewards: [[f64; 4]; 3]| {
-            let tried = [svd, longer, blend].into_iter().zip(rewards);
-            let tried =
-                tried.map(|(candidate, rewards)| Tried { candidate, rewards: rewards.into() });
-            Standings(tried.collect()).winner().unwrap()
-        };
+        let winner =
+            |rewards: [[f64; 4]; 3]| standings([svd, longer, blend], rewards).winner().unwrap();
         let (low, high) = ([1.0, 2.0, 1.0, 2.0], [2.0, 3.0, 2.0, 3.0]);
         // The SVD is as good; a longer one is; none is.
         assert_eq!(winner([[1.99, 3.02, 2.0, 2.98], high, high]), svd);
@@ -324,12 +369,8 @@ mod tests {
     fn als_wins_where_no_svd_is_level() {
         let svd = soft(0.25, 100);
         let als = svd.first_als().unwrap();
-        let is_for_als = |rewards: [[f64; 4]; 2]| {
-            let tried = [svd, als].into_iter().zip(rewards);
-            let tried =
-                tried.map(|(candidate, rewards)| Tried { candidate, rewards: rewards.into() });
-            Standings(tried.collect()).is_for_als(svd).unwrap()
-        };
+        let is_for_als =
+            |rewards: [[f64; 4]; 2]| standings([svd, als], rewards).is_for_als(svd).unwrap();
         let (low, high) = ([1.0, 2.0, 1.0, 2.0], [2.0, 3.0, 2.0, 3.0]);
         assert!(is_for_als([low, high]));
         assert!(!is_for_als([high, low]));
@@ -341,10 +382,7 @@ mod tests {
     fn a_normalization_is_beaten_by_one_of_its_length_beyond_doubt() {
         let is_beaten = |rewards: [[f64; 4]; 3], of: Candidate| {
             let candidates = [soft(0.25, 100), soft(0.5, 100), soft(0.25, 200)];
-            let tried = candidates.into_iter().zip(rewards);
-            let tried =
-                tried.map(|(candidate, rewards)| Tried { candidate, rewards: rewards.into() });
-            Standings(tried.collect()).is_beaten(of)
+            standings(candidates, rewards).is_beaten(of)
         };
         let (low, high) = ([1.0, 2.0, 1.0, 2.0], [2.0, 3.0, 2.0, 3.0]);
         assert!(is_beaten([high, low, high], soft(0.5, 100)));
@@ -359,10 +397,7 @@ mod tests {
     fn blends_are_of_the_svd_that_wins_or_that_leads_a_shorter_als() {
         let (svd, longer) = (soft(0.25, 100), soft(0.25, 200));
         let to_blend = |other: Candidate, rewards: [[f64; 4]; 2]| {
-            let tried = [other, longer].into_iter().zip(rewards);
-            let tried =
-                tried.map(|(candidate, rewards)| Tried { candidate, rewards: rewards.into() });
-            Standings(tried.collect()).to_blend().unwrap()
+            standings([other, longer], rewards).to_blend().unwrap()
         };
         let (low, high) = ([1.0, 2.0, 1.0, 2.0], [2.0, 3.0, 2.0, 3.0]);
         let level = [1.99, 3.01, 2.0, 2.98];
@@ -378,14 +413,21 @@ mod tests {
     fn a_longer_one_like_the_winner_is_judged_again_only_where_it_earned_more() {
         let (short, long) = (soft(0.25, 100), soft(0.25, 200));
         let longer = |rewards: [f64; 3], other: Candidate| {
-            let tried = [short, other, soft(0.25, 50)].into_iter().zip(rewards);
-            let tried = tried.map(|(candidate, reward)| Tried { candidate, rewards: vec![reward] });
-            Standings(tried.collect()).longer_and_better(short)
+            let candidates = [short, other, soft(0.25, 50)];
+            standings(candidates, rewards.map(|reward| [reward])).longer_and_better(short)
         };
         assert_eq!(longer([1.0, 1.01, 1.02], long), Some(long));
         assert_eq!(longer([1.0, 0.99, 1.02], long), None);
         // That is another decomposition.
         assert_eq!(longer([1.0, 1.01, 1.02], soft(0.5, 200)), None);
         assert_eq!(longer([1.0, 1.01, 1.02], long.blends()[0]), None);
+    }
+
+    #[test]
+    fn what_was_left_out_is_a_text_in_json() {
+        let of = |reason| LeftOut { what: "als with L = 512".into(), reason };
+        let json = |reason| serde_json::to_string(&of(reason)).unwrap();
+        assert_eq!(json(Lack::Time), r#""als with L = 512: no time""#);
+        assert_eq!(json(Lack::Memory), r#""als with L = 512: no memory""#);
     }
 }

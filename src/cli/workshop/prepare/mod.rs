@@ -157,6 +157,7 @@ fn table(league: &League) -> String {
     };
     if !left_out.is_empty() {
         let hint = if league.wants_time() { " (--within SECONDS gives more time)" } else { "" };
+        let left_out: Vec<_> = left_out.iter().map(ToString::to_string).collect();
         text += &format!("\n  left out: {}{hint}", left_out.join("; "));
     }
     text
