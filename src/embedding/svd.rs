@@ -39,7 +39,7 @@ pub enum SessionPart {
 }
 
 /// Columns of the subspace beyond L. The more there are, the more exact are the last of the L.
-const OVERSAMPLING: usize = 64;
+pub(crate) const OVERSAMPLING: usize = 64;
 /// The least eigenvalue σ² that is not rounding, as a share of the largest.
 const NEGLIGIBLE: f64 = 1e-6;
 

@@ -24,7 +24,8 @@ const SETTLING: f64 = 0.25;
 /// between the sparse products' 1 and the dense ones' 2.
 const GROWTH: f64 = 1.5;
 /// The fits of an SVD that take as long as ALS that starts there.
-const OF_ALS: u32 = 3;
+const SVDS_PER_ALS: u32 = 3;
+
 /// The time of a fit, and its columns.
 #[derive(Clone, Copy)]
 struct Fit {
@@ -147,7 +148,7 @@ impl Budget {
     /// The time of the ALS of a blend, without its SVD.
     fn time_of_als(&self, blend: BlendOptions) -> Duration {
         let svd = SvdOptions { latent_dim: blend.als_dim, ..blend.svd };
-        let of_svd = || OF_ALS * self.time_of_svd(svd);
+        let of_svd = || SVDS_PER_ALS * self.time_of_svd(svd);
         self.als.map_or_else(of_svd, |fit| fit.of(2.0 * blend.als_dim as f64))
     }
 

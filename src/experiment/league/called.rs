@@ -31,7 +31,7 @@ pub(super) struct Called {
     /// The judging users of each part, ascending.
     pub(super) parts: Vec<Vec<u32>>,
     /// The parts that judge until the last round, the first ones.
-    pub(super) asking: usize,
+    pub(super) asking: u16,
     /// The halves of their items; several where they are few.
     pub(super) asked: Vec<Arc<Sessions>>,
     /// What orders the items, if anything does.
@@ -62,9 +62,10 @@ pub(super) fn strangers(sessions: &Sessions, folds: &Folds, seed: Seed) -> Calle
     let wanted = wanted(users, items, HIDDEN_BY_STRANGERS, sessions.num_actions).max(affordable);
     let draws = (wanted.div_ceil(users.max(1)) as u64).min(DRAWS);
     let smallest = parts.iter().map(Vec::len).min().unwrap_or(0);
-    let asking = wanted.div_ceil(smallest.max(1)).min(parts.len());
+    let are_enough = |parts: &u16| usize::from(*parts) * smallest >= wanted;
+    let asking = (1..FOLDS).find(are_enough).unwrap_or(FOLDS);
     for users in &mut parts {
-        users.truncate(wanted.div_ceil(asking));
+        users.truncate(wanted.div_ceil(asking.into()));
         users.sort_unstable();
     }
     let others = (1..draws).map(|draw| hide_others(sessions, draw, seed));

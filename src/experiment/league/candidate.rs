@@ -4,6 +4,7 @@ use std::mem::discriminant;
 
 use serde::Serialize;
 
+use crate::embedding::svd::OVERSAMPLING;
 use crate::embedding::{BlendOptions, Form, Power, SessionPart, SvdOptions};
 use crate::encoder::EncoderKind;
 use crate::prepared::{ChosenSettings, EmbeddingSource};
@@ -23,8 +24,6 @@ const OF_CONTEXTS: [f32; 3] = [0.0, 0.25, 0.5];
 const RECENCIES: [f32; 5] = [0.0, 0.5, 1.0, 1.5, 2.0];
 const CONFIDENCES: [f64; 6] = [1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
 const REGULARIZATIONS: [f64; 7] = [0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
-/// Columns that the SVD adds to L.
-const ADDED: f64 = 64.0;
 /// ω.
 const SHARES: [f64; 3] = [0.3, 0.5, 0.7];
 /// The longest ALS in a blend: the SVD has the rest.
@@ -225,7 +224,7 @@ pub(super) fn lengths(longest: usize) -> Vec<usize> {
 
 /// The columns of an SVD of so many dimensions.
 pub(super) fn svd_columns(latent_dim: usize) -> f64 {
-    latent_dim as f64 + ADDED
+    (latent_dim + OVERSAMPLING) as f64
 }
 
 /// β = V.

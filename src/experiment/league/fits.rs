@@ -74,9 +74,9 @@ pub(super) struct Fits<'a> {
     folds: Folds,
     without: Without,
     /// The number of fits that judge until the last round.
-    count: usize,
+    count: u16,
     /// The number of fits that judge now.
-    judging: usize,
+    judging: u16,
     /// Users of each action in each fit.
     popularity: Vec<Vec<u32>>,
     fitted: Option<Fitted>,
@@ -93,7 +93,7 @@ impl<'a> Fits<'a> {
         sessions: &'a Sessions,
         folds: Folds,
         without: Without,
-        parts: usize,
+        parts: u16,
         seed: Seed,
     ) -> Self {
         let (count, popularity) = match &without {
@@ -127,7 +127,7 @@ impl<'a> Fits<'a> {
 
     /// The number of fits that judge a source until the last round.
     pub(super) fn count(&self) -> u32 {
-        (0..FOLDS).take(self.count).map(|_| 1).sum()
+        self.count.into()
     }
 
     /// The longest SVD that every fold allows.
@@ -189,7 +189,7 @@ impl<'a> Fits<'a> {
     pub(super) fn fit(&mut self, candidate: Candidate) -> Result<()> {
         // Two of them at once may be more than the memory holds.
         self.put(None);
-        let stored = (0..FOLDS).take(self.judging).map(|fold| self.fit_without(fold, candidate));
+        let stored = (0..self.judging).map(|fold| self.fit_without(fold, candidate));
         let stored = stored.collect::<Result<_>>()?;
         self.fitted = Some(Fitted { candidate, stored });
         Ok(())
@@ -198,7 +198,7 @@ impl<'a> Fits<'a> {
     /// Fits it without every fold, where folds are left out; what was fitted is among them, if it serves.
     pub(super) fn fit_all(&mut self, candidate: Candidate) -> Result<()> {
         if self.by_folds() {
-            self.judging = FOLDS.into();
+            self.judging = FOLDS;
             let stored = self.folds_of(candidate)?;
             self.fitted = Some(Fitted { candidate, stored });
         } else if !self.is_fitted(candidate) {
@@ -263,7 +263,7 @@ impl<'a> Fits<'a> {
         let kappa = candidate.settings().embedding.popularity;
         let Some(fitted) = &self.fitted else { unreachable!("judged before it was fitted") };
         // All of them at once, in the last round, may be more than the memory holds.
-        let keep = fitted.stored.len() <= self.count;
+        let keep = fitted.stored.len() <= self.count.into();
         #[allow(clippy::float_cmp, reason = "one of a few constants")]
         let serves = |known: &Arc<Searched>| known.kappa == kappa && known.length == length;
         self.searched.retain(|known| serves(known) && (keep || known.fit == fit));

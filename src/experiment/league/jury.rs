@@ -83,6 +83,7 @@ impl<'a> Jury<'a> {
             Ok(Halves { sessions, reward })
         });
         let asked = halves.collect::<Result<_>>()?;
+        let asking = asking.into();
         Ok(Self {
             fits,
             asked,

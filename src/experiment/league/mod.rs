@@ -61,8 +61,8 @@ use crate::seed::Seed;
 pub use candidate::{Candidate, Kind};
 pub use standing::{Lack, League, LeftOut, Settled, Standing};
 
-/// Where ALS leads, the length beyond which an SVD is fitted after it.
-const OF_ALS: usize = 1024;
+/// Where ALS leads, the length of the longest SVD that is fitted before it.
+const BEFORE_ALS: usize = 1024;
 
 /// The error of a league without judges.
 fn nobody() -> Error {
@@ -89,9 +89,9 @@ pub fn league(
         // Another SVD takes the memory of the first one's fits, which are then made again.
         let keep = if turn == 0 { left } else { ALL };
         let leads = turn == 0 && play.als_leads(best);
-        let mut best = play.climb(best, keep, if leads { OF_ALS } else { usize::MAX })?;
+        let mut best = play.climb(best, keep, if leads { BEFORE_ALS } else { usize::MAX })?;
         if leads {
-            play.als(best, OF_ALS, play.before(keep))?;
+            play.als(best, BEFORE_ALS, play.before(keep))?;
             if !play.is_over_for_als(best)? || play.may_reach_als(best) {
                 best = play.climb(best, keep, usize::MAX)?;
             }

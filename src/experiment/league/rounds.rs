@@ -211,6 +211,7 @@ impl<'a> Play<'a> {
             self.budget.judged_near(candidate, began.elapsed());
             near
         } else {
+            let began = Instant::now();
             let (rewards, list) = self.jury.judge(candidate)?;
             self.budget.judged(candidate, began.elapsed());
             let tried = Tried::new(candidate, rewards);
