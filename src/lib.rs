@@ -37,7 +37,7 @@
 //!
 //! | module | from → to |
 //! |---|---|
-//! | [`error`], [`interrupt`], `decimal`, [`files`], [`seed`], [`matrix`] | errors; the early end of long work; f32s in files; files that appear whole; addressed randomness; host matrices |
+//! | [`error`], [`interrupt`], `decimal`, `bytes`, [`files`], [`seed`], [`matrix`] | errors; the early end of long work; f32s in files; numbers in bytes; files that appear whole; addressed randomness; host matrices |
 //! | [`estimate`] | numbers → mean, standard error, interval |
 //! | [`device`] | `--device` names → Burn devices and their memory; the kernel of their searches |
 //! | [`dataset`] | files, or tables in memory → sessions X, Y |
@@ -116,6 +116,7 @@
 #[cfg(feature = "train")]
 pub mod baseline;
 pub mod bundle;
+mod bytes;
 #[cfg(feature = "train")]
 pub mod chart;
 pub mod cli;

@@ -3,6 +3,7 @@
 
 use super::{Exposure, Feedback, Record};
 use crate::bundle::Who;
+use crate::bytes::Bytes;
 
 const EXPOSURE: u8 = 1;
 const FEEDBACK: u8 = 2;
@@ -108,20 +109,7 @@ fn numbers(out: &mut Vec<u8>, list: &[f32]) {
     out.extend(list.iter().flat_map(|number| number.to_le_bytes()));
 }
 
-/// The bytes that are not read yet.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
+impl Bytes<'_> {
     fn byte(&mut self) -> Option<u8> {
         Some(self.array::<1>()?[0])
     }
@@ -134,25 +122,21 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    fn length(&mut self) -> Option<usize> {
-        usize::try_from(u32::from_le_bytes(self.array()?)).ok()
-    }
-
     fn single(&mut self) -> Option<f32> {
         Some(f32::from_le_bytes(self.array()?))
     }
 
     fn text(&mut self) -> Option<String> {
-        let length = self.length()?;
+        let length = self.count()?;
         String::from_utf8(self.take(length)?.to_vec()).ok()
     }
 
     fn texts(&mut self) -> Option<Vec<String>> {
-        (0..self.length()?).map(|_| self.text()).collect()
+        (0..self.count()?).map(|_| self.text()).collect()
     }
 
     fn numbers(&mut self) -> Option<Vec<f32>> {
-        (0..self.length()?).map(|_| self.single()).collect()
+        (0..self.count()?).map(|_| self.single()).collect()
     }
 
     fn exposure(&mut self) -> Option<Exposure> {

@@ -16,33 +16,15 @@
 use usearch::ScalarKind;
 
 use super::HnswOptions;
+use crate::bytes::Bytes;
 
 const MAGIC: &[u8] = b"usearch";
 const MAJOR: u16 = 2;
 /// Bytes of what says how the vectors are to be read.
 const HEAD: usize = 64;
 
-/// Takes bytes from the front.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (found, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(found)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (found, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*found)
-    }
-
-    fn u32(&mut self) -> Option<usize> {
-        self.array().map(|bytes| u32::from_le_bytes(bytes) as usize)
-    }
-
-    fn u64(&mut self) -> Option<usize> {
+impl Bytes<'_> {
+    fn long(&mut self) -> Option<usize> {
         self.array().and_then(|bytes| u64::from_le_bytes(bytes).try_into().ok())
     }
 }
@@ -59,14 +41,14 @@ pub(super) fn is_sound(
 
 /// Nothing at the first byte that is not what it should be.
 fn read(bytes: &[u8], [num_actions, latent_dim]: [usize; 2], options: &HnswOptions) -> Option<()> {
-    let mut reader = Reader(bytes);
-    let (nodes, stride) = (reader.u32()?, reader.u32()?);
-    reader.bytes(nodes.checked_mul(stride)?)?;
-    let mut head = Reader(reader.bytes(HEAD)?);
-    let magic = head.bytes(MAGIC.len())?;
+    let mut reader = Bytes(bytes);
+    let (nodes, stride) = (reader.count()?, reader.count()?);
+    reader.take(nodes.checked_mul(stride)?)?;
+    let mut head = Bytes(reader.take(HEAD)?);
+    let magic = head.take(MAGIC.len())?;
     let [major, _, _] = [head.array()?, head.array()?, head.array()?].map(u16::from_le_bytes);
     let [metric, scalar, key, slot] = head.array()?;
-    let (present, deleted, dimensions) = (head.u64()?, head.u64()?, head.u64()?);
+    let (present, deleted, dimensions) = (head.long()?, head.long()?, head.long()?);
     let [multi] = head.array()?;
     let scalar_bytes = match options.scalar.kind() {
         ScalarKind::F32 => 4,
@@ -80,22 +62,22 @@ fn read(bytes: &[u8], [num_actions, latent_dim]: [usize; 2], options: &HnswOptio
         && [present, deleted, dimensions] == [nodes, 0, latent_dim]
         && stride == latent_dim * scalar_bytes
         && multi == 0;
-    let [count, upper, lowest] = [reader.u64()?, reader.u64()?, reader.u64()?];
-    let (top, start) = (reader.u64()?, reader.u64()?);
+    let [count, upper, lowest] = [reader.long()?, reader.long()?, reader.long()?];
+    let (top, start) = (reader.long()?, reader.long()?);
     let fits = count == nodes
         && (1..=num_actions).contains(&nodes)
         && [upper, lowest] == [options.connectivity, 2 * options.connectivity];
     if !is_ours || !fits {
         return None;
     }
-    let (layers, _) = reader.bytes(2 * nodes)?.as_chunks();
+    let (layers, _) = reader.take(2 * nodes)?.as_chunks();
     let layers_of = |node: usize| usize::try_from(i16::from_le_bytes(*layers.get(node)?)).ok();
     if layers_of(start)? < top {
         return None;
     }
     let mut seen = vec![false; num_actions];
     for node in 0..nodes {
-        let (key, own) = (reader.u64()?, layers_of(node)?);
+        let (key, own) = (reader.long()?, layers_of(node)?);
         if std::mem::replace(seen.get_mut(key)?, true)
             || i16::from_le_bytes(reader.array()?) != i16::try_from(own).ok()?
         {
@@ -103,8 +85,8 @@ fn read(bytes: &[u8], [num_actions, latent_dim]: [usize; 2], options: &HnswOptio
         }
         for layer in 0..=own {
             let room = if layer == 0 { lowest } else { upper };
-            let count = reader.u32()?;
-            let neighbours = reader.bytes(4 * room)?.get(..4 * count)?;
+            let count = reader.count()?;
+            let neighbours = reader.take(4 * room)?.get(..4 * count)?;
             let (neighbours, _) = neighbours.as_chunks();
             for neighbour in neighbours {
                 if layers_of(u32::from_le_bytes(*neighbour) as usize)? < layer {

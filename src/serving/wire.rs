@@ -15,6 +15,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::bundle::Bundle;
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::{Partial, Queries};
@@ -105,24 +106,15 @@ pub(super) fn rows_of(queries: Queries<'_>, rows: Range<usize>) -> (Matrix, Vec<
     (queries.latent.select(&numbers), rows.map(|row| queries.excluded_of(row)).collect())
 }
 
-/// Reads numbers from the front of a body.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (found, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(found)
-    }
-
-    fn numbers(&mut self, count: usize) -> Option<impl Iterator<Item = [u8; 4]> + 'a> {
-        let (words, _) = self.bytes(count.checked_mul(4)?)?.as_chunks();
+impl<'a> Bytes<'a> {
+    fn words(&mut self, count: usize) -> Option<impl Iterator<Item = [u8; 4]> + 'a> {
+        let (words, _) = self.take(count.checked_mul(4)?)?.as_chunks();
         Some(words.iter().copied())
     }
 
     fn sizes<const N: usize>(&mut self) -> Option<[usize; N]> {
         let mut sizes = [0; N];
-        let found = self.numbers(N)?.map(|word| u32::from_le_bytes(word) as usize);
+        let found = self.words(N)?.map(|word| u32::from_le_bytes(word) as usize);
         sizes.iter_mut().zip(found).for_each(|(size, found)| *size = found);
         Some(sizes)
     }
@@ -130,15 +122,15 @@ impl<'a> Reader<'a> {
 
 impl Question {
     pub(super) fn read(body: &[u8]) -> Option<Self> {
-        let mut reader = Reader(body);
-        let whole = reader.bytes(QUESTION.len() + DIGEST)?.strip_prefix(QUESTION)?;
+        let mut reader = Bytes(body);
+        let whole = reader.take(QUESTION.len() + DIGEST)?.strip_prefix(QUESTION)?;
         let whole = std::str::from_utf8(whole).ok()?.to_owned();
         let [slate_size, exact, rows, cols] = reader.sizes()?;
-        let latent = reader.numbers(rows.checked_mul(cols)?)?.map(f32::from_le_bytes).collect();
+        let latent = reader.words(rows.checked_mul(cols)?)?.map(f32::from_le_bytes).collect();
         let latent = Matrix::new(latent, cols).ok()?;
-        let starts = reader.numbers(rows + 1)?.map(|word| u32::from_le_bytes(word) as usize);
+        let starts = reader.words(rows + 1)?.map(|word| u32::from_le_bytes(word) as usize);
         let starts: Vec<usize> = starts.collect();
-        let excluded = reader.numbers(*starts.last()?)?.map(u32::from_le_bytes).collect();
+        let excluded = reader.words(*starts.last()?)?.map(u32::from_le_bytes).collect();
         let fits = reader.0.is_empty() && starts.is_sorted() && latent.rows() == rows && exact < 2;
         let question = Self { whole, slate_size, exact: exact == 1, latent, starts, excluded };
         let ascends = |list: &[u32]| list.is_sorted_by(|a, b| a < b);
@@ -186,13 +178,13 @@ pub(super) fn answer(place: Place, found: &Partial, slate_size: usize) -> Vec<u8
 /// Which part a shard holds, and what it found for `rows` queries; none for a body that says something
 /// else.
 pub(super) fn read_answer(body: &[u8], rows: usize, slate_size: usize) -> Option<(Place, Partial)> {
-    let mut reader = Reader(body);
-    (reader.bytes(ANSWER.len())? == ANSWER).then_some(())?;
+    let mut reader = Bytes(body);
+    (reader.take(ANSWER.len())? == ANSWER).then_some(())?;
     let [index, of, sizes @ ..] = reader.sizes::<4>()?;
     (sizes == [rows, slate_size]).then_some(())?;
     let count = rows.checked_mul(slate_size)?;
-    let actions = reader.numbers(count)?.map(u32::from_le_bytes).collect();
-    let scores = reader.numbers(count)?.map(f32::from_le_bytes).collect();
+    let actions = reader.words(count)?.map(u32::from_le_bytes).collect();
+    let scores = reader.words(count)?.map(f32::from_le_bytes).collect();
     reader.0.is_empty().then_some((Place { index, of }, Partial { actions, scores }))
 }
 

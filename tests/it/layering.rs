@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 /// Top to bottom; a module may use what stands before it, and itself.
-const ORDER: [&str; 34] = [
+const ORDER: [&str; 35] = [
     "error",
     "interrupt",
     "decimal",
+    "bytes",
     "files",
     "seed",
     "matrix",
