@@ -93,7 +93,7 @@ impl Fopo {
             h: rows.h.row(row),
             excluded: self.sampling.excluded_of(context),
             head: heads.slate(row),
-            log_shares: log_softmax(heads.scores(row)),
+            shares: softmax(heads.scores(row)),
         };
         let mut stream = rows.stream(self.sampling.seed, Purpose::Slates, row);
         let actions: Vec<u32> = (0..samples).map(|_| query.draw(&mut stream)).collect();
@@ -134,8 +134,8 @@ struct Query<'a> {
     h: &'a [f32],
     excluded: &'a [u32],
     head: &'a [u32],
-    /// log κ, `[M]`.
-    log_shares: Vec<f64>,
+    /// κ, `[M]`.
+    shares: Vec<f64>,
 }
 
 impl Query<'_> {
@@ -149,23 +149,22 @@ impl Query<'_> {
             let place = stream.below(self.available() as u32);
             return nth_included(self.excluded, place);
         }
-        let shares = self.log_shares.iter().map(|log_share| log_share.exp());
-        self.head[stream.place(1.0, shares).unwrap_or_default()]
+        self.head[stream.place(1.0, self.shares.iter().copied()).unwrap_or_default()]
     }
 
     /// log of `e^{hᵀβ_a} / q(a)`.
     fn log_weight(&self, action: u32) -> f64 {
         let uniform = self.fopo.uniform_share;
         let share = self.head.iter().position(|other| *other == action);
-        let share = share.map_or(0.0, |at| self.log_shares[at].exp());
+        let share = share.map_or(0.0, |at| self.shares[at]);
         let q = uniform / self.available() as f64 + (1.0 - uniform) * share;
         f64::from(dot(self.h, self.fopo.actions.row(action))) - q.ln()
     }
 }
 
-/// The logarithm of the softmax of `scores`, best first.
-fn log_softmax(scores: &[f32]) -> Vec<f64> {
+/// The softmax of `scores`, best first.
+fn softmax(scores: &[f32]) -> Vec<f64> {
     let largest = f64::from(scores[0]);
     let sum: f64 = scores.iter().map(|score| (f64::from(*score) - largest).exp()).sum();
-    scores.iter().map(|score| f64::from(*score) - largest - sum.ln()).collect()
+    scores.iter().map(|score| (f64::from(*score) - largest - sum.ln()).exp()).collect()
 }

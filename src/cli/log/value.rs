@@ -85,10 +85,11 @@ pub(super) fn run(args: &ValueArgs) -> Result<Report> {
         let log = read(path)?;
         anyhow::Ok(Beside { means: LogMeans::of(&log), bad: log.bad, log: log.path })
     });
+    let value = PolicyValue::of(&log, policy, options)?;
     let valued = Valued {
         rows: log.len(),
-        value: PolicyValue::of(&log, policy, options)?,
-        above_zero: log.above_zero(&log.rows_at(None)),
+        above_zero: value.all.above_zero,
+        value,
         bad: log.bad,
         log: log.path,
         beside: beside.transpose()?,

@@ -57,8 +57,7 @@ impl Held {
     #[must_use]
     pub fn of(log: &PositionLog) -> Self {
         let means = LogMeans::of(log);
-        let at = |(at, (position, mean)): (usize, (i64, Measured))| {
-            let rows = log.rows_at(Some(at));
+        let at = |((position, mean), rows): ((i64, Measured), Vec<usize>)| {
             let mut items: Vec<u32> = rows.iter().map(|row| log.item[*row]).collect();
             items.sort_unstable();
             items.dedup();
@@ -74,7 +73,7 @@ impl Held {
             bad: log.bad.clone(),
             items: log.items.len(),
             above_zero: means.above_zero,
-            positions: means.positions.into_iter().enumerate().map(at).collect(),
+            positions: means.positions.into_iter().zip(log.rows_at()).map(at).collect(),
             propensities,
             other_columns: log.other_columns.clone(),
             missing: Vec::new(),

@@ -93,11 +93,14 @@ impl PositionLog {
         self.outcomes.is_empty()
     }
 
-    /// The numbers of the rows at a position, or of all.
+    /// The numbers of the rows at each position.
     #[must_use]
-    pub fn rows_at(&self, position: Option<usize>) -> Vec<usize> {
-        let at = |row: &usize| position.is_none_or(|at| self.position[*row] as usize == at);
-        (0..self.len()).filter(at).collect()
+    pub fn rows_at(&self) -> Vec<Vec<usize>> {
+        let mut rows = vec![Vec::new(); self.positions.len()];
+        for (row, position) in self.position.iter().enumerate() {
+            rows[*position as usize].push(row);
+        }
+        rows
     }
 
     /// The rows among `rows` whose outcome is above 0.

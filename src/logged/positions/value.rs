@@ -112,12 +112,12 @@ impl LogMeans {
     /// Takes the means of a log.
     #[must_use]
     pub fn of(log: &PositionLog) -> Self {
-        let all = log.rows_at(None);
-        let at = |(at, position): (usize, &i64)| (*position, logged(log, &log.rows_at(Some(at))));
+        let all: Vec<usize> = (0..log.len()).collect();
+        let at = |(position, rows): (&i64, Vec<usize>)| (*position, logged(log, &rows));
         Self {
             rows: log.len(),
             above_zero: log.above_zero(&all),
-            positions: log.positions.iter().enumerate().map(at).collect(),
+            positions: log.positions.iter().zip(log.rows_at()).map(at).collect(),
             all: logged(log, &all),
         }
     }
@@ -134,11 +134,13 @@ impl PolicyValue {
     /// [`crate::Error::Setting`] for options that no model can be fitted with.
     pub fn of(log: &PositionLog, policy: Stationary, options: DirectOptions) -> Result<Self> {
         let rows = Rows::new(log, &policy, &Direct::fit(log, options)?);
-        let uncovered: Vec<f64> = (0..log.positions.len()).map(|at| rows.uncovered(at)).collect();
-        let at = |at: usize| rows.value(Some(at), uncovered[at]);
-        let positions: Vec<ValueAt> = (0..log.positions.len()).map(at).collect();
+        let at = |(at, rows_at): (usize, Vec<usize>)| {
+            rows.value(Some(at), &rows_at, rows.uncovered(at, &rows_at))
+        };
+        let positions: Vec<ValueAt> = log.rows_at().into_iter().enumerate().map(at).collect();
         let weighted = positions.iter().map(|at| at.rows as f64 * at.uncovered);
-        let all = rows.value(None, weighted.sum::<f64>() / log.len().max(1) as f64);
+        let uncovered = weighted.sum::<f64>() / log.len().max(1) as f64;
+        let all = rows.value(None, &(0..log.len()).collect::<Vec<_>>(), uncovered);
         let doubts = positions.iter().chain([&all]).flat_map(doubts).collect();
         Ok(Self { policy, positions, all, doubts })
     }
@@ -184,18 +186,19 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The probability of items that no row shows at a position.
-    fn uncovered(&self, position: usize) -> f64 {
+    /// The probability of items that none of `rows`, all those at a position, shows.
+    fn uncovered(&self, position: usize, rows: &[usize]) -> f64 {
         let mut shown = vec![false; self.log.items.len()];
-        for row in self.log.rows_at(Some(position)) {
-            shown[self.log.item[row] as usize] = true;
+        for row in rows {
+            shown[self.log.item[*row] as usize] = true;
         }
         let never = self.policy.at(position).iter().zip(shown).filter(|(_, shown)| !shown);
         self.policy.elsewhere[position] + never.fold(0.0, |sum, (probability, _)| sum + probability)
     }
 
-    fn value(&self, position: Option<usize>, uncovered: f64) -> ValueAt {
-        let (log, rows) = (self.log, self.log.rows_at(position));
+    /// The value over `rows`, all those at a position or all of the log.
+    fn value(&self, position: Option<usize>, rows: &[usize], uncovered: f64) -> ValueAt {
+        let log = self.log;
         let of = |column: &[f64]| -> Vec<f64> { rows.iter().map(|row| column[*row]).collect() };
         let weights = self.weights.as_deref().map(of);
         let weights = weights.as_deref();
@@ -208,7 +211,7 @@ impl<'a> Rows<'a> {
         ValueAt {
             position: position.map(|at| log.positions[at]),
             rows: rows.len(),
-            above_zero: log.above_zero(&rows),
+            above_zero: log.above_zero(rows),
             logged: Measured::of(&outcomes),
             ips: weights.map(|weights| ips(weights, &outcomes)),
             snips: weights.and_then(|weights| snips(weights, &outcomes)),
