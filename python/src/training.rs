@@ -17,6 +17,7 @@ use fast_slate::task::Task;
 use fast_slate::training::{MetricsRow, Observer, Progress, Trainer, read_metrics};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyTuple};
+use serde::de::DeserializeOwned;
 use toml::Value;
 
 use crate::error::{exception, wrong};
@@ -31,12 +32,14 @@ type Keys<'py> = Vec<(String, Bound<'py, PyAny>)>;
 /// A function and its name.
 type Named = (Py<PyAny>, String);
 
+/// Reads an argument that is one of the names that are `known`.
+fn named<T: DeserializeOwned>(argument: &str, name: &str, known: &str) -> PyResult<T> {
+    let unknown = |_| wrong(argument, format!("expected {known}, found \"{name}\""));
+    serde_json::from_value(name.into()).map_err(unknown)
+}
+
 fn preset(name: &str) -> PyResult<Preset> {
-    match name {
-        "default" => Ok(Preset::Default),
-        "paper" => Ok(Preset::Paper),
-        _ => Err(wrong("preset", format!("expected \"default\" or \"paper\", found \"{name}\""))),
-    }
+    named("preset", name, "\"default\" or \"paper\"")
 }
 
 fn value(key: &str, of: &Bound<'_, PyAny>) -> PyResult<Value> {
@@ -304,17 +307,8 @@ impl Run {
             let problem = format!("the run was trained for `{name}`: load it with that function");
             return Err(wrong("reward", problem));
         }
-        let split = match split {
-            None => None,
-            Some("train") => Some(Split::Train),
-            Some("validation") => Some(Split::Validation),
-            Some("test") => Some(Split::Test),
-            Some(found) => {
-                let problem =
-                    format!("expected \"train\", \"validation\" or \"test\", found \"{found}\"");
-                return Err(wrong("split", problem));
-            }
-        };
+        let known = "\"train\", \"validation\" or \"test\"";
+        let split = split.map(|name| named("split", name, known)).transpose()?;
         let metrics = metrics.iter().map(|metric| metric.parse::<MetricAt>());
         let metrics = metrics.collect::<Result<_, _>>().map_err(|error| wrong("metrics", error))?;
         let (device, checkpoint) = (self.device.clone(), self.checkpoint);

@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-use crate::dataset::Split;
 use crate::device;
 
 #[derive(Debug, Default, Args)]
@@ -42,16 +41,6 @@ fn bytes(text: &str) -> Result<u64, String> {
     let bytes =
         power.zip(number.parse::<u64>().ok()).and_then(|(unit, number)| number.checked_mul(unit));
     bytes.filter(|bytes| *bytes > 0).ok_or_else(|| "expected a size such as 512MB or 8GiB".into())
-}
-
-/// Reads the value of `--split`.
-pub(super) fn split(text: &str) -> Result<Split, String> {
-    match text {
-        "train" => Ok(Split::Train),
-        "validation" => Ok(Split::Validation),
-        "test" => Ok(Split::Test),
-        _ => Err("expected train, validation or test".into()),
-    }
 }
 
 #[cfg(test)]

@@ -60,13 +60,21 @@ pub enum Split {
     Test,
 }
 
-impl std::fmt::Display for Split {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+impl Split {
+    const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
+
+    fn name(self) -> &'static str {
+        match self {
             Self::Train => "train",
             Self::Validation => "validation",
             Self::Test => "test",
-        })
+        }
+    }
+}
+
+impl std::fmt::Display for Split {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 

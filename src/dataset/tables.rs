@@ -146,11 +146,8 @@ impl Reading<'_> {
             expected,
             found,
         };
-        let here = match name {
-            "train" => Split::Train,
-            "validation" => Split::Validation,
-            "test" => Split::Test,
-            _ => return Err(cell("split", "train, validation or test", name.into())),
+        let Some(here) = Split::ALL.into_iter().find(|split| split.name() == name) else {
+            return Err(cell("split", "train, validation or test", name.into()));
         };
         let Some(hidden) = hidden else {
             return Err(cell("hidden", "true or false", String::new()));
@@ -222,11 +219,7 @@ fn interactions(
     let (mut numbers, mut actions, mut hidden, mut splits) = (vec![], vec![], vec![], vec![]);
     let (mut pairs, mut seconds) = (Vec::new(), Vec::new());
     for context in contexts {
-        let name = match sessions.split[context as usize] {
-            Split::Train => "train",
-            Split::Validation => "validation",
-            Split::Test => "test",
-        };
+        let name = sessions.split[context as usize].name();
         pairs.clear();
         pairs.extend(sessions.observed.of(context).iter().map(|&action| (action, false)));
         pairs.extend(sessions.hidden.of(context).iter().map(|&action| (action, true)));

@@ -11,8 +11,8 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::prologue::LoggedArgs;
-use crate::cli::flags::{DeviceArgs, split};
+use super::prologue::{LoggedArgs, named};
+use crate::cli::flags::DeviceArgs;
 use crate::cli::report::Report;
 use crate::dataset::Split;
 use crate::evaluation::MetricAt;
@@ -26,7 +26,7 @@ pub(crate) struct EvaluateArgs {
     run: PathBuf,
     /// The users to judge on: train, validation or test [default: test, or validation if no user is
     /// in the test split].
-    #[arg(long, value_parser = split)]
+    #[arg(long, value_parser = named::<Split>)]
     split: Option<Split>,
     /// Recommenders to compare with on the same users, separated by commas: popularity, uniform,
     /// svd, als, ease, item-knn, perhaps with their settings, as in ease:ridge=100, or the folder of

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::bundle::{Manifest, VectorScalar, shard_folders};
 use crate::cli::flags::DeviceArgs;
 use crate::cli::report::Report;
-use crate::cli::workshop::prologue::share;
+use crate::cli::workshop::prologue::{named, share};
 use crate::dataset::{ITEM_ID, ItemSource, ItemTable};
 use crate::facade::Policy;
 use crate::run::Which;
@@ -42,7 +42,7 @@ pub(crate) struct ExportArgs {
     slate_size: Option<usize>,
     /// The type of the vectors' numbers: f32, whose scores are those of the run, or f16, which takes
     /// half of the disk.
-    #[arg(long, default_value = "f32", value_parser = scalar)]
+    #[arg(long, default_value = "f32", value_parser = named::<VectorScalar>)]
     scalar: VectorScalar,
     /// Write the catalogue in so many parts besides, BUNDLE-1-of-N and so on, each for a process of
     /// its own.
@@ -159,13 +159,4 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     }
     let bundle = args.out.clone();
     Report::new(&Exported { bundle, bytes, search, ignored, shards, manifest }, text)
-}
-
-/// Reads the value of `--scalar`.
-fn scalar(text: &str) -> Result<VectorScalar, String> {
-    match text {
-        "f32" => Ok(VectorScalar::F32),
-        "f16" => Ok(VectorScalar::F16),
-        _ => Err("expected f32 or f16".into()),
-    }
 }

@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum, ValueHint};
 use serde::Serialize;
 
+use super::prologue::named;
 use crate::chart::{Axis, Chart, Line, Point};
-use crate::cli::flags::split;
 use crate::cli::report::Report;
 use crate::dataset::Split;
 use crate::files::write_atomic;
@@ -24,7 +24,7 @@ pub(crate) struct PlotArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
     /// The users whose mean reward is drawn: train or validation.
-    #[arg(long, value_parser = split, default_value = "validation")]
+    #[arg(long, value_parser = named::<Split>, default_value = "validation")]
     split: Split,
     /// The horizontal axis: seconds of training, without evaluations, or optimiser steps.
     #[arg(long, value_enum, default_value_t = Over::Seconds)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
+use serde::de::{DeserializeOwned, IntoDeserializer, value};
 
 use crate::cli::flags::DeviceArgs;
 use crate::cli::progress::IndexBar;
@@ -22,7 +23,7 @@ use crate::settings::{Preset, Settings, SettingsBuilder};
 #[derive(Debug, Default, Args)]
 pub(crate) struct SettingsArgs {
     /// The named defaults to begin with: paper or default.
-    #[arg(long, value_parser = preset)]
+    #[arg(long, value_parser = named::<Preset>)]
     pub(crate) preset: Option<Preset>,
     /// A TOML file with any of the keys of a run.toml.
     #[arg(long, value_hint = ValueHint::FilePath)]
@@ -64,22 +65,13 @@ pub(super) struct LoggedArgs {
     pub(super) logged: Vec<PathBuf>,
     /// What a slate earned, out of its feedback: the sum of all values, or any, which is 1 if some value
     /// is above 0 [default: sum].
-    #[arg(long, requires = "logged", value_parser = outcome)]
+    #[arg(long, requires = "logged", value_parser = named::<Outcome>)]
     outcome: Option<Outcome>,
     /// The least and the most that a slate can earn, such as 0,5 for five items that may be clicked once;
     /// the most may be left out [default: at least 0].
     #[arg(long, value_name = "LOW[,HIGH]", requires = "logged", value_parser = bounds,
           allow_hyphen_values = true)]
     reward_bounds: Option<Bounds>,
-}
-
-/// Reads the value of `--estimate`.
-pub(super) fn estimate(text: &str) -> Result<LoggedReward, String> {
-    let names = LoggedReward::ALL.map(|kind| kind.to_string());
-    let found = names.iter().position(|name| name == text);
-    found
-        .map(|at| LoggedReward::ALL[at])
-        .ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
 impl LoggedArgs {
@@ -98,15 +90,6 @@ impl LoggedArgs {
         let (outcome, bounds) =
             (self.outcome.unwrap_or_default(), self.reward_bounds.unwrap_or_default());
         Ok(Reading { outcome, bounds, cut, estimate })
-    }
-}
-
-/// Reads the value of `--outcome`.
-fn outcome(text: &str) -> Result<Outcome, String> {
-    match text {
-        "sum" => Ok(Outcome::Sum),
-        "any" => Ok(Outcome::Any),
-        _ => Err("expected sum or any".into()),
     }
 }
 
@@ -210,13 +193,9 @@ fn methods() -> impl TypedValueParser<Value = MethodKind> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<MethodKind>())
 }
 
-/// Reads the value of `--preset`.
-pub(super) fn preset(text: &str) -> Result<Preset, String> {
-    match text {
-        "paper" => Ok(Preset::Paper),
-        "default" => Ok(Preset::Default),
-        _ => Err("expected paper or default".into()),
-    }
+/// Reads a value by the name that it has in files.
+pub(super) fn named<T: DeserializeOwned>(name: &str) -> Result<T, String> {
+    T::deserialize(name.into_deserializer()).map_err(|error: value::Error| error.to_string())
 }
 
 /// Reads a share such as `--recall`.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, ValueHint};
 use serde::Serialize;
 
-use super::prologue::estimate;
+use super::prologue::named;
 use crate::chart::{Axis, Chart, Line, Point};
 use crate::cli::report::Report;
 use crate::files::write_atomic;
@@ -45,7 +45,7 @@ pub(crate) struct SimulateArgs {
     steps: u64,
     /// Estimate a reward from each round's log, and train on it, in the place of learning by weights:
     /// direct, position-based or cascade-clicks.
-    #[arg(long, value_name = "REWARD", value_parser = estimate)]
+    #[arg(long, value_name = "REWARD", value_parser = named::<LoggedReward>)]
     estimate: Option<LoggedReward>,
     /// The seed of every random draw.
     #[arg(long, default_value_t = 0)]

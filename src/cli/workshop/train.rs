@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use super::folders::typed;
-use super::prologue::{LoggedArgs, Opened, SettingsArgs, estimate, open};
+use super::prologue::{LoggedArgs, Opened, SettingsArgs, named, open};
 use crate::cli::report::Report;
 use crate::dataset::Split;
 use crate::device::Chosen;
@@ -49,7 +49,7 @@ pub(crate) struct TrainArgs {
     /// Estimate a reward from the log, and train on it with the method of --from, in the place of
     /// learning by weights: direct, position-based or cascade-clicks; ips or doubly-robust for a log that
     /// has the propensity of each position.
-    #[arg(long, value_name = "REWARD", requires = "from", value_parser = estimate)]
+    #[arg(long, value_name = "REWARD", requires = "from", value_parser = named::<LoggedReward>)]
     estimate: Option<LoggedReward>,
     #[command(flatten)]
     logged: LoggedArgs,

@@ -183,7 +183,7 @@ fn contexts(users: &Series, users_of: &[u32], split: Option<&[Split]>) -> Polars
     let mut columns =
         vec![count("context", users_of.len()), users.with_name("user_id".into()).into()];
     columns.extend(split.map(|split| {
-        Column::new("split".into(), split.iter().map(Split::to_string).collect::<Vec<_>>())
+        Column::new("split".into(), split.iter().map(|split| split.name()).collect::<Vec<_>>())
     }));
     DataFrame::new_infer_height(columns)
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
 
 use super::data::{DataArgs, recorded};
-use crate::cli::workshop::prologue::{preset, share};
+use crate::cli::workshop::prologue::{named, share};
 use crate::dataset::{FeatureSource, ITEM_ID};
 use crate::embedding::{AlsOptions, Import, Missing, SessionPart, SvdOptions};
 use crate::prepared::{EmbeddingSource, Input, Judge, PrepareSettings};
@@ -24,7 +24,7 @@ pub(crate) struct PrepareArgs {
     #[arg(long)]
     pub(super) force: bool,
     /// The named defaults: paper or default.
-    #[arg(long, value_parser = preset, default_value = "default")]
+    #[arg(long, value_parser = named::<Preset>, default_value = "default")]
     pub(super) preset: Preset,
     /// The source of the embeddings: auto (what earns most on training users that it was not fitted
     /// on), svd, als (implicit alternating least squares), or a file. A .parquet file has a column of
@@ -37,7 +37,7 @@ pub(crate) struct PrepareArgs {
     #[arg(long, value_name = "SECONDS", value_parser = recorded())]
     within: Option<u64>,
     /// The reward that auto looks at, as in reward.kind [default: discounted].
-    #[arg(long, value_parser = reward)]
+    #[arg(long, value_parser = named::<RewardKind>)]
     reward: Option<RewardKind>,
     /// K of the slates that auto looks at [default: 5].
     #[arg(long)]
@@ -69,7 +69,7 @@ pub(crate) struct PrepareArgs {
     embedding_ids: Option<PathBuf>,
     /// What to do with items that are missing in a file with ids: report an error, or set their
     /// embedding to zero [default: error].
-    #[arg(long, value_name = "error|zero", value_parser = missing)]
+    #[arg(long, value_name = "error|zero", value_parser = named::<Missing>)]
     missing_embeddings: Option<Missing>,
     /// A table of user features, a .parquet, .csv or .tsv file, for the encoder called features.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -242,18 +242,5 @@ impl PrepareArgs {
         };
         let (path, columns) = (path.clone(), self.feature_columns.clone());
         Ok(Some(FeatureSource { path, id_column: id_column.clone(), columns }))
-    }
-}
-
-fn reward(text: &str) -> Result<RewardKind, String> {
-    let value = toml::Value::String(text.to_owned());
-    value.try_into().map_err(|error: toml::de::Error| error.message().to_owned())
-}
-
-fn missing(text: &str) -> Result<Missing, String> {
-    match text {
-        "error" => Ok(Missing::Error),
-        "zero" => Ok(Missing::Zero),
-        _ => Err("expected error or zero".into()),
     }
 }

@@ -108,7 +108,7 @@ impl<'a> Cuts<'a> {
     fn of_files(&self, user: u32, files: &[u8]) -> [Vec<u32>; 3] {
         let items_of = &self.interactions.items_of;
         let rows = || items_of.of(user).iter().zip(items_of.values_of(user, files));
-        [Split::Train, Split::Validation, Split::Test].map(|split| {
+        Split::ALL.map(|split| {
             let belongs = |files: u8| {
                 in_file(files, split) && (split == Split::Train || !in_file(files, Split::Train))
             };
