@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 /// What the command line calls an argument, and its name here; the longer of two that begin alike
 /// comes first, and a phrase before its words.
-const NAMES: [(&str, &str); 31] = [
+const NAMES: [(&str, &str); 32] = [
     ("--embeddings svd --latent-dim", "embeddings=\"svd\" with a prepare.latent_dim of"),
     (
         "`slate prepare` chooses again with --reward and --slate-size",
@@ -40,6 +40,7 @@ const NAMES: [(&str, &str); 31] = [
     ("--confidence", "settings={'prepare.confidence': …}"),
     ("--validation-share", "settings={'prepare.validation_share': …}"),
     ("--test-share", "settings={'prepare.test_share': …}"),
+    ("has to be before --test-after", "has to be before prepare.test_after,"),
     ("--validation-after", "settings={'prepare.validation_after': …}"),
     ("--test-after", "settings={'prepare.test_after': …}"),
     (

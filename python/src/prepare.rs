@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use crate::array::numbers;
 use crate::arrow;
-use crate::error::{INTERACTIONS, wrong};
+use crate::error::{INTERACTIONS, exception, wrong};
 use crate::work::{require_own_process, work};
 
 /// The columns of known data sets, by which rows may be chosen.
@@ -234,23 +234,19 @@ impl Wanted {
                 return Err(setting(key, problem));
             }
         }
-        if let (Some(validation), Some(test)) = (validation_after, test_after)
-            && validation >= test
-        {
-            let problem = format!("{validation} has to be before prepare.test_after, {test}");
-            return Err(setting("validation_after", problem));
-        }
         if kind.is_by_time() && self.time.is_none() {
             return Err(wrong("time", "a split by time needs the column that holds the times"));
         }
         let default = SplitSettings::of(self.preset, kind);
-        Ok(SplitSettings {
+        let settings = SplitSettings {
             kind,
             observed_share: self.more.observed_share.unwrap_or(default.observed_share),
             validation_share: self.more.validation_share.unwrap_or(default.validation_share),
             test_share: self.more.test_share.unwrap_or(default.test_share),
             seed: Seed(self.seed),
-        })
+        };
+        settings.check().map_err(exception)?;
+        Ok(settings)
     }
 
     /// The source of the embeddings; a setting of the SVD chooses it, as the command's flags do.
@@ -258,11 +254,10 @@ impl Wanted {
         let more = &self.more;
         let interactions =
             if more.observed_only { SessionPart::Observed } else { SessionPart::All };
-        let is_paper = self.preset == Preset::Paper;
         let of_svd =
             more.latent_dim.is_some() || more.observed_only || more.normalization.is_some();
         let source = match self.embeddings.as_deref().unwrap_or("auto") {
-            "auto" if is_paper || of_svd => "svd",
+            "auto" if self.preset == Preset::Paper || of_svd => "svd",
             other => other,
         };
         let is_file = !["auto", "svd", "als"].contains(&source);
@@ -296,9 +291,8 @@ impl Wanted {
                 })
             }
             "svd" => {
-                let default = SvdOptions::default();
-                let usual = if is_paper { 0.0 } else { default.normalization };
-                let normalization = more.normalization.unwrap_or(usual);
+                let default = SvdOptions::of(self.preset);
+                let normalization = more.normalization.unwrap_or(default.normalization);
                 let latent_dim = more.latent_dim.unwrap_or(default.latent_dim);
                 let options = SvdOptions { latent_dim, normalization, ..default };
                 EmbeddingSource::Svd { interactions, options }

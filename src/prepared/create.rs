@@ -19,7 +19,7 @@ use crate::dataset::{
     SplitSettings, Statistics, SyntheticSettings, Times, UserFeatures, UserTable, assemble,
     read_item_ids, read_user_ids, tables,
 };
-use crate::embedding::{Import, import, tensors};
+use crate::embedding::{Import, SvdOptions, import, tensors};
 use crate::error::{Error, Result};
 use crate::files::{
     StagedFolder, digest_bytes, digest_file, replaceable, require_only, write_toml,
@@ -95,6 +95,18 @@ impl SplitSettings {
     }
 }
 
+impl SvdOptions {
+    /// The options of a preset: the paper decomposes the interactions as they are.
+    #[must_use]
+    pub fn of(preset: Preset) -> Self {
+        let default = Self::default();
+        match preset {
+            Preset::Paper => Self { normalization: 0.0, ..default },
+            Preset::Default => default,
+        }
+    }
+}
+
 /// The settings of a preparation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PrepareSettings {
@@ -160,6 +172,7 @@ pub fn prepare(
     out: &Path,
     replace: bool,
 ) -> Result<(Prepared, Phases)> {
+    settings.split.check()?;
     require_free(out, replace)?;
     let input_digest = input.digest()?;
     // An error in it is reported before hours of other work.

@@ -83,8 +83,12 @@ impl Default for SplitSettings {
 }
 
 impl SplitSettings {
-    /// Checks the shares.
-    fn check(&self) -> Result<()> {
+    /// Checks the shares and the moments.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a share outside [0, 1), for shares that leave nothing of a user to train on,
+    /// or for a validation that does not begin before the test.
+    pub fn check(&self) -> Result<()> {
         let shares = [
             ("observed_share", self.observed_share),
             ("validation_share", self.validation_share),
@@ -104,6 +108,14 @@ impl SplitSettings {
             );
             return Err(Error::setting("test_share", problem));
         }
+        if let SplitKind::Dates { test_after, validation_after: Some(validation) } = self.kind
+            && validation >= test_after
+        {
+            let problem = format!(
+                "--validation-after {validation} has to be before --test-after {test_after}"
+            );
+            return Err(Error::setting("split.validation_after", problem));
+        }
         Ok(())
     }
 }
@@ -113,8 +125,8 @@ impl SplitSettings {
 /// and the same settings give the same sessions.
 ///
 /// # Errors
-/// [`Error::Setting`] for a share outside [0, 1), for shares or moments that leave nobody to train or
-/// to judge on, or for a split by time of interactions without times.
+/// The errors of [`SplitSettings::check`]; [`Error::Setting`] for shares or moments that leave nobody to
+/// train or to judge on, or for a split by time of interactions without times.
 pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<Dataset> {
     settings.check()?;
     let contexts = Cuts::new(&interactions, settings)?;

@@ -1,6 +1,6 @@
 //! The flags of `slate prepare` in, the settings of a preparation out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueHint};
@@ -32,7 +32,7 @@ pub(crate) struct PrepareArgs {
     /// floats. A .npy or .safetensors (`beta`) file has rows in the order of actions.parquet or
     /// --embedding-ids [default: auto; svd with --preset paper, or with a flag of svd].
     #[arg(long, value_name = "auto|svd|als|FILE", value_hint = ValueHint::FilePath)]
-    embeddings: Option<Embeddings>,
+    embeddings: Option<String>,
     /// The seconds in which auto looks for embeddings [default: 180].
     #[arg(long, value_name = "SECONDS", value_parser = recorded())]
     within: Option<u64>,
@@ -91,27 +91,6 @@ pub(crate) struct PrepareArgs {
     pub(super) no_index: bool,
 }
 
-/// The source of the embeddings.
-#[derive(Clone, Debug)]
-enum Embeddings {
-    Auto,
-    Svd,
-    Als,
-    File(PathBuf),
-}
-
-/// Every text but the three names is a path.
-impl From<&str> for Embeddings {
-    fn from(text: &str) -> Self {
-        match text {
-            "auto" => Self::Auto,
-            "svd" => Self::Svd,
-            "als" => Self::Als,
-            path => Self::File(path.into()),
-        }
-    }
-}
-
 impl PrepareArgs {
     /// The interactions to prepare.
     pub(super) fn input(&self) -> Result<Input> {
@@ -128,11 +107,11 @@ impl PrepareArgs {
 
     fn embedding(&self) -> Result<EmbeddingSource> {
         let source = self.source_of_embeddings();
-        self.require_fitting_flags(&source)?;
+        self.require_fitting_flags(source)?;
         let interactions =
             if self.observed_only { SessionPart::Observed } else { SessionPart::All };
-        Ok(match &source {
-            Embeddings::Auto => {
+        Ok(match source {
+            "auto" => {
                 let default = Judge::default();
                 EmbeddingSource::Auto(Judge {
                     reward: self.reward.unwrap_or(default.reward),
@@ -141,18 +120,14 @@ impl PrepareArgs {
                     ..default
                 })
             }
-            Embeddings::Svd => {
-                let default = SvdOptions::default();
+            "svd" => {
+                let default = SvdOptions::of(self.preset);
                 let latent_dim = self.latent_dim.unwrap_or(default.latent_dim);
-                let preset = match self.preset {
-                    Preset::Paper => 0.0,
-                    Preset::Default => default.normalization,
-                };
-                let normalization = self.normalization.unwrap_or(preset);
+                let normalization = self.normalization.unwrap_or(default.normalization);
                 let options = SvdOptions { latent_dim, normalization, ..default };
                 EmbeddingSource::Svd { interactions, options }
             }
-            Embeddings::Als => {
+            "als" => {
                 let default = AlsOptions::default();
                 let options = AlsOptions {
                     latent_dim: self.latent_dim.unwrap_or(default.latent_dim),
@@ -162,8 +137,8 @@ impl PrepareArgs {
                 };
                 EmbeddingSource::Als { interactions, options }
             }
-            Embeddings::File(path) => EmbeddingSource::Import(Import {
-                path: path.clone(),
+            path => EmbeddingSource::Import(Import {
+                path: path.into(),
                 id_column: self.id_column.clone().unwrap_or_else(|| ITEM_ID.into()),
                 ids: self.embedding_ids.clone(),
                 missing: self.missing_embeddings.unwrap_or_default(),
@@ -171,64 +146,49 @@ impl PrepareArgs {
         })
     }
 
-    /// The source that was asked for, by name or by a flag that only svd has.
-    fn source_of_embeddings(&self) -> Embeddings {
+    /// The source that was asked for, by name or by a flag that only svd has; anything but the three
+    /// names is a file.
+    fn source_of_embeddings(&self) -> &str {
         let of_svd =
             self.normalization.is_some() || self.latent_dim.is_some() || self.observed_only;
         match &self.embeddings {
-            Some(embeddings) => embeddings.clone(),
-            None if of_svd || self.preset == Preset::Paper => Embeddings::Svd,
-            None => Embeddings::Auto,
+            Some(source) => source,
+            None if of_svd || self.preset == Preset::Paper => "svd",
+            None => "auto",
         }
     }
 
     /// Fails on a flag that the embeddings have no use for.
-    fn require_fitting_flags(&self, source: &Embeddings) -> Result<()> {
-        let auto = [
-            ("--within", self.within.is_some()),
-            ("--reward", self.reward.is_some()),
-            ("--slate-size", self.slate_size.is_some()),
-        ];
-        let als = [
-            ("--confidence", self.confidence.is_some()),
-            ("--regularization", self.regularization.is_some()),
-            ("--iterations", self.iterations.is_some()),
-        ];
-        let svd = [("--normalization", self.normalization.is_some())];
-        let computed =
-            [("--latent-dim", self.latent_dim.is_some()), ("--observed-only", self.observed_only)];
-        let file = [
-            ("--id-column", self.id_column.is_some()),
-            ("--embedding-ids", self.embedding_ids.is_some()),
-            ("--missing-embeddings", self.missing_embeddings.is_some()),
-        ];
-        let is_auto = matches!(source, Embeddings::Auto);
-        let is_svd = matches!(source, Embeddings::Svd);
-        let is_als = matches!(source, Embeddings::Als);
-        let is_file = matches!(source, Embeddings::File(_));
-        for (flags, fit, of) in [
-            (&auto[..], is_auto, "auto"),
-            (&als, is_als, "als"),
-            (&svd, is_svd, "svd"),
-            (&computed, is_svd || is_als, "svd or als"),
-            (&file, is_file, "FILE"),
+    fn require_fitting_flags(&self, source: &str) -> Result<()> {
+        let [auto, svd, als] = ["auto", "svd", "als"].map(|name| source == name);
+        let file = !(auto || svd || als);
+        for (flag, is_given, fits, of) in [
+            ("--within", self.within.is_some(), auto, "auto"),
+            ("--reward", self.reward.is_some(), auto, "auto"),
+            ("--slate-size", self.slate_size.is_some(), auto, "auto"),
+            ("--confidence", self.confidence.is_some(), als, "als"),
+            ("--regularization", self.regularization.is_some(), als, "als"),
+            ("--iterations", self.iterations.is_some(), als, "als"),
+            ("--normalization", self.normalization.is_some(), svd, "svd"),
+            ("--latent-dim", self.latent_dim.is_some(), svd || als, "svd or als"),
+            ("--observed-only", self.observed_only, svd || als, "svd or als"),
+            ("--id-column", self.id_column.is_some(), file, "FILE"),
+            ("--embedding-ids", self.embedding_ids.is_some(), file, "FILE"),
+            ("--missing-embeddings", self.missing_embeddings.is_some(), file, "FILE"),
         ] {
-            if let Some((flag, _)) = flags.iter().find(|(_, given)| *given && !fit) {
-                match self.latent_dim {
-                    Some(_) if self.embeddings.is_none() && of == "auto" => bail!(
-                        "{flag} goes with --embeddings auto, and --latent-dim means --embeddings svd: \
-                         leave one of them out"
-                    ),
-                    _ => bail!("{flag} goes with --embeddings {of}"),
-                }
+            match self.latent_dim {
+                _ if !is_given || fits => {}
+                Some(_) if self.embeddings.is_none() && of == "auto" => bail!(
+                    "{flag} goes with --embeddings auto, and --latent-dim means --embeddings svd: \
+                     leave one of them out"
+                ),
+                _ => bail!("{flag} goes with --embeddings {of}"),
             }
         }
-        match source {
-            Embeddings::File(path) if !path.exists() => {
-                bail!("{}: no such file; --embeddings is auto, svd, als or a file", path.display())
-            }
-            _ => Ok(()),
+        if file && !Path::new(source).exists() {
+            bail!("{source}: no such file; --embeddings is auto, svd, als or a file");
         }
+        Ok(())
     }
 
     fn features(&self) -> Result<Option<FeatureSource>> {

@@ -211,11 +211,6 @@ impl DataArgs {
                 "a split by time needs --time-column NAME, the column that says when things happened"
             );
         }
-        if let (Some(validation), Some(test)) = (self.validation_after, self.test_after)
-            && validation >= test
-        {
-            bail!("--validation-after {validation} has to be before --test-after {test}");
-        }
         Ok(kind)
     }
 }

@@ -285,6 +285,8 @@ fn splits_that_leave_nothing_are_refused() {
         assert!(message.contains(&said), "{message}");
         assert!(message.contains("the log goes from 100 to 250"), "{message}");
     }
+    let message = dates(200, 200);
+    assert!(message.contains("200 has to be before --test-after 200"), "{message}");
     let message = refused(SplitKind::Temporal);
     assert!(message.contains("no user has enough interactions for validation"), "{message}");
     let shares =
