@@ -22,8 +22,8 @@ pub struct Filters {
     pub min_user_interactions: u32,
     /// Least number of different users of an item, among the users that are kept.
     pub min_item_interactions: u32,
-    /// The most rows to skip that cannot be read; one more is an error. If it is not 0, every line of
-    /// a delimited file is a row, even within quotes.
+    /// The most rows to skip that cannot be read; one more is an error. Where a quote of a delimited file
+    /// is misplaced or not closed, each line is a row.
     pub skip_bad_rows: u64,
 }
 

@@ -1,10 +1,11 @@
 //! Bytes of delimited text → records: the one place that knows where a record ends. A line break
-//! ends a record unless an odd number of quotes stands before it.
+//! ends a record unless it stands in a field in quotes. A quote that no rule allows hides nothing: the line
+//! with it is a record, and a bad one.
 
 use std::io::{Error, ErrorKind, Read, Result};
 use std::ops::Range;
 
-use memchr::{memchr_iter, memchr2_iter};
+use memchr::{memchr, memchr_iter, memchr2, memchr2_iter};
 
 /// The places of `byte` in `bytes` that are not within a pair of `quote`.
 pub(super) fn unquoted(
@@ -39,14 +40,52 @@ pub(super) fn misquoted(bytes: &[u8], separator: u8, quote: u8) -> Option<&'stat
         }
         open = !open;
     }
-    open.then_some("a quote is left open")
+    open.then_some("a quote is left open, or one within its field is not doubled")
+}
+
+/// The length of the record that `bytes` begin with, and of its line break. Where a quote is not closed, or
+/// one stands where none may ([`misquoted`]), the record is the first line. `None` if what comes
+/// behind `bytes`, unless they have `ended`, may belong to it.
+fn first(bytes: &[u8], separator: u8, quote: Option<u8>, ended: bool) -> Option<usize> {
+    let line = || memchr(b'\n', bytes).map(|at| at + 1);
+    let ended = |length: Option<usize>| if ended { length.or(Some(bytes.len())) } else { None };
+    let Some(quote) = quote else { return line().or_else(|| ended(None)) };
+    let mut from = 0;
+    while let Some(at) = memchr2(quote, b'\n', &bytes[from..]).map(|at| from + at) {
+        if bytes[at] == b'\n' {
+            return Some(at + 1);
+        }
+        if at > 0 && bytes[at - 1] != separator {
+            return line().or_else(|| ended(None));
+        }
+        from = at + 1;
+        loop {
+            let Some(at) = memchr(quote, &bytes[from..]) else { return ended(line()) };
+            from += at + 1;
+            match bytes.get(from) {
+                Some(next) if *next == quote => from += 1,
+                Some(next) if ![separator, b'\n', b'\r'].contains(next) => {
+                    return line().or_else(|| ended(None));
+                }
+                _ => break,
+            }
+        }
+    }
+    ended(None)
 }
 
 /// Where the records of `bytes` are, with their line breaks; empty ones are left out.
-pub(super) fn records(bytes: &[u8], quote: Option<u8>) -> impl Iterator<Item = Range<usize>> + '_ {
+pub(super) fn records(
+    bytes: &[u8],
+    separator: u8,
+    quote: Option<u8>,
+) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut start = 0;
-    let ends = unquoted(bytes, b'\n', quote).map(|at| at + 1).chain([bytes.len()]);
-    let records = ends.map(move |end| std::mem::replace(&mut start, end)..end);
+    let records = std::iter::from_fn(move || {
+        let rest = &bytes[start..];
+        let end = start + first(rest, separator, quote, true).filter(|_| !rest.is_empty())?;
+        Some(std::mem::replace(&mut start, end)..end)
+    });
     records.filter(|record| !trimmed(&bytes[record.clone()]).is_empty())
 }
 
@@ -57,34 +96,45 @@ pub(super) fn trimmed(record: &[u8]) -> &[u8] {
 }
 
 /// The bytes of `reader` in blocks of whole records, of about `size` bytes each. The last record of
-/// the last block may be cut.
+/// the last block may be cut. A quote that is open for longer than a block is not closed.
 ///
-/// The blocks end with an error of the kind `FileTooLarge` at a record that is longer than a block.
+/// The blocks end with an error of the kind `FileTooLarge` at a line that is longer than a block.
 pub(super) fn blocks(
     reader: &mut (dyn Read + Send),
+    separator: u8,
     quote: Option<u8>,
     size: usize,
 ) -> impl Iterator<Item = Result<Vec<u8>>> + '_ {
     let (mut rest, mut ended) = (Vec::new(), false);
     std::iter::from_fn(move || {
-        if ended {
-            return None;
+        while !ended {
+            let mut block = std::mem::take(&mut rest);
+            block.reserve(size);
+            let read = (&mut *reader).take(size as u64).read_to_end(&mut block);
+            ended = !read.as_ref().is_ok_and(|read| *read == size);
+            if let Err(error) = read {
+                return Some(Err(error));
+            }
+            if ended {
+                return (!block.is_empty()).then_some(Ok(block));
+            }
+            let mut end = 0;
+            while let Some(length) = first(&block[end..], separator, quote, false) {
+                end += length;
+            }
+            if end == 0 && block.len() > size {
+                let Some(line) = memchr(b'\n', &block) else {
+                    ended = true;
+                    return Some(Err(Error::from(ErrorKind::FileTooLarge)));
+                };
+                end = line + 1;
+            }
+            rest = block.split_off(end);
+            if end > 0 {
+                return Some(Ok(block));
+            }
         }
-        let mut block = std::mem::take(&mut rest);
-        block.reserve(size);
-        let read = (&mut *reader).take(size as u64).read_to_end(&mut block);
-        ended = !read.as_ref().is_ok_and(|read| *read == size);
-        if let Err(error) = read {
-            return Some(Err(error));
-        }
-        if !ended {
-            let Some(last) = unquoted(&block, b'\n', quote).last() else {
-                ended = true;
-                return Some(Err(Error::from(ErrorKind::FileTooLarge)));
-            };
-            rest = block.split_off(last + 1);
-        }
-        (!block.is_empty()).then_some(Ok(block))
+        None
     })
 }
 
@@ -94,7 +144,7 @@ mod tests {
 
     fn blocks_of(text: &str, size: usize) -> Vec<Result<String>> {
         let mut reader = text.as_bytes();
-        let blocks = blocks(&mut reader, Some(b'"'), size);
+        let blocks = blocks(&mut reader, b',', Some(b'"'), size);
         blocks.map(|block| Ok(String::from_utf8(block?).unwrap())).collect()
     }
 
@@ -109,7 +159,7 @@ mod tests {
             }
         }
         let text = b"\r\na,b\r\n\n1,\"\n\"\n2";
-        let found: Vec<_> = records(text, Some(b'"')).map(|at| trimmed(&text[at])).collect();
+        let found: Vec<_> = records(text, b',', Some(b'"')).map(|at| trimmed(&text[at])).collect();
         assert_eq!(found, [&b"a,b"[..], b"1,\"\n\"", b"2"]);
     }
 
@@ -135,11 +185,40 @@ mod tests {
     }
 
     #[test]
-    fn an_open_quote_ends_the_blocks_at_the_stream_s_end_or_a_block_later() {
-        let read = |text: &str, size| {
-            blocks_of(text, size).into_iter().map(|block| block.is_ok()).collect::<Vec<_>>()
+    fn a_quote_that_no_rule_allows_spoils_its_own_line_alone() {
+        for (text, found) in [
+            ("1,\"a\nb\",x\n2,c\n", &["1,\"a\nb\",x", "2,c"][..]),
+            ("1,\"a\n\"\"b\"\"\"\n2,c", &["1,\"a\n\"\"b\"\"\"", "2,c"]),
+            ("1,\"a\n2,\"b\n3,c\n", &["1,\"a", "2,\"b", "3,c"]),
+            ("1,\"a\nb\" x\n2,\"c\nd\"\n", &["1,\"a", "b\" x", "2,\"c\nd\""]),
+            ("1,a\"\n2,\"b\r\n\"\r\n3,\"c\n4,d", &["1,a\"", "2,\"b\r\n\"", "3,\"c", "4,d"]),
+            ("\"", &["\""]),
+        ] {
+            let bytes = text.as_bytes();
+            let lines = |text: &str| {
+                let records = records(text.as_bytes(), b',', Some(b'"'));
+                records.map(|at| text[at].trim_end().to_owned()).collect::<Vec<_>>()
+            };
+            assert_eq!(lines(text), found, "{text}");
+            // Blocks of the size of the longest record and more divide nothing else.
+            for size in 12..bytes.len() {
+                let blocks = blocks_of(text, size).into_iter().map(Result::unwrap);
+                let found_in: Vec<_> = blocks.flat_map(|block| lines(&block)).collect();
+                assert_eq!(found_in, found, "{size}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_open_quote_hides_nothing_and_a_long_line_ends_the_blocks() {
+        let read = |text: &str| {
+            let blocks = blocks_of(text, 8).into_iter();
+            blocks.map(|block| block.unwrap_or_else(|_| "long".into())).collect::<Vec<_>>()
         };
-        assert_eq!(read("1,2\n3,\"4\n5,6\n", 100), [true]);
-        assert_eq!(read("1,2\n3,\"4\n5,6\n7,8\n9,0\n1,2\n3,4\n", 8), [true, false]);
+        let text = "1,2\n3,\"4\n5,6\n7,8\n9,0\n1,2\n3,4\n";
+        let blocks = read(text);
+        assert_eq!(blocks.concat(), text);
+        assert!(blocks.contains(&"3,\"4\n".to_owned()), "{blocks:?}");
+        assert_eq!(read("1,2\n3,4567890123456789\n")[1..], ["long"]);
     }
 }

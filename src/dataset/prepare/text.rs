@@ -38,13 +38,12 @@ pub(crate) fn read<C: Wanted>(
     mut each: impl FnMut(&Path, &C, &Batch, &mut BadRows) -> Result<()>,
 ) -> Result<C> {
     let (path, dialect) = (file.shown(), Dialect::of(file)?);
-    // Where rows may be skipped, a line is a row: then an open quote spoils only its own line.
-    let quote = dialect.quote.filter(|_| !bad.may_skip());
+    let Dialect { separator, quote, .. } = dialect;
     file.read(|reader| {
         thread::scope(|scope| {
             let (send, receive) = sync_channel(1);
             scope.spawn(move || {
-                for block in blocks(reader, quote, BLOCK) {
+                for block in blocks(reader, separator, quote, BLOCK) {
                     if send.send(block).is_err() {
                         return;
                     }
@@ -56,10 +55,8 @@ pub(crate) fn read<C: Wanted>(
                 let mut block = block.map_err(|error| match error.kind() {
                     ErrorKind::FileTooLarge => {
                         let mib = BLOCK >> 20;
-                        let problem = format!(
-                            "a quote is left open or stands within a field, or the row is longer than \
-                             {mib} MiB"
-                        );
+                        let problem =
+                            format!("expected a line break (\\n) within {mib} MiB, found none");
                         bad.refusal(Error::Row { path: path.clone(), row: rows + 1, problem })
                     }
                     _ => Error::file(&path, format!("cannot be read beyond row {rows}: {error}")),
@@ -142,7 +139,7 @@ impl Text {
         let names = if let Some(names) = dialect.names {
             names.iter().map(ToString::to_string).collect()
         } else {
-            let header = records(first, dialect.quote).next();
+            let header = records(first, dialect.separator, dialect.quote).next();
             let header = header.ok_or_else(|| Error::file(&path, "is empty"))?;
             let quoted = Dialect { quote: Some(QUOTE), ..dialect };
             let names = names_of(&parse(&path, quoted, None, None, &first[header.clone()])?);
@@ -213,9 +210,9 @@ impl Text {
     /// # Errors
     /// The first bad row that must not be skipped.
     fn sift(&self, bytes: &[u8], bad: &mut BadRows) -> Result<(Vec<u8>, Vec<u64>)> {
-        let quote = self.dialect.quote.filter(|_| !bad.may_skip());
+        let Dialect { separator, quote, .. } = self.dialect;
         let (mut kept, mut numbers) = (Vec::with_capacity(bytes.len()), Vec::new());
-        for (row, record) in (self.rows + 1..).zip(records(bytes, quote)) {
+        for (row, record) in (self.rows + 1..).zip(records(bytes, separator, quote)) {
             let record = &bytes[record];
             match self.problem(trimmed(record)) {
                 None => {

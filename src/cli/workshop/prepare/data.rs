@@ -69,8 +69,8 @@ pub(super) struct DataArgs {
     /// set).
     #[arg(long, default_value_t)]
     rows: RowFilter,
-    /// Skip up to this many rows that cannot be read, and report how many there were. Every line is
-    /// then a row, even within quotes.
+    /// Skip up to this many rows that cannot be read, and report how many there were. Where a quote is
+    /// misplaced or not closed, each line counts as a row.
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_bad_rows: u64,
     /// Refuse a packed log (.gz, or a file of a .zip) that unpacks to more than this many MiB

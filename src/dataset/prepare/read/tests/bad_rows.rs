@@ -32,16 +32,19 @@ fn a_quote_in_a_tsv_opens_nothing() {
 
 #[test]
 fn quotes_that_hide_rows_are_named_and_such_rows_can_be_skipped() {
-    for (rows, kept) in [
-        ("u1,\"blue,i1\nu2,red,i2\nu3,\"green,i3\n", &["u2 i2"][..]),
-        ("u1,5\" screen,i1\nu2,red,i2\nu3,7\" screen,i3\n", &["u2 i2"]),
-        ("u1,\"Big\" shoes,i1\nu2,red,i2\n", &["u2 i2"]),
+    const OPEN: &str = "a quote is left open, or one within its field is not doubled";
+    const WITHIN: &str = "a quote stands within a field: put the whole field in quotes";
+    for (rows, said, kept) in [
+        ("u1,\"blue,i1\nu2,red,i2\nu3,\"green,i3\n", OPEN, &["u2 i2"][..]),
+        ("u1,\"the \"big,\nblue\" one\",i1\nu2,red,i2\n", WITHIN, &["u2 i2"]),
+        ("u1,\"big,\n\"blue\" one\",i1\nu2,red,i2\n", OPEN, &["u2 i2"]),
+        ("u1,5\" screen,i1\nu2,red,i2\nu3,7\" screen,i3\n", WITHIN, &["u2 i2"]),
+        ("u1,\"Big\" shoes,i1\nu2,red,i2\n", WITHIN, &["u2 i2"]),
     ] {
         let (_folder, source) = file("log.csv", format!("who,query,what\n{rows}"));
         let source = named(source);
         let message = read(&source, &all()).unwrap_err().to_string();
-        let said = "log.csv: row 1: a quote stands within a field: put the whole field in quotes";
-        assert!(message.contains(said), "{message}");
+        assert!(message.contains(&format!("log.csv: row 1: {said}")), "{message}");
         assert!(message.ends_with("; --skip-bad-rows skips such rows"), "{message}");
         let skip = Filters { skip_bad_rows: 2, ..all() };
         assert_eq!(pairs(&read(&source, &skip).unwrap()), kept);
@@ -49,6 +52,26 @@ fn quotes_that_hide_rows_are_named_and_such_rows_can_be_skipped() {
     let text = "who,query,what\nu1,\"5\"\" screen,\nblack\",i1\nu2,\"\",i2\n";
     let (_folder, source) = file("log.csv", text);
     assert_eq!(pairs(&read(&named(source), &all()).unwrap()), ["u1 i1", "u2 i2"]);
+}
+
+#[test]
+fn a_line_break_in_quotes_ends_no_row_whether_rows_are_skipped_or_not() {
+    let row = |at: usize| match at {
+        700 => format!("u{at}\n"),
+        _ if at.is_multiple_of(4) => format!("u{at},i{at},\"good,\n\n\"\"really\"\" \n{at}\"\r\n"),
+        _ => format!("u{at},i{at},fine\n"),
+    };
+    let text: String = (1..=800).map(row).collect();
+    let (_folder, source) = file("log.csv", format!("who,what,review\n{text}"));
+    let source = named(source);
+    let message = read(&source, &all()).unwrap_err().to_string();
+    assert!(message.contains("log.csv: row 700: expected 3 fields, found 1"), "{message}");
+    let skip = Filters { skip_bad_rows: 1, ..all() };
+    let expected: Vec<_> =
+        (1..=800).filter(|at| *at != 700).map(|at| format!("u{at} i{at}")).collect();
+    let mut read = pairs(&read(&source, &skip).unwrap());
+    read.sort_by_key(|pair| pair[1..].split_once(' ').unwrap().0.parse::<u32>().unwrap());
+    assert_eq!(read, expected);
 }
 
 #[test]
@@ -128,16 +151,9 @@ fn bad_rows_are_skipped_up_to_a_number() {
     let good = read_text("ratings.csv", broken(100, ""), &at_least(1.0)).unwrap();
     assert_eq!(good.len(), 200);
     let skip = |skip_bad_rows| Filters { skip_bad_rows, ..at_least(1.0) };
-    for row in [
-        "x",
-        "1,\"2,3",
-        "1,2,3,4,5",
-        "1,2,three",
-        ",2,3",
-        "1,\"2,3\n5,6\",7",
-        "1,\"2\" x,3",
-        "1,2\" x,3\n1,\"\"2,3",
-    ] {
+    for row in
+        ["x", "1,\"2,3", "1,2,3,4,5", "1,2,three", ",2,3", "1,\"2\" x,3", "1,2\" x,3\n1,\"\"2,3"]
+    {
         let text = broken(100, row);
         assert_eq!(read_text("ratings.csv", &text, &skip(2)).unwrap(), good, "{row}");
     }
