@@ -35,7 +35,7 @@ pub enum Error {
     },
 
     /// One cell of a table that cannot be read.
-    #[error("{}: row {row}: column `{column}`: expected {expected}, found `{found}`", path.display())]
+    #[error("{}: row {row}: column `{column}`: expected {expected}, found `{}`", path.display(), shown(found))]
     Cell {
         /// The table.
         path: PathBuf,
@@ -239,14 +239,18 @@ impl Error {
     }
 }
 
-/// The columns that there are, and why they are one, perhaps. Names are of strangers: no terminal is
-/// to obey them.
+/// Text of strangers, in one line that no terminal obeys.
+fn shown(text: &str) -> String {
+    let shown = |char: char| match char.is_control() {
+        true => char.escape_default().to_string(),
+        false => char.into(),
+    };
+    text.chars().map(shown).collect()
+}
+
+/// The columns that there are, and why they are one, perhaps.
 fn the_columns(available: &[String]) -> String {
-    let shown: String = available
-        .join(", ")
-        .chars()
-        .map(|char| if char.is_control() { char.escape_default().to_string() } else { char.into() })
-        .collect();
+    let shown = shown(&available.join(", "));
     match available {
         [only] if only.contains([',', ';', '\t', '|']) => format!(
             "the only column is {shown}: in a .csv file `,` stands between fields, in a .tsv file a tab"

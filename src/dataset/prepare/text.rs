@@ -191,18 +191,7 @@ impl Text {
             Ok(column.as_materialized_series().clone())
         };
         let columns = columns.names().map(column).collect::<Result<Vec<_>>>()?;
-        let batch = Batch { first_row, numbers, columns };
-        if quote.is_some_and(|quote| memchr(quote, &bytes).is_some()) {
-            for cells in &batch.columns {
-                let cells = cells.str().map_err(|error| failed(&self.path, &error))?;
-                let is_broken = |cell: Option<&str>| cell.is_some_and(|cell| cell.contains('\n'));
-                if let Some(at) = cells.iter().position(is_broken) {
-                    let problem = "a quote is left open";
-                    return Err(bad.refusal(self.row_error(batch.row(at), problem)));
-                }
-            }
-        }
-        Ok(batch)
+        Ok(Batch { first_row, numbers, columns })
     }
 
     /// The records of a block that can be read, and the number of each.

@@ -75,12 +75,23 @@ fn a_line_break_in_quotes_ends_no_row_whether_rows_are_skipped_or_not() {
 }
 
 #[test]
+fn a_line_break_in_quotes_may_be_part_of_an_id() {
+    let text = "who,what\n1,\"a\nb\"\n2,c\n1,\"a\nb\"\n";
+    for skip_bad_rows in [0, 1] {
+        let (_folder, source) = file("log.csv", text);
+        let filters = Filters { skip_bad_rows, ..all() };
+        assert_eq!(pairs(&read(&named(source), &filters).unwrap()), ["1 a\nb", "2 c"]);
+    }
+}
+
+#[test]
 fn a_bad_cell_is_named() {
     let bad = |row: &str| format!("userId,movieId,rating\n1,2,3\n{row}\n4,5,6\n");
     for (row, expected) in [
         (",2,3", "row 2: column `userId`: expected an id, found ``"),
         ("1,\"\",3", "row 2: column `movieId`: expected an id, found ``"),
         ("1,2,good", "row 2: column `rating`: expected a finite number, found `good`"),
+        ("1,2,\"3\n4\"", "found `3\\n4`"),
         ("1,2,NaN", "row 2: column `rating`: expected a finite number, found `NaN`"),
         ("1,2", "row 2: expected 3 fields, found 2; an empty field needs its separator too"),
         ("1,2,3,4", "row 2: expected 3 fields, found 4"),
