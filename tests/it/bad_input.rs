@@ -177,6 +177,18 @@ fn users_that_are_left_out_are_counted() {
 }
 
 #[test]
+fn an_integer_that_is_two_users_is_said() {
+    let input = Input::new();
+    let log = "who,what\n1,a\n1,b\n2.0,a\n1.0,c\n2,b\n3,a\n3,c\n4,b\n";
+    fs_err::write(input.path("log.csv"), log).unwrap();
+    let all = ["--min-user-interactions", "1"];
+    let output = input.prepare_of("log.csv", "2").args(ITEMS).args(all).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_says(&said, &["log.csv: 2 integers are two users each, such as `1` and `1.0`"]);
+    assert_says(&said, &[".astype('Int64')"]);
+}
+
+#[test]
 fn text_that_is_no_table_is_one_error() {
     let input = Input::new();
     fs_err::write(input.path("log.csv"), "who,what\nu1,i1\nu2,i2,3,4\n").unwrap();

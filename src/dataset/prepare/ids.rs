@@ -86,6 +86,19 @@ impl Numbered {
         matches!(self, Self::Text(ids) if ids.keys().all(is_float))
     }
 
+    /// The number of integers that are here as themselves and, written as floats, as other ids: `7` and
+    /// `7.0`; and the least of these integers.
+    pub(super) fn twice(&self) -> (usize, Option<i64>) {
+        let Self::Text(ids) = self else { return (0, None) };
+        let both = ids.keys().filter_map(|id| {
+            let id = id.strip_suffix(".0").filter(|id| ids.contains_key(*id))?;
+            integer(id)
+        });
+        both.fold((0, None), |(count, least), id| {
+            (count + 1, Some(least.map_or(id, |least: i64| least.min(id))))
+        })
+    }
+
     /// The ids whose numbers are `used`, ascending, and the rank of each used number among them.
     pub(crate) fn ranked(self, used: &[bool]) -> (Series, Vec<u32>) {
         match self {
@@ -160,6 +173,21 @@ mod tests {
             let mut ids = Numbered::default();
             numbers(&mut ids, texts);
             assert_eq!(ids.are_floats(), are, "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn integers_that_are_written_in_two_ways_are_noticed() {
+        for (texts, twice) in [
+            (&["10", "x", "9.0", "10.0", "9", "8.0", "7"][..], (2, Some(9))),
+            (&["-1", "-1.0"], (1, Some(-1))),
+            (&["01", "01.0", "v1", "v1.0", "1", "1.00"], (0, None)),
+            (&["1.0"], (0, None)),
+            (&["1"], (0, None)),
+        ] {
+            let mut ids = Numbered::default();
+            numbers(&mut ids, texts);
+            assert_eq!(ids.twice(), twice, "{texts:?}");
         }
     }
 

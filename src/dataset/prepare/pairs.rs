@@ -210,6 +210,24 @@ impl<'a> Pairs<'a> {
         table.map_err(|error| Error::library("the different pairs", error))
     }
 
+    /// Warns of ids in the log at `path` that may not be what they seem.
+    fn warn(&self, path: &Path) {
+        let path = path.display();
+        let cure = "as pandas writes integers beside empty cells: drop rows without an id and cast to \
+                    integers, for example with .astype('Int64')";
+        for (ids, whose) in [(&self.users, "users"), (&self.items, "items")] {
+            if ids.are_floats() {
+                tracing::warn!("{path}: each id of the {whose} ends in `.0`, {cure}");
+            }
+            if let (count, Some(id)) = ids.twice() {
+                tracing::warn!(
+                    "{path}: {count} integers are two {whose} each, such as `{id}` and `{id}.0`; some ids \
+                     end in `.0`, {cure}"
+                );
+            }
+        }
+    }
+
     /// Drops thin users and items and numbers what is left by ascending id; `path` is the log.
     ///
     /// # Errors
@@ -219,16 +237,8 @@ impl<'a> Pairs<'a> {
             return Err(Error::file(path, "holds no rows"));
         }
         self.sweep();
+        self.warn(&path);
         let Self { filters, seen: mut pairs, times, users, items, .. } = self;
-        for (ids, whose) in [(&users, "users"), (&items, "items")] {
-            if ids.are_floats() {
-                tracing::warn!(
-                    "{}: each id of the {whose} ends in `.0`, as pandas writes integers beside empty cells: \
-                     drop rows without an id and cast to integers, for example with .astype('Int64')",
-                    path.display()
-                );
-            }
-        }
         let latest: Vec<(u64, i64)> = pairs.iter().copied().zip(times).collect();
         let mut left = Left { path, before: self.rows };
         left.some(self.kept_rows, || match filters.min_rating {
