@@ -189,6 +189,19 @@ fn an_integer_that_is_two_users_is_said() {
 }
 
 #[test]
+fn a_word_for_no_value_among_the_ids_is_said_and_counted() {
+    let input = Input::new();
+    let log = "who,what\nNULL,a\nNULL,b\nu1,a\nu1,nan\nNULL,b\nu2,Nan\nu2,b\nu3,a\nu3,b\n";
+    fs_err::write(input.path("log.csv"), log).unwrap();
+    let all = ["--min-user-interactions", "1"];
+    let output = input.prepare_of("log.csv", "2").args(ITEMS).args(all).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_says(&said, &["log.csv: `NULL` is the user of 3 rows; if", "--skip-bad-rows 3"]);
+    assert_says(&said, &["log.csv: `nan` is the item of 1 rows"]);
+    assert_eq!(said.matches("not known").count(), 2, "{said}");
+}
+
+#[test]
 fn text_that_is_no_table_is_one_error() {
     let input = Input::new();
     fs_err::write(input.path("log.csv"), "who,what\nu1,i1\nu2,i2,3,4\n").unwrap();

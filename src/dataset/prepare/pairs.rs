@@ -22,6 +22,9 @@ const FIRST_SWEEP: usize = 1 << 26;
 const TIME: &str = "a time, as a number of seconds, milli-, micro- or nanoseconds since 1970, or as in \
                     2024-01-31 or 2024-01-31T17:05:00Z";
 
+/// What programs write where there is no value.
+const NO_VALUE: [&str; 7] = ["NULL", "null", "None", "NaN", "nan", "NA", "<NA>"];
+
 /// The interactions of a log while it is read: 8 bytes for each different pair, and 8 more for its
 /// time where times are asked for.
 pub(super) struct Pairs<'a> {
@@ -37,6 +40,8 @@ pub(super) struct Pairs<'a> {
     sweep_at: usize,
     rows: u64,
     kept_rows: u64,
+    /// The rows whose user, or item, is each word of [`NO_VALUE`].
+    no_value: [[u64; NO_VALUE.len()]; 2],
 }
 
 impl<'a> Pairs<'a> {
@@ -51,6 +56,7 @@ impl<'a> Pairs<'a> {
             sweep_at: FIRST_SWEEP,
             rows: 0,
             kept_rows: 0,
+            no_value: Default::default(),
         }
     }
 
@@ -72,6 +78,9 @@ impl<'a> Pairs<'a> {
             || self.users.number(&batch.columns[0], &keep),
             || self.items.number(&batch.columns[1], &keep),
         );
+        for (column, counts) in batch.columns.iter().zip(&mut self.no_value) {
+            count_no_value(column, &keep, counts);
+        }
         let pairs = users?.into_iter().zip(items?);
         self.seen.extend(pairs.map(|(user, item)| u64::from(user) << 32 | u64::from(item)));
         let kept = times.into_iter().zip(&keep).filter(|(_, keep)| **keep);
@@ -226,6 +235,14 @@ impl<'a> Pairs<'a> {
                 );
             }
         }
+        for (counts, one) in self.no_value.iter().zip(["user", "item"]) {
+            for (word, count) in NO_VALUE.iter().zip(counts).filter(|(_, count)| **count > 0) {
+                tracing::warn!(
+                    "{path}: `{word}` is the {one} of {count} rows; if it means that the {one} is not known, \
+                     drop these rows, or empty the cells and skip them with --skip-bad-rows {count}"
+                );
+            }
+        }
     }
 
     /// Drops thin users and items and numbers what is left by ascending id; `path` is the log.
@@ -340,6 +357,19 @@ fn thin(
     pairs.retain(|pair| counts[of(*pair)] >= least);
     let dropped = counts.iter().filter(|count| (1..least).contains(*count)).count();
     (dropped > 0).then(|| [dropped, counts.iter().filter(|count| **count > 0).count()])
+}
+
+/// Adds the number of rows to `keep` whose id is each word of [`NO_VALUE`] to `counts`.
+fn count_no_value(column: &Series, keep: &[bool], counts: &mut [u64; NO_VALUE.len()]) {
+    let Ok(ids) = column.str() else { return };
+    for id in ids.iter().zip(keep).filter(|(_, keep)| **keep).filter_map(|(id, _)| id) {
+        // Most ids are told from all words by their first letter.
+        if id.starts_with(['N', 'n', '<'])
+            && let Some(word) = NO_VALUE.iter().position(|word| *word == id)
+        {
+            counts[word] += 1;
+        }
+    }
 }
 
 /// Seconds since 1970 of each cell, where it holds a time.
