@@ -12,11 +12,15 @@ use std::sync::Arc;
 use fs_err as fs;
 use polars::io::mmap::MmapBytesReader;
 use polars::prelude::*;
+use polars_parquet::read::{FileMetadata, infer_schema};
 
 use crate::error::{Error, Result};
 
 /// The most rows that are held at once; some writers make one group of all.
 const ROWS: usize = 1 << 22;
+
+/// The key of the types of columns in a file's own metadata.
+const ARROW_SCHEMA: &str = "ARROW:schema";
 
 /// Reads `columns`, in that order.
 ///
@@ -32,11 +36,7 @@ pub(crate) fn read_columns(path: &Path, columns: &[&str]) -> Result<DataFrame> {
 /// # Errors
 /// Bytes that are no Parquet, or a column of a type that this build of polars cannot hold.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<DataFrame> {
-    let mut bytes = Cursor::new(bytes);
-    if !footer::is_sound(&mut bytes)? {
-        return Err(damaged(path));
-    }
-    let mut reader = ParquetReader::new(bytes);
+    let mut reader = reader(path, Cursor::new(bytes))?;
     let schema = guarded(path, || reader.schema())?;
     let names: Vec<String> = schema.iter_names().map(ToString::to_string).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -159,11 +159,15 @@ fn check_columns(schema: &ArrowSchema, path: &Path, columns: &[&str]) -> Result<
             }
             Some(field) if !is_readable(field.dtype()) => {
                 let cast = match field.dtype() {
-                    ArrowDataType::Dictionary(..) => "; cast these categories to text",
+                    ArrowDataType::Decimal(_, 0) => "; cast it to integers",
+                    ArrowDataType::Decimal(..) => {
+                        "; cast it to floats, or to text where it holds ids"
+                    }
                     _ => "",
                 };
                 let problem = format!(
-                    "column `{column}`: expected numbers, text, booleans, dates or times, found {:?}{cast}",
+                    "column `{column}`: expected integers or text for ids, and numbers, text, booleans, \
+                     dates or times for all else, found {:?}{cast}",
                     field.dtype()
                 );
                 return Err(Error::file(path, problem));
@@ -241,11 +245,25 @@ pub(super) fn missing_column(path: &Path, column: &str, available: &[String]) ->
 
 /// Opens a file whose footer polars may read.
 fn open(path: &Path) -> Result<ParquetReader<std::fs::File>> {
-    let mut file = fs::File::open(path)?;
-    if footer::is_sound(&mut file)? {
-        return Ok(ParquetReader::new(mappable(file)));
+    reader(path, mappable(fs::File::open(path)?))
+}
+
+/// A reader of what has a footer that polars may read. Categories are text to it: this build of polars
+/// holds none, and no file stores them otherwise; only the schema of Arrow that some programs add says
+/// that they are.
+fn reader<R: MmapBytesReader>(path: &Path, mut file: R) -> Result<ParquetReader<R>> {
+    if !footer::is_sound(&mut file).map_err(|error| Error::reading(path, error))? {
+        return Err(damaged(path));
     }
-    Err(damaged(path))
+    let mut reader = ParquetReader::new(file);
+    let metadata = guarded(path, || reader.get_metadata().cloned())?;
+    let schema = guarded(path, || infer_schema(&metadata))?;
+    if schema.iter_values().any(|field| matches!(field.dtype(), ArrowDataType::Dictionary(..))) {
+        let mut plain = FileMetadata::clone(&metadata);
+        plain.key_value_metadata.iter_mut().for_each(|of| of.retain(|of| of.key != ARROW_SCHEMA));
+        reader.set_metadata(Arc::new(plain));
+    }
+    Ok(reader)
 }
 
 /// polars maps the file, which it can do with the standard library's handle only.

@@ -202,6 +202,42 @@ fn a_word_for_no_value_among_the_ids_is_said_and_counted() {
 }
 
 #[test]
+fn types_of_parquet_are_read_or_named_with_what_to_do() {
+    let prepare = |user: &str, item: &str, out: &Path| {
+        let mut command = slate();
+        command.args(["prepare", "tests/data/types.parquet", "--min-user-interactions", "1"]);
+        command.args(["--user-column", user, "--item-column", item, "--latent-dim", "2", "--out"]);
+        command.arg(out);
+        command
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("data");
+    // A dictionary of texts is text, but for the row without one.
+    assert_says(
+        &refused(&mut prepare("user", "what", &out)),
+        &["row 5: column `what`: expected an id"],
+    );
+    stdout(&mut prepare("user", "page", &out));
+    let users = table(&out.join("contexts.parquet"));
+    let users = users.column("user_id").unwrap();
+    assert_eq!(users.str().unwrap().iter().flatten().collect::<Vec<_>>(), ["u1", "u2", "u3"]);
+    for (item, said) in [
+        (
+            "item",
+            "expected integers or text for ids, and numbers, text, booleans, dates or times for all \
+                  else, found Decimal(38, 0); cast it to integers",
+        ),
+        ("short", "found Decimal(9, 0); cast it to integers"),
+        ("price", "found Decimal(10, 2); cast it to floats, or to text where it holds ids"),
+        ("bought", "expected integers or text, found bool"),
+        ("kind", "found BinaryView"),
+    ] {
+        let error = refused(&mut prepare("user", item, &out.with_file_name("other")));
+        assert_says(&error, &["types.parquet: column `", item, said]);
+    }
+}
+
+#[test]
 fn text_that_is_no_table_is_one_error() {
     let input = Input::new();
     fs_err::write(input.path("log.csv"), "who,what\nu1,i1\nu2,i2,3,4\n").unwrap();
