@@ -248,9 +248,24 @@ fn shown(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// The first of `names`, each cut, and the number of the others.
+pub(crate) fn listed(names: &[String]) -> String {
+    const NAMES: usize = 30;
+    const LETTERS: usize = 60;
+    let cut = |name: &String| match name.char_indices().nth(LETTERS) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.clone(),
+    };
+    let more = match names.len().saturating_sub(NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    shown(&names.iter().take(NAMES).map(cut).collect::<Vec<_>>().join(", ")) + &more
+}
+
 /// The columns that there are, and why they are one, perhaps.
 fn the_columns(available: &[String]) -> String {
-    let shown = shown(&available.join(", "));
+    let shown = listed(available);
     match available {
         [only] if only.contains([',', ';', '\t', '|']) => format!(
             "the only column is {shown}: in a .csv file `,` stands between fields, in a .tsv file a tab"

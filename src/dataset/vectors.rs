@@ -7,7 +7,7 @@ use polars::prelude::*;
 
 use super::catalogue::id_texts;
 use super::parquet::{missing_column, of_floats, row_groups, schema};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, listed};
 use crate::matrix::Matrix;
 
 /// Reads the ids in `id_column`, as text, and the vector beside each, `[rows, L]`.
@@ -68,7 +68,7 @@ fn columns(path: &Path, id_column: &str) -> Result<(Vec<String>, bool)> {
             let problem = format!(
                 "expected one column of lists of floats, or columns of floats, beside \
                  `{id_column}`; the columns are {}",
-                names.join(", ")
+                listed(&names)
             );
             return Err(Error::file(path, problem));
         }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::super::report::Report;
 use super::conclusions;
 use super::positions::{ColumnArgs, bad, line, measured};
+use crate::error::listed;
 use crate::logged::positions::{Held, Known, PositionLog};
 
 /// What the only one of `paths` holds, if it is such a log.
@@ -40,7 +41,7 @@ fn text(path: &Path, held: &Held) -> String {
         None => "propensities      none\n".into(),
     };
     if !held.other_columns.is_empty() {
-        text += &format!("not read          {}\n", held.other_columns.join(", "));
+        text += &format!("not read          {}\n", listed(&held.other_columns));
     }
     text += &bad(&held.bad);
     text += &format!("\nposition      rows  items  above 0  {}\n", line("mean outcome"));

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::bytes::Packed;
 use super::table::{Table, ids};
 use crate::dataset::{FeatureColumn, FeatureTable, Split, UserFeatures};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, listed};
 use crate::matrix::Matrix;
 
 /// The most categories of one column that have a feature each.
@@ -67,7 +67,7 @@ impl UserTable {
             given => given.to_vec(),
         };
         if columns.is_empty() || columns.contains(id_column) {
-            let found = table.names.join(", ");
+            let found = listed(&table.names);
             let problem = format!(
                 "expected features beside the ids in `{id_column}`; the columns are {found}"
             );

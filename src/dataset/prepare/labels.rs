@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::bytes::Packed;
 use super::table::{Table, ids, texts};
 use crate::dataset::{Items, Label};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, listed};
 
 /// A table of items, one row each.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ pub(super) fn labels(
         let problem = format!(
             "expected titles or groups beside the ids in `{item}`; name their columns with \
              --title-column or --group-column; the columns are {}",
-            table.names.join(", ")
+            listed(&table.names)
         );
         return Err(Error::file(path, problem));
     }

@@ -21,6 +21,9 @@ use crate::error::{Error, Result};
 
 const QUOTE: u8 = b'"';
 
+/// What a file begins with that gzip compressed.
+const GZIP: &[u8] = b"\x1f\x8b";
+
 /// Bytes of a block, and the most that a record may have. Blocks are short in tests, so that even
 /// short files have several.
 const BLOCK: usize = if cfg!(test) { 256 } else { 32 << 20 };
@@ -57,7 +60,7 @@ pub(crate) fn read<C: Wanted>(
                         let mib = BLOCK >> 20;
                         let problem =
                             format!("expected a line break (\\n) within {mib} MiB, found none");
-                        bad.refusal(Error::Row { path: path.clone(), row: rows + 1, problem })
+                        Error::Row { path: path.clone(), row: rows + 1, problem }
                     }
                     _ => Error::file(&path, format!("cannot be read beyond row {rows}: {error}")),
                 })?;
@@ -136,11 +139,20 @@ impl Text {
         if first.starts_with(b"\xef\xbb\xbf") {
             first.drain(..3);
         }
+        if first.starts_with(GZIP) {
+            let problem = format!("is compressed by gzip: name it {}.gz", path.display());
+            return Err(Error::file(&path, problem));
+        }
         let names = if let Some(names) = dialect.names {
             names.iter().map(ToString::to_string).collect()
         } else {
             let header = records(first, dialect.separator, dialect.quote).next();
             let header = header.ok_or_else(|| Error::file(&path, "is empty"))?;
+            if unquoted(trimmed(&first[header.clone()]), b'\r', Some(QUOTE)).next().is_some() {
+                let problem = "its lines end in a carriage return alone, as old Macs wrote them: let them \
+                               end in a line feed, for example with tr '\\r' '\\n'";
+                return Err(Error::file(&path, problem));
+            }
             let quoted = Dialect { quote: Some(QUOTE), ..dialect };
             let names = names_of(&parse(&path, quoted, None, None, &first[header.clone()])?);
             first.drain(..header.end);

@@ -17,6 +17,7 @@ use crate::cli::progress::spinner;
 use crate::cli::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
 use crate::embedding::BlendOptions;
+use crate::error::listed;
 use crate::estimate::Estimate;
 use crate::experiment::{Candidate, Kind, League, Settled, Standing, league};
 use crate::prepared::{HeldOut, Judge, Manifest, Phase, Phases, prepare};
@@ -205,9 +206,9 @@ fn describe(table: &FeatureTable) -> String {
             format!("{name} ({} categories)", categories.len())
         }
     };
-    let columns: Vec<_> = table.columns.iter().map(column).collect();
+    let columns: Vec<String> = table.columns.iter().map(column).collect();
     let FeatureTable { width, users_without_row, .. } = table;
-    let mut text = format!("{width} features of users: {}", columns.join(", "));
+    let mut text = format!("{width} features of users: {}", listed(&columns));
     if *users_without_row > 0 {
         text += &format!("; zeros for {users_without_row} users without a row");
     }
