@@ -97,6 +97,7 @@ fn a_log_that_cannot_be_is_refused() {
         let error = shape("10", "1000", density);
         assert_says(&error, &["setting `density`", density, "expected 20 to 250"]);
     }
+    assert_says(&shape("10", "79", ".5"), &["setting `actions`: expected at least 80", "found 79"]);
     let error = shape("10", "1000", "0.03");
     assert_says(&error, &["setting `actions`", "10 users have 300"]);
     let error = refused(&mut synth(&[&SHAPE[..6], &["--topics", "1001"]].concat()));

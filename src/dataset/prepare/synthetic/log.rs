@@ -106,6 +106,14 @@ impl Log {
             return Err(Error::setting("ceiling_users", "expected at least 1"));
         }
         let longest = model.longest_session();
+        if longest < SHORTEST {
+            let problem = format!(
+                "expected at least {}, because a user has {SHORTEST} of them at least and a quarter at \
+                 most, found {actions}",
+                4 * SHORTEST
+            );
+            return Err(Error::setting("actions", problem));
+        }
         let mean = density * f64::from(actions);
         if !(f64::from(SHORTEST)..=f64::from(longest)).contains(&mean) {
             let problem = format!(
