@@ -91,6 +91,12 @@ fn missing_files_and_columns_are_named() {
     let error = input.refused(&[&ITEMS[..], &["--min-rating", "3"]].concat());
     assert_says(&error, &["log.csv", "--rating-column", "who, what, stars"]);
 
+    let mut unused = input.prepare("log.csv");
+    let unused = unused.args(ITEMS).args(["--rating-column", "stars"]).output().unwrap();
+    assert_eq!(unused.status.code(), Some(2));
+    let error = String::from_utf8(unused.stderr).unwrap();
+    assert_says(&error, &["required arguments were not provided", "--min-rating"]);
+
     let error = refused(input.prepare("").args(ITEMS));
     assert_says(&error, &["holds no .parquet files, nor any of ratings.csv"]);
     fs_err::write(input.path("log.txt"), "").unwrap();

@@ -58,7 +58,7 @@ pub(super) struct DataArgs {
     #[arg(long)]
     item_column: Option<String>,
     /// The column of ratings, for --min-rating.
-    #[arg(long)]
+    #[arg(long, requires = "min_rating")]
     rating_column: Option<String>,
     /// The column of times, for --split temporal and context.recency: seconds, milli-, micro- or
     /// nanoseconds since 1970 (their size tells which), places in a sequence, or days and times such as
