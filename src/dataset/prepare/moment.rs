@@ -1,4 +1,4 @@
-//! A day, a time, or a number of seconds, as somebody types it ↔ seconds since 1970.
+//! A day, a time, or a number, as a log or somebody writes it ↔ seconds since 1970.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,11 +28,11 @@ impl FromStr for Moment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(seconds) = text.parse() {
-            return Ok(Self(seconds));
-        }
-        day(text).map(Self).ok_or_else(|| {
-            format!("expected a day such as 2024-01-31 or seconds since 1970, found `{text}`")
+        seconds(text).map(Self).ok_or_else(|| {
+            format!(
+                "expected a day such as 2024-01-31, a time such as 2024-01-31T17:05:00+01:00, or a number \
+                 since 1970, found `{text}`"
+            )
         })
     }
 }
@@ -62,9 +62,22 @@ impl fmt::Display for Moment {
     }
 }
 
+/// Seconds since 1970 of a cell of a log, or of a moment that somebody types.
+pub(super) fn seconds(text: &str) -> Option<i64> {
+    text.parse().ok().and_then(in_seconds).or_else(|| iso_8601(text))
+}
+
+/// No log is of the year 5138, so what would be later counts milli-, micro- or nanoseconds.
+#[allow(clippy::cast_possible_truncation, reason = "less than 1e11")]
+pub(super) fn in_seconds(number: f64) -> Option<i64> {
+    let seconds = [1.0, 1e3, 1e6, 1e9].map(|unit| number / unit);
+    let seconds = seconds.into_iter().find(|seconds| seconds.abs() < 1e11)?;
+    Some(seconds.floor() as i64)
+}
+
 /// Seconds since 1970 of an ISO 8601 day, such as 2024-01-31, or of a time of one, such as 2024-01-31T18:05:00+01:00:
 /// with a blank for the `T`, without seconds or the minutes of an offset, and in UTC without an offset.
-pub(super) fn iso_8601(text: &str) -> Option<i64> {
+fn iso_8601(text: &str) -> Option<i64> {
     let whole = |missing| format!("{text}{missing}").parse::<DateTime<Utc>>().ok();
     let time = || ["", "Z", ":00", ":00Z"].into_iter().find_map(whole);
     day(text).or_else(|| time().map(|time| time.timestamp()))
@@ -95,6 +108,18 @@ mod tests {
             assert_eq!((moment, moment.to_string().as_str()), (Moment(seconds), text));
         }
         assert_eq!("1970-01-02".parse(), Ok(Moment(DAY)));
+        // As a column of times may write them.
+        let moment = Moment(1_706_720_700);
+        for text in [
+            "2024-01-31T18:05:00+01:00",
+            "2024-01-31 17:05",
+            "1706720700000",
+            "1706720700.5",
+            "1706720700000000000",
+        ] {
+            assert_eq!(text.parse(), Ok(moment), "{text}");
+        }
+        assert_eq!(moment.to_string().parse(), Ok(moment));
         assert_eq!(Moment(1_500_000_000).day().to_string(), "2017-07-14");
         assert_eq!(Moment(90_000).day(), Moment(90_000));
     }
@@ -124,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_no_day_is_refused() {
-        for text in ["", "yesterday", "2023-02-29", "2024-13-01", "2024-1-1", "2024-01-31T10:00"] {
+        for text in ["", "yesterday", "2023-02-29", "2024-13-01", "2024-1-1", "NaN"] {
             let message = text.parse::<Moment>().unwrap_err();
             assert!(message.contains("a day such as 2024-01-31"), "{message}");
         }

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::filter::Filters;
 use super::ids::Numbered;
 use super::interactions::Interactions;
-use super::moment::iso_8601;
+use super::moment;
 use super::rows::{BadRows, Batch, Columns, Wanted as _};
 use crate::dataset::ActionSets;
 use crate::error::{Error, Result};
@@ -380,17 +380,8 @@ fn seconds(column: &Series) -> PolarsResult<Vec<Option<i64>>> {
         return Ok(times.i64()?.iter().map(|time| Some(time?.div_euclid(1000))).collect());
     }
     if let Ok(cells) = column.str() {
-        let time = |cell: &str| cell.parse().ok().and_then(in_seconds).or_else(|| iso_8601(cell));
-        return Ok(cells.par_iter().map(|cell| time(cell?)).collect());
+        return Ok(cells.par_iter().map(|cell| moment::seconds(cell?)).collect());
     }
     let numbers = column.cast(&DataType::Float64)?;
-    Ok(numbers.f64()?.iter().map(|number| in_seconds(number?)).collect())
-}
-
-/// No log is of the year 5138, so what would be later counts milli-, micro- or nanoseconds.
-#[allow(clippy::cast_possible_truncation, reason = "less than 1e11")]
-fn in_seconds(number: f64) -> Option<i64> {
-    let seconds = [1.0, 1e3, 1e6, 1e9].map(|unit| number / unit);
-    let seconds = seconds.into_iter().find(|seconds| seconds.abs() < 1e11)?;
-    Some(seconds.floor() as i64)
+    Ok(numbers.f64()?.iter().map(|number| moment::in_seconds(number?)).collect())
 }

@@ -31,8 +31,9 @@ pub(super) struct DataArgs {
     /// of each user) [default: random].
     #[arg(long, value_name = "KIND", help_heading = SPLIT)]
     split: Option<Kind>,
-    /// Test on what happened at this moment or later, a day in UTC such as 2024-01-31 or seconds
-    /// since 1970, instead of on a share of each user's interactions; implies --split temporal.
+    /// Test on what happened at this moment or later, a day or a time such as 2024-01-31 or
+    /// 2024-01-31T17:05:00+01:00 (UTC without an offset) or a number as in --time-column, instead of on a
+    /// share of each user's interactions; implies --split temporal.
     #[arg(long, value_name = "DATE", allow_negative_numbers = true, help_heading = SPLIT)]
     test_after: Option<Moment>,
     /// Validate on what happened at this moment or later, and before --test-after [default: the
