@@ -12,7 +12,7 @@ use safetensors::{Dtype, tensor::TensorView};
 use tempfile::TempDir;
 
 use crate::common::{
-    assert_says, limited, log_csv, names, refused, slate, small, small_of, stdout,
+    assert_says, limited, log_csv, names, refused, slate, small, small_of, stdout, table,
 };
 
 /// A log to prepare, in a folder of its own.
