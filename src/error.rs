@@ -241,9 +241,8 @@ impl Error {
 
 /// Text of strangers, in one line that no terminal obeys.
 fn shown(text: &str) -> String {
-    let shown = |char: char| match char.is_control() {
-        true => char.escape_default().to_string(),
-        false => char.into(),
+    let shown = |char: char| {
+        if char.is_control() { char.escape_default().to_string() } else { char.into() }
     };
     text.chars().map(shown).collect()
 }

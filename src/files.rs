@@ -424,8 +424,10 @@ fn remove_leftovers(folder: &Path) {
     };
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
+        // The lock is held until the file is gone: a writer that made it just now takes another name.
         if is_leftover(&entry.file_name().to_string_lossy())
-            && fs::File::open(&path).is_ok_and(|file| lock_state(&file) == Lock::Ours)
+            && let Ok(file) = fs::File::open(&path)
+            && lock_state(&file) == Lock::Ours
         {
             let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         }

@@ -151,6 +151,7 @@ const TUNED_HERE: &str = "these settings were chosen on these users";
 const AT_AN_END: &str = "at an end of the values tried, beyond which others may be better";
 
 /// What the policy is compared with.
+#[derive(Clone, Copy)]
 enum Other<'a> {
     Baseline(Baseline),
     Run(&'a Path),

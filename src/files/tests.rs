@@ -91,6 +91,22 @@ fn a_file_that_came_after_another_is_told_from_it() {
 }
 
 #[test]
+fn writers_in_one_folder_take_nothing_of_each_other_for_a_leftover() {
+    let root = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let path = root.path().join(thread.to_string());
+            scope.spawn(move || {
+                for _ in 0..250 {
+                    write_atomic(&path, |file| Ok(file.write_all(b"1")?)).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 8);
+}
+
+#[test]
 fn a_folder_is_gone_on_with_by_one_at_a_time() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("data");
