@@ -3,6 +3,7 @@
 //! the process. So a half-written file without a lock was left by a killed process, and the next
 //! writer in that folder removes it.
 
+mod digest;
 mod mapped;
 
 use std::fs::TryLockError;
@@ -13,10 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fs_err as fs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result, toml_problem};
 
+pub(crate) use digest::{Hasher, blake3_bytes, blake3_pass, hex};
+pub use digest::{digest_bytes, digest_file};
 pub(crate) use mapped::Mapped;
 
 /// Writes `path` through a buffered writer; the name exists only once every byte is on disk.
@@ -215,21 +217,6 @@ impl Drop for StagedFolder {
     }
 }
 
-/// SHA-256 of bytes that come piece by piece.
-#[derive(Debug, Default)]
-pub(crate) struct Hasher(Sha256);
-
-impl Hasher {
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
-    }
-
-    /// The digest in hex.
-    pub(crate) fn hex(self) -> String {
-        hex(&self.0.finalize())
-    }
-}
-
 /// Opens a regular file. Any other, such as a device or a pipe, may be endless.
 ///
 /// # Errors
@@ -255,59 +242,6 @@ pub fn read_text(path: &Path) -> Result<String> {
     }
     let text = String::from_utf8(bytes);
     text.map_err(|_| Error::file(path, "is not UTF-8; save it as UTF-8 text"))
-}
-
-/// SHA-256 of a regular file, in hex.
-///
-/// # Errors
-/// As [`open_regular`].
-pub fn digest_file(path: &Path) -> Result<String> {
-    let mut hasher = Hasher::default();
-    let mut reader = open_regular(path)?;
-    let mut buffer = vec![0_u8; 1 << 20];
-    loop {
-        let read = reader.read(&mut buffer)?;
-        if read == 0 {
-            return Ok(hasher.hex());
-        }
-        hasher.update(&buffer[..read]);
-    }
-}
-
-/// SHA-256 of bytes, in hex.
-#[must_use]
-pub fn digest_bytes(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// Passes the bytes of a regular file to `each`, piece by piece, and returns their BLAKE3 digest, in
-/// hex. The file is read once; all cores hash.
-pub(crate) fn blake3_pass(path: &Path, mut each: impl FnMut(&[u8])) -> Result<String> {
-    let mut hasher = blake3::Hasher::new();
-    let mut reader = open_regular(path)?;
-    let mut buffer = vec![0_u8; 1 << 23];
-    loop {
-        let read = reader.read(&mut buffer)?;
-        if read == 0 {
-            return Ok(hasher.finalize().to_hex().to_string());
-        }
-        hasher.update_rayon(&buffer[..read]);
-        each(&buffer[..read]);
-    }
-}
-
-/// BLAKE3 of bytes, in hex.
-pub(crate) fn blake3_bytes(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_hex().to_string()
-}
-
-/// Bytes in hex.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// A folder and its parents, made where they were missing. Dropped, those that are still empty are
