@@ -71,9 +71,10 @@ def train(
 ) -> SlatePolicy:
     """Trains on a prepared folder into the run folder ``out``: ``SlatePolicy(…).fit(data, …)``.
 
-    ``reward`` and ``slate_size`` are by default those that the folder's vectors were chosen by.
+    ``reward`` and ``slate_size`` are by default those that the folder's vectors were chosen by, and nothing
+    is fitted again on everybody unless ``refit=True`` asks for it.
     """
-    policy = SlatePolicy(reward=reward, **parameters)
+    policy = SlatePolicy(reward=reward, **{"refit": False, **parameters})
     return policy.fit(data, run_dir=out, resume=resume)
 
 

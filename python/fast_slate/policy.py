@@ -19,6 +19,8 @@ from .recommender import Answering, Shards, count, opened, packed, unpacked
 from .results import Picture, Table
 
 PREPARE = "prepare."
+ALL = "all"
+"""The folder in a run's folder of what was fitted again on everybody."""
 KEYS = {"reward": "reward.kind", "slate_size": "slate_size", "seed": "seed"}
 """The arguments of a preparation that are settings of a run too."""
 
@@ -48,6 +50,10 @@ class SlatePolicy(Answering):
         Seed of everything random: the split, the vectors, the run; 0 by default.
     device
         ``"ndarray"``, ``"flex"`` or ``"wgpu"``; by default a GPU if there is one, else the CPU.
+    refit
+        Whether ``fit`` does the same again on everybody once held-out users have chosen, and answers
+        with that; ``evaluate`` judges what it was before. Not after a training in shards, whose vectors
+        are elsewhere.
     settings
         Any other settings by their dotted keys, as in ``{"method.sigma": "relative(0.5)"}``, and
         those of the preparation, as in ``{"prepare.min_user_interactions": 5}``. ``set_params``
@@ -66,6 +72,7 @@ class SlatePolicy(Answering):
         seconds: int | None = None,
         seed: int | None = None,
         device: str | None = None,
+        refit: bool = True,
         settings: dict[str, Any] | None = None,
     ) -> None:
         self.slate_size = slate_size
@@ -76,6 +83,7 @@ class SlatePolicy(Answering):
         self.seconds = seconds
         self.seed = seed
         self.device = device
+        self.refit = refit
         self.settings = settings
 
     # What scikit-learn asks of an estimator.
@@ -177,7 +185,8 @@ class SlatePolicy(Answering):
             (``kind`` "evaluation": ``step``, ``split``, ``reward``, …). What it raises ends the run.
         run_dir
             The folder of the run, as ``slate train`` writes it, with the prepared folder ``data``
-            inside, which must not be there before. Without one the run is in a temporary folder, which goes with the policy, and
+            inside, which must not be there before, and what ``slate refit`` makes of the run in the folder
+            ``all``. Without one the run is in a temporary folder, which goes with the policy, and
             which stays, and is named, when the training is interrupted or fails.
         resume
             Go on with the run in ``run_dir``, on its own data; it ends as one that was never stopped. No
@@ -263,9 +272,18 @@ class SlatePolicy(Answering):
                     watcher=watcher,
                     lock=lock,
                 )
+                answering = run
+                if self.refit and shards is None and run.holds_out():
+                    answering = _native.refit(
+                        str(folder),
+                        str(folder / ALL),
+                        device=self.device,
+                        reward=own,
+                        watcher=watcher,
+                    )
             finally:
                 watcher.close()
-            self._adopt(run, str(folder))
+            self._adopt(run, str(folder), answering)
         except BaseException as error:
             self._keep_or_remove(folder, run_dir is None, error)
             raise
@@ -301,9 +319,9 @@ class SlatePolicy(Answering):
         elif is_temporary:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _adopt(self, run: _native.Run, folder: str) -> None:
+    def _adopt(self, run: _native.Run, folder: str, answering: _native.Run) -> None:
         self._run, self.run_dir_ = run, folder
-        self._recommender = run.recommender()
+        self._recommender = answering.recommender()
         self.history_ = _history(run)
 
     def _keys(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -435,7 +453,7 @@ class SlatePolicy(Answering):
         policy.set_params(slate_size=settings["slate_size"], seed=settings["seed"])
         # Of a run that was trained for a function, the setting was not used.
         policy.reward = reward or (None if origin.get("reward") else settings["reward"]["kind"])
-        policy._adopt(run, str(folder))
+        policy._adopt(run, str(folder), run)
         return policy
 
 

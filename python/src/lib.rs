@@ -62,7 +62,7 @@ mod _native {
     #[pymodule_export]
     use super::slices::{Slice, decompose};
     #[pymodule_export]
-    use super::training::{Lock, Run, resolve, train};
+    use super::training::{Lock, Run, refit, resolve, train};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -9,7 +9,7 @@ use fast_slate::chart::{Axis, Chart, Line, Point};
 use fast_slate::dataset::Split;
 use fast_slate::device;
 use fast_slate::evaluation::MetricAt;
-use fast_slate::facade::{Judging, Policy, Prepared, Preset, Settings, Which};
+use fast_slate::facade::{Judging, Policy, Prepared, Preset, Refitting, Settings, Which};
 use fast_slate::interrupt::interruptible;
 use fast_slate::run::{RunFolder, RunLock, RunOrigin};
 use fast_slate::settings::SettingsBuilder;
@@ -236,6 +236,50 @@ pub fn train(
     Ok(run)
 }
 
+/// Does in the folder `run` on everybody what led the run `of` to its best checkpoint, or goes on with that.
+/// The reward is the function that the other was trained for, and its name, if there was one.
+#[pyfunction]
+#[pyo3(signature = (of, run, *, device = None, reward = None, watcher = None))]
+pub fn refit(
+    py: Python<'_>,
+    of: PathBuf,
+    run: PathBuf,
+    device: Option<String>,
+    reward: Option<Named>,
+    watcher: Option<Py<PyAny>>,
+) -> PyResult<Run> {
+    let word = Word::of_training();
+    let own = reward.as_ref().map(|(call, name)| (call.clone_ref(py), name.clone()));
+    let mut watcher = Watcher { call: watcher, word: word.clone(), heard: Instant::now() };
+    let folder = RunFolder::new(&run);
+    let trained = told(py, &word, || {
+        let again = Refitting::of(&of, Which::Best)?;
+        let recorded = again.origin.reward.as_ref();
+        if recorded != own.as_ref().map(|(_, name)| name) {
+            let name = recorded.map_or("a built-in one".into(), |name| format!("`{name}`"));
+            let (key, problem) = ("reward".into(), format!("the run was trained for {name}"));
+            return Err(fast_slate::Error::Setting { key, problem });
+        }
+        let chosen = device::choose(device.as_deref().or(Some(&again.origin.device)))?;
+        let _lock = folder.lock()?;
+        let load = || again.task(&run, chosen.name);
+        let (mut task, origin) = interruptible(listening(&word), load)?;
+        if let Some((call, name)) = own {
+            let ids = PythonReward::ids(&origin.data)?;
+            let own = PythonReward::new((call, name), &task.sessions, ids, &word);
+            task = task.with_reward(std::sync::Arc::new(own));
+        }
+        task = task.on(&chosen)?;
+        let (settings, device, stop) = (&again.settings, &chosen.device, &word.stop);
+        task.check(settings, device)?;
+        again.begin(&folder, origin)?;
+        Trainer { task: &task, settings, run: &folder, device, stop }.train(&mut watcher)?;
+        Ok(chosen.name)
+    });
+    let device = word.heard(trained)?;
+    Run::open(py, run, Some(device.to_owned()), "best", reward)
+}
+
 /// A trained run, opened at a checkpoint.
 #[pyclass(frozen, module = "fast_slate._native")]
 pub struct Run {
@@ -316,6 +360,11 @@ impl Run {
         let asked = Judging { split, against, tune, metrics, halves, index, checkpoint, device };
         let judged = work_for(py, &self.word, || self.policy.judge(&asked))?;
         serde_json::to_string(&judged).map_err(|error| wrong("against", error))
+    }
+
+    /// True if there are users or items that the run was not trained on.
+    fn holds_out(&self) -> bool {
+        self.policy.task.sessions.split.iter().any(|split| *split != Split::Train)
     }
 
     /// The rows of `metrics.jsonl`, as JSON.

@@ -202,7 +202,14 @@ impl Policy {
         };
         let nobody = |problem: String| Err(Error::file(&self.origin.data, problem));
         if panel.contexts().is_empty() {
-            return nobody(format!("no user is in the {split} split"));
+            return nobody(match &self.origin.refit {
+                None => format!("no user is in the {split} split"),
+                Some(refit) => format!(
+                    "everybody is trained on, and nobody in the {split} split: judge {}, which this run \
+                     does again",
+                    refit.run.display()
+                ),
+            });
         }
         if !asked.tune.is_zero() && task.sessions.contexts(Split::Validation).is_empty() {
             return nobody(

@@ -130,6 +130,7 @@ impl Lesson {
             reward: None,
             noise: None,
             init: None,
+            refit: None,
             logged: Some(self.from.clone()),
             ..before
         }

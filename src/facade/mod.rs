@@ -19,6 +19,7 @@
 
 mod judge;
 mod learn;
+mod refit;
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -36,6 +37,7 @@ use crate::task::{Audit, Audits, EfSearch, Task};
 pub use crate::bundle::{Answer, Recommendation, Recommender};
 pub use judge::{How, Judged, Judging, Outcome, Row, Scores};
 pub use learn::{Lesson, Verdict};
+pub use refit::Refitting;
 
 pub use crate::prepared::Prepared;
 pub use crate::prepared::{Input, PrepareSettings};

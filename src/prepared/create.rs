@@ -26,7 +26,7 @@ use crate::files::{
 };
 use crate::settings::Preset;
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The interactions to prepare.
 #[derive(Clone, Debug)]
@@ -342,7 +342,7 @@ fn features_key(work: &Work, source: &FeatureSource) -> Result<String> {
     Ok(digest_bytes(format!("{all:?}").as_bytes()))
 }
 
-fn save_features(features: &UserFeatures, folder: &Path) -> Result<()> {
+pub(super) fn save_features(features: &UserFeatures, folder: &Path) -> Result<()> {
     let UserFeatures { values, table } = features;
     let shape = vec![values.rows(), values.cols()];
     tensors::write(&folder.join(FEATURES), &[(FEATURES_TENSOR, shape, values.as_slice())])?;

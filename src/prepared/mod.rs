@@ -24,6 +24,7 @@ use crate::settings::{Preset, Settings};
 mod create;
 mod folds;
 mod phase;
+mod refit;
 mod source;
 
 pub use create::{Input, Phases, PrepareSettings, prepare};

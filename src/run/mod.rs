@@ -17,7 +17,7 @@ use toml::{Table, Value};
 
 use checkpoint::MODEL;
 pub use checkpoint::{Best, Checkpoint, CheckpointState, Which};
-pub use origin::{LearnedFrom, RunOrigin, WarmStart};
+pub use origin::{LearnedFrom, Refit, RunOrigin, WarmStart};
 
 use crate::error::{Error, Result, toml_problem};
 use crate::files::{MadeFolders, StagedFolder, digest_file, is_at, remove_folder, write_toml};
@@ -118,7 +118,8 @@ impl RunFolder {
         self.write_settings(settings, origin)
     }
 
-    fn require_new(&self) -> Result<()> {
+    /// Fails if a run cannot begin here.
+    pub(crate) fn require_new(&self) -> Result<()> {
         if self.exists() {
             let problem = "there is a run here already; go on with --resume, or give another --out";
             return Err(Error::file(&self.path, problem));

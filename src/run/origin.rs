@@ -36,6 +36,25 @@ pub struct RunOrigin {
     /// The log that it learns from, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged: Option<LearnedFrom>,
+    /// The run that it does again, on everybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refit: Option<Refit>,
+}
+
+/// What a run does again that another did, while some users or items were held out: as much of the budget
+/// as led to a checkpoint there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refit {
+    /// The other run's folder.
+    pub run: PathBuf,
+    /// Steps behind the checkpoint there.
+    pub step: u64,
+    /// Evaluations up to it.
+    pub evaluations: u64,
+    /// The evaluations after which the learning rate grew.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub growths: Vec<u64>,
 }
 
 /// The log that a run learns from.
@@ -79,6 +98,7 @@ impl RunOrigin {
             sharded: false,
             init: None,
             logged: None,
+            refit: None,
         }
     }
 

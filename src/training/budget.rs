@@ -2,6 +2,7 @@
 
 use super::batches::Batches;
 use crate::reward::SlateReward;
+use crate::run::Refit;
 use crate::settings::{BudgetUnit, OptimizerSettings, Schedule, Settings};
 
 /// The most that the learning rate grows by in all.
@@ -22,13 +23,20 @@ pub(super) struct Budget {
     steps: Option<u64>,
     seconds: f64,
     evaluations: u64,
+    /// The run that is done again, if one is.
+    refit: Option<Refit>,
     optimizer: OptimizerSettings,
 }
 
 impl Budget {
-    /// The budget of a run for `reward`. Under a linear one the rate never grows: the vectors were fitted
+    /// The budget of a run for `reward`, or as much of it as the run that is done again took. Under a linear one the rate never grows: the vectors were fitted
     /// to it, so there is little to find, and going faster overfits.
-    pub(super) fn new(settings: &Settings, batches: &Batches, reward: &dyn SlateReward) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        batches: &Batches,
+        reward: &dyn SlateReward,
+        refit: Option<Refit>,
+    ) -> Self {
         let amount = settings.budget.amount;
         let steps = match settings.budget.unit {
             BudgetUnit::Steps => Some(amount),
@@ -39,29 +47,44 @@ impl Budget {
         Self {
             steps,
             seconds: amount as f64,
-            evaluations: settings.evaluation.count,
+            evaluations: settings.evaluation.count.min(steps.unwrap_or(u64::MAX)),
+            refit,
             optimizer: OptimizerSettings { growth, ..settings.optimizer.clone() },
         }
     }
 
     /// The last step, unless the budget is in seconds.
     pub(super) fn steps(&self) -> Option<u64> {
-        self.steps
+        let last = |steps: u64| {
+            let product = u128::from(steps) * u128::from(self.last());
+            u64::try_from(product.div_ceil(u128::from(self.evaluations))).unwrap_or(steps)
+        };
+        self.steps.map(last)
     }
 
-    /// Share of the budget that is spent, from 0 to 1.
-    pub(super) fn spent(&self, clock: Clock) -> f64 {
+    /// Share of what is to be done that is done, from 0 to 1.
+    pub(super) fn done(&self, clock: Clock) -> f64 {
+        let whole = self.last() as f64 / self.evaluations as f64;
+        if whole > 0.0 { (self.spent(clock) / whole).min(1.0) } else { 1.0 }
+    }
+
+    /// True if nothing is left to be done.
+    pub(super) fn is_spent(&self, clock: Clock) -> bool {
+        self.interval(clock) >= self.last()
+    }
+
+    /// Share of the whole budget that is spent, from 0 to 1.
+    fn spent(&self, clock: Clock) -> f64 {
         match self.steps {
             Some(steps) => (clock.step as f64 / steps as f64).min(1.0),
             None => (clock.seconds / self.seconds).min(1.0),
         }
     }
 
-    pub(super) fn is_spent(&self, clock: Clock) -> bool {
-        match self.steps {
-            Some(steps) => clock.step >= steps,
-            None => clock.seconds >= self.seconds,
-        }
+    /// The evaluation that ends the run.
+    fn last(&self) -> u64 {
+        let of = |refit: &Refit| refit.evaluations.min(self.evaluations);
+        self.refit.as_ref().map_or(self.evaluations, of)
     }
 
     /// True if an evaluation falls between `before` and `now`; the end of the budget is one.
@@ -69,12 +92,17 @@ impl Budget {
         self.interval(now) > self.interval(before)
     }
 
-    /// The rate of the step at `clock`, after as many `growths`.
+    /// The rate of the step at `clock`, after as many `growths`, or those of the run that is done again.
     pub(super) fn learning_rate(&self, clock: Clock, growths: u32) -> f64 {
         let OptimizerSettings { learning_rate, schedule, growth, weight_decay, .. } =
             self.optimizer;
         // Decay takes this rate's part of a parameter: beyond all of it, it would turn its sign.
         let most = (1.0 / (learning_rate * f64::from(weight_decay))).clamp(1.0, MOST_GROWTH);
+        let before = |refit: &Refit| {
+            let now = self.interval(clock);
+            refit.growths.iter().filter(|growth| **growth <= now).count()
+        };
+        let growths = self.refit.as_ref().map_or(growths as usize, before);
         let growths = i32::try_from(growths).unwrap_or(i32::MAX);
         let rate = learning_rate * growth.powi(growths).min(most);
         match schedule {
@@ -125,7 +153,8 @@ mod tests {
         settings.budget.unit = unit;
         settings.budget.amount = amount;
         settings.evaluation.count = evaluations;
-        Budget::new(&settings, &Batches::new(vec![(0..100).collect()], 32, Seed(0)), reward)
+        let batches = Batches::new(vec![(0..100).collect()], 32, Seed(0));
+        Budget::new(&settings, &batches, reward, None)
     }
 
     #[test]
@@ -168,6 +197,37 @@ mod tests {
         let budget = budget_for(BudgetUnit::Steps, 100, 5, &hits);
         let clock = Clock { step: 50, seconds: 0.0 };
         assert_eq!(budget.learning_rate(clock, 3), budget.learning_rate(clock, 0));
+    }
+
+    #[test]
+    fn a_run_that_is_done_again_ends_and_grows_where_the_other_did() {
+        for unit in [BudgetUnit::Steps, BudgetUnit::Seconds] {
+            let refit = Refit { run: "run".into(), step: 40, evaluations: 2, growths: vec![1] };
+            let mut settings = Preset::Default.settings();
+            (settings.budget.unit, settings.budget.amount) = (unit, 100);
+            settings.evaluation.count = 5;
+            let batches = Batches::new(vec![(0..100).collect()], 32, Seed(0));
+            let reward = AnyHit::new(nobody());
+            let whole = Budget::new(&settings, &batches, &reward, None);
+            let again = Budget::new(&settings, &batches, &reward, Some(refit));
+            let clock = |at: u8| Clock { step: at.into(), seconds: at.into() };
+            assert!(!again.is_spent(clock(39)) && again.is_spent(clock(40)));
+            assert_eq!(again.steps(), (unit == BudgetUnit::Steps).then_some(40));
+            assert!((again.done(clock(10)) - 0.25).abs() < 1e-12);
+            // As the other had it after one growth, whatever is said here.
+            let rate = |budget: &Budget, at, growths| budget.learning_rate(clock(at), growths);
+            assert_eq!(rate(&again, 19, 9), rate(&whole, 19, 0));
+            assert_eq!(rate(&again, 20, 9), rate(&whole, 20, 1));
+        }
+    }
+
+    #[test]
+    fn a_run_that_ended_at_its_start_does_nothing_again() {
+        let refit = Refit { run: "run".into(), step: 0, evaluations: 0, growths: vec![] };
+        let mut again = budget(BudgetUnit::Steps, 100, 5);
+        again.refit = Some(refit);
+        let clock = Clock::default();
+        assert!(again.is_spent(clock) && again.done(clock) == 1.0);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod metrics;
 mod observer;
 mod optimizer;
 mod record;
+mod refit;
 mod trainer;
 
 pub use batches::Batches;

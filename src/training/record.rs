@@ -282,7 +282,7 @@ fn is_sure(gain: Interval) -> bool {
 
 /// Updates the best checkpoint: the start, until a later one surely gains. The
 /// highest reward, which patience looks at, may be chance.
-fn watch(state: &mut CheckpointState, step: u64, reward: f64, gain: Interval) {
+pub(super) fn watch(state: &mut CheckpointState, step: u64, reward: f64, gain: Interval) {
     if state.highest.is_none_or(|highest| reward > highest) {
         (state.highest, state.since_best) = (Some(reward), 0);
     } else {

@@ -94,7 +94,9 @@ impl<'a> Trainer<'a> {
         }
         let groups = self.task.training_groups();
         let mut batches = Batches::new(groups, settings.optimizer.batch_size, settings.seed);
-        let budget = Budget::new(settings, &batches, self.task.reward.as_ref());
+        let refit = self.run.read_settings()?.1.refit;
+        let judged = refit.is_none();
+        let budget = Budget::new(settings, &batches, self.task.reward.as_ref(), refit);
         let initial = self.task.initial_model(settings, self.device)?;
         let initial = self.run.initial_model(initial, self.task.shape())?;
         let record = Record::new(self, &initial).map_err(|error| error.in_step(0))?;
@@ -103,7 +105,7 @@ impl<'a> Trainer<'a> {
         let (mut learner, mut adam, mut state) = self.start(&initial)?;
         let mut clock = Clock { step: state.step, seconds: state.seconds };
         if fresh {
-            if !record.has_judges() {
+            if judged && !record.has_judges() {
                 observer.warned(
                     "no validation user judges this run: its last checkpoint is what is served, better \
                      than the start or not, and evaluation.patience and optimizer.growth do nothing; \
@@ -139,7 +141,7 @@ impl<'a> Trainer<'a> {
             observer.stepped(Progress {
                 step: clock.step,
                 steps: budget.steps(),
-                spent: budget.spent(clock),
+                spent: budget.done(clock),
                 seconds: clock.seconds,
                 sampled_reward,
             });

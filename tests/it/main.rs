@@ -38,6 +38,7 @@ mod plot;
 mod positions;
 mod preparation;
 mod real_data;
+mod refit;
 mod rejection;
 mod report;
 mod resume;

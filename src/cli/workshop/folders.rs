@@ -75,6 +75,13 @@ fn describe_run(run: &RunFolder) -> Result<Report> {
     if let Some(init) = &origin.init {
         text += &format!("began with the model of {} at step {}\n", init.run.display(), init.step);
     }
+    if let Some(refit) = &origin.refit {
+        text += &format!(
+            "does again, on everybody, what {} did until step {}\n",
+            refit.run.display(),
+            refit.step
+        );
+    }
     if let Some(name) = &origin.reward {
         text += &format!("trained for the reward `{name}` of a program\n");
     }

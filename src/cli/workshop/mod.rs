@@ -11,6 +11,7 @@ mod folders;
 mod plot;
 mod prepare;
 mod prologue;
+mod refit;
 mod simulate;
 mod synth;
 mod train;
@@ -40,6 +41,8 @@ pub(crate) enum WorkshopVerb {
     Tune(tune::TuneArgs),
     /// Report the reward of a trained policy on held-out users.
     Evaluate(evaluate::EvaluateArgs),
+    /// Fit a run again on everybody, with nobody held out: what to serve once it has been judged.
+    Refit(refit::RefitArgs),
     /// Put all that serving a run needs into a folder of its own.
     Export(export::ExportArgs),
     /// Measure the speed of training steps and of searches.
@@ -66,6 +69,7 @@ pub(super) fn run(verb: &WorkshopVerb, program: &Path) -> Result<Report> {
         WorkshopVerb::Train(args) => train::run(args),
         WorkshopVerb::Tune(args) => tune::run(args),
         WorkshopVerb::Evaluate(args) => evaluate::run(args),
+        WorkshopVerb::Refit(args) => refit::run(args),
         WorkshopVerb::Export(args) => export::run(args),
         WorkshopVerb::Bench(verb) => bench::run(verb),
         WorkshopVerb::Variance(args) => variance::run(args),

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::estimate::{Estimate, Interval};
 use crate::evaluation::CHOSEN_HERE;
 use crate::experiment::shell;
-use crate::facade::{Lesson, Policy};
+use crate::facade::{Lesson, Policy, Refitting};
 use crate::logged::Cut;
 use crate::logged::rewards::LoggedReward;
 use crate::run::{Best, LearnedFrom, RunFolder, RunOrigin, Which};
@@ -62,7 +62,7 @@ pub(crate) struct TrainArgs {
 pub(super) struct Trained {
     run: PathBuf,
     ending: Ending,
-    step: u64,
+    pub(super) step: u64,
     /// Validation reward of the last evaluation, its standard error and gain over step 0.
     reward: Option<f64>,
     reward_se: Option<f64>,
@@ -139,6 +139,21 @@ impl Ready {
         Ok(Self { task, settings, device, origin })
     }
 
+    /// Does again, in the run `out`, on everybody what another did. Also returns the number of users.
+    pub(super) fn again(
+        again: &Refitting,
+        out: &RunFolder,
+        device: Chosen,
+    ) -> Result<(Self, usize)> {
+        let settings = again.settings.clone();
+        let (task, origin) = again.task(out.path(), device.name)?;
+        let users = task.sessions.num_contexts();
+        let task = task.on(&device)?;
+        task.check(&settings, &device.device)?;
+        again.begin(out, origin.clone())?;
+        Ok((Self { task, settings, device, origin }, users))
+    }
+
     /// Learns from a log what `policy` does not know yet.
     fn on_log(lesson: Lesson, policy: &Policy, settings: Settings, device: Chosen) -> Result<Self> {
         lesson.check(&policy.settings, &settings)?;
@@ -167,7 +182,8 @@ impl Ready {
         self.train(run)
     }
 
-    fn train(&self, run: &RunFolder) -> Result<Trained> {
+    /// Trains the run that has begun.
+    pub(super) fn train(&self, run: &RunFolder) -> Result<Trained> {
         let Self { task, settings, device, .. } = self;
         let stop = stop_on_interrupt()?;
         let trainer = Trainer { task, settings, run, device: &device.device, stop };
@@ -240,7 +256,11 @@ impl Trained {
                 ),
             };
         } else if self.has_test_users {
-            text += &format!("judge it on test users with\n  slate evaluate {run}\n");
+            text += &format!(
+                "judge it on test users with\n  slate evaluate {run}\n\
+                 fit it again, on everybody, with\n  slate refit {run} --out {}\n",
+                typed(format!("{}-all", self.run.components().as_path().display()).as_ref())
+            );
         }
         text + &format!("look at slates with\n  slate recommend {run} --user ID")
     }

@@ -4,9 +4,10 @@
 //! A log is one file or many ([`source`]). Its bytes, unpacked on the way ([`bytes`]), come in
 //! blocks of whole records ([`records`]). polars parses each block ([`text`]; [`parquet`] for
 //! Parquet), and only the different pairs of a user's and an item's number are kept ([`ids`],
-//! [`pairs`]). Tables in memory go the same way ([`frames`]). So memory grows with the number of different pairs and ids, not with the length of
-//! the log. polars' own streaming engine would bound memory too, but its errors name no row, a bad
-//! row ends it, and it does not read archives.
+//! [`pairs`]). Tables in memory go the same way ([`frames`]), and what a prepared folder holds comes
+//! back as its log was ([`whole`]). So memory grows with the number of different pairs and ids, not
+//! with the length of the log. polars' own streaming engine would bound memory too, but its errors
+//! name no row, a bad row ends it, and it does not read archives.
 
 mod bytes;
 mod features;
@@ -28,6 +29,7 @@ mod split;
 mod synthetic;
 mod table;
 mod text;
+mod whole;
 
 pub(crate) use bytes::Packed;
 pub use features::{FeatureSource, UserTable};
