@@ -87,10 +87,11 @@ impl Summary {
             }
             Part::Feedback(rows) => {
                 for row in rows {
-                    match events.entry(key(&row.event)) {
+                    let request = key(&row.request);
+                    match events.entry((request, key(&row.event))) {
                         Entry::Occupied(_) => summary.repeated.feedback += 1,
                         Entry::Vacant(new) => {
-                            new.insert((key(&row.request), row.position));
+                            new.insert(row.position);
                         }
                     }
                 }
@@ -100,7 +101,7 @@ impl Summary {
         (summary.cut_bytes, summary.feedback) = (files.cut_bytes, events.len() as u64);
         summary.unread_bytes = files.unread_bytes;
         // Feedback may come before its exposure, so this is done at the end.
-        for (request, position) in events.into_values() {
+        for ((request, _), position) in events {
             match shown.get_mut(&request) {
                 None => summary.unknown_request += 1,
                 Some(shown) => {

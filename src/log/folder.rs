@@ -84,7 +84,10 @@ pub(super) fn finish(folder: &Path, number: u64) -> Result<()> {
     write_some(&Kind::Exposures.path(folder, number), exposures)?;
     let mut events = HashSet::new();
     let feedback = Rows::open(&path)?.filter_map(|row| match row {
-        Ok(Record::Feedback(row)) => events.insert(row.event.clone()).then_some(Ok(row)),
+        Ok(Record::Feedback(row)) => {
+            let id = (row.request.clone(), row.event.clone());
+            events.insert(id).then_some(Ok(row))
+        }
         Ok(Record::Exposure(_)) => None,
         Err(error) => Some(Err(error)),
     });

@@ -2,6 +2,7 @@
 //! nothing: a segment is read up to its last whole row.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ use crate::files::StagedFolder;
 pub struct Log {
     /// What was shown, by time and then by request id, each request once.
     pub exposures: Vec<Exposure>,
-    /// What happened, by time and then by event id, each event once. The request of some may be
+    /// What happened, by time and then by event id, each event of a request once. The request of some may be
     /// missing.
     pub feedback: Vec<Feedback>,
     /// The rows that were left out.
@@ -34,7 +35,7 @@ pub struct Log {
 pub struct Repeated {
     /// Exposures of a request that has one.
     pub exposures: u64,
-    /// Feedback of an event that counts already. Segments that became tables left theirs out.
+    /// Feedback of an event of the same request that counts already. Segments that became tables left theirs out.
     pub feedback: u64,
 }
 
@@ -52,14 +53,14 @@ impl Log {
         })?;
         let exposures = &mut log.exposures;
         exposures.sort_by(|a, b| (a.time, &a.request).cmp(&(b.time, &b.request)));
-        log.repeated.exposures = once(exposures, |row| &row.request);
+        log.repeated.exposures = once(exposures, |row| row.request.clone());
         let feedback = &mut log.feedback;
         // To the last column, so that the order of the paths does not matter.
         feedback.sort_by(|a, b| {
             let by_id = (a.time, &a.event, &a.request, a.position);
             by_id.cmp(&(b.time, &b.event, &b.request, b.position)).then(a.value.total_cmp(&b.value))
         });
-        log.repeated.feedback = once(feedback, |row| &row.event);
+        log.repeated.feedback = once(feedback, |row| (row.request.clone(), row.event.clone()));
         Ok(log)
     }
 
@@ -96,9 +97,9 @@ impl Log {
 }
 
 /// Keeps the first row of each id; returns how many went.
-fn once<R>(rows: &mut Vec<R>, id: impl Fn(&R) -> &str) -> u64 {
+fn once<R, I: Hash + Eq>(rows: &mut Vec<R>, id: impl Fn(&R) -> I) -> u64 {
     let mut seen = HashSet::new();
-    let first: Vec<bool> = rows.iter().map(|row| seen.insert(id(row).to_owned())).collect();
+    let first: Vec<bool> = rows.iter().map(|row| seen.insert(id(row))).collect();
     let before = rows.len();
     let mut first = first.into_iter();
     rows.retain(|_| first.next().unwrap_or(true));

@@ -41,12 +41,13 @@ pub(super) fn doubt(people: usize, effective: f64, mean_weight: Estimate) -> Opt
 
 /// Why intervals would often miss the truth: a mean of many zeros and a few other numbers is far from
 /// normal, and resamples of the persons do not know who else might have earned something. `earned` is the
-/// number of persons who earned more than `low`, the least that a reward can be.
-pub(super) fn doubt_of_intervals(earned: usize, low: f64) -> Option<String> {
-    (earned < LEAST_PEOPLE).then(|| {
+/// number of persons of equal weight who earned something else than is `usual`.
+pub(super) fn doubt_of_intervals(earned: f64, usual: f64) -> Option<String> {
+    // Sums of equal weights are off by rounding.
+    (earned < LEAST_PEOPLE as f64 - 1e-6).then(|| {
         format!(
-            "{earned} persons earned more than {low}, fewer than {LEAST_PEOPLE}: an interval from so few would \
-             often miss the truth"
+            "the log has {earned:.0} persons' worth of rewards other than {usual}, fewer than {LEAST_PEOPLE}: an \
+             interval from so few would often miss the truth"
         )
     })
 }

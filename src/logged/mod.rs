@@ -92,7 +92,11 @@ impl Bounds {
             let problem = "expected two finite numbers, the least before the most";
             return Err(Error::setting(Self::KEY, problem));
         }
-        let within = |reward: f64| reward >= low && high.is_none_or(|high| reward <= high);
+        // Values that are added up are off by rounding.
+        let off = |bound: f64| 1e-9 * bound.abs();
+        let within = |reward: f64| {
+            reward >= low - off(low) && high.is_none_or(|high| reward <= high + off(high))
+        };
         let Some(found) = rewards.iter().copied().find(|reward| !within(*reward)) else {
             return Ok(());
         };

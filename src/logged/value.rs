@@ -92,11 +92,24 @@ impl Weighed {
         sums
     }
 
-    /// The number of persons who earned more than the least that a reward can be.
-    fn earners(&self) -> usize {
-        let low = self.bounds.low;
-        let above = self.rewards.iter().map(|reward| f64::from(u8::from(*reward > low)));
-        self.per_person(above).into_iter().filter(|rows| *rows > 0.0).count()
+    /// Persons of equal weight who would say as much of what rows earned other than `usual`:
+    /// `(Σ w |r − usual|)² / Σ (w |r − usual|)²`, with the sums of each person.
+    fn earners(&self, weights: &[f64], usual: f64) -> f64 {
+        let off = weights.iter().zip(&self.rewards).map(|(w, r)| w * (r - usual).abs());
+        let off = self.per_person(off);
+        let squares: f64 = off.iter().map(|off| off * off).sum();
+        off.iter().sum::<f64>().powi(2) / squares.max(f64::MIN_POSITIVE)
+    }
+
+    /// The median reward: what most slates earned, where clicks are rare.
+    fn usual(&self) -> f64 {
+        let mut rewards = self.rewards.clone();
+        let middle = rewards.len() / 2;
+        if rewards.is_empty() {
+            0.0
+        } else {
+            *rewards.select_nth_unstable_by(middle, f64::total_cmp).1
+        }
     }
 
     /// The mean of `values` `[n]`; its standard error is that of independent persons.
@@ -159,11 +172,15 @@ impl Weighed {
         let expected_effective_rows = rows * rows / expected.max(f64::MIN_POSITIVE);
         let people = self.per_person(std::iter::empty()).len();
         let doubt = doubt(people, effective_rows.min(expected_effective_rows), mean_weight);
-        let doubt_of_intervals = doubt_of_intervals(self.earners(), bounds.low);
+        let usual = self.usual();
+        let doubt_of_intervals = doubt_of_intervals(self.earners(&weights, usual), usual);
+        let of_log = vec![1.0; weights.len()];
+        let is_logging_sure =
+            super::doubts::doubt_of_intervals(self.earners(&of_log, usual), usual);
         let certain = doubt.is_none() && doubt_of_intervals.is_none();
         let sure = |interval: Interval| certain.then_some(interval);
         let mut logging = self.mean(&self.rewards).interval();
-        if doubt_of_intervals.is_some() {
+        if is_logging_sure.is_some() {
             (logging.low, logging.high) = (f64::NEG_INFINITY, f64::INFINITY);
         }
         let lambda = prior.lambda(weights.len());
@@ -387,7 +404,8 @@ mod tests {
             let intervals = [value.plain, value.bootstrap, value.self_normalised, value.clipped];
             assert_eq!((intervals, value.gain), ([None; 4], None));
             assert!(value.logging.low.is_infinite() && value.logging.high.is_infinite());
-            let expected = format!("{clicks} persons earned more than 0, fewer than 30");
+            let expected =
+                format!("{clicks} persons' worth of rewards other than 0, fewer than 30");
             assert!(value.doubt_of_intervals.unwrap().contains(&expected));
             // Bounds of martingales hold for any rewards, so that a gate may ask for one.
             assert_eq!((value.doubt, value.smoothed_lower.is_some()), (None, true));
@@ -395,6 +413,30 @@ mod tests {
         assert!(clicked(30).plain.is_some() && clicked(30).gain.is_some());
         let many = clicked(50).bootstrap.unwrap();
         assert!(many.low > 0.03 && many.high < 0.08, "{many}");
+    }
+
+    #[test]
+    fn clicks_that_weigh_little_beside_one_leave_no_interval() {
+        let of = |weight: f64, low: f64| {
+            let click = |at: u32| at < 40;
+            let rows = Weighed {
+                log_weights: (0..1000).map(|at| if at == 0 { weight.ln() } else { 0.0 }).collect(),
+                distances: vec![0.0; 1000],
+                rewards: (0..1000).map(|at| f64::from(u8::from(click(at)))).collect(),
+                people: (0..1000).collect(),
+                bounds: Bounds { low, high: Some(1.0) },
+            };
+            rows.value(Prior::default(), Seed(0)).unwrap()
+        };
+        assert!(of(1.0, 0.0).plain.is_some() && of(1.0, -1.0).plain.is_some());
+        let one = of(9.0, -1.0);
+        assert_eq!((one.plain, one.doubt), (None, None));
+        // (39 + 9)² / (39 + 81)
+        assert!(
+            one.doubt_of_intervals.unwrap().contains("19 persons' worth of rewards other than 0")
+        );
+        // The log itself has forty.
+        assert!(one.logging.low.is_finite());
     }
 
     #[test]
@@ -408,7 +450,9 @@ mod tests {
         };
         let value = rows.value(Prior::default(), Seed(0)).unwrap();
         assert_eq!(value.doubt, None);
-        assert!(value.doubt_of_intervals.unwrap().contains("20 persons earned more than 0"));
+        assert!(
+            value.doubt_of_intervals.unwrap().contains("20 persons' worth of rewards other than 0")
+        );
     }
 
     #[test]

@@ -35,6 +35,16 @@ pub(super) struct Row {
     pub(super) propensity: f64,
 }
 
+/// The numbers that texts are; `True` and `False`, as pandas writes them, are 1 and 0.
+fn truths(texts: &StringChunked) -> Float64Chunked {
+    let number = |text: &str| match text {
+        "True" | "true" | "TRUE" => Some(1.0),
+        "False" | "false" | "FALSE" => Some(0.0),
+        number => number.trim().parse().ok(),
+    };
+    texts.iter().map(|text| text.and_then(number)).collect()
+}
+
 /// The columns of a batch: ids, and numbers where a cell is one.
 pub(super) struct Cells<'a> {
     path: &'a Path,
@@ -47,8 +57,19 @@ pub(super) struct Cells<'a> {
 
 impl<'a> Cells<'a> {
     pub(super) fn new(path: &'a Path, found: &'a Found, batch: &'a Batch) -> Result<Self> {
+        for (cells, name) in batch.columns[2..].iter().zip(&found.names[2..]) {
+            if cells.dtype().is_temporal() {
+                let problem = format!(
+                    "column `{name}`: expected numbers, found times; make 1 of a time and 0 of an empty cell"
+                );
+                return Err(Error::file(path, problem));
+            }
+        }
         let numbers = batch.columns[1..].iter().map(|cells| {
-            let cells = cells.cast(&DataType::Float64)?;
+            let cells = match cells.str() {
+                Ok(texts) => truths(texts).into_series(),
+                Err(_) => cells.cast(&DataType::Float64)?,
+            };
             Ok(cells.f64()?.iter().collect())
         });
         let numbers: PolarsResult<Vec<_>> = numbers.collect();

@@ -156,8 +156,10 @@ impl Rows {
     /// The log of the file at `path`.
     fn finish(mut self, path: &Path, found: Found, bad: dataset::BadRows) -> Result<PositionLog> {
         if self.item.is_empty() {
-            let problem =
-                if bad.skipped == 0 { "holds no rows" } else { "holds no row that can be read" };
+            let problem = match bad.first {
+                None => "holds no rows".into(),
+                Some(first) => format!("holds no row that can be read; the first: {first}"),
+            };
             return Err(Error::file(path, problem));
         }
         // Records that are no rows of the table were left out before they came here.
@@ -300,6 +302,14 @@ mod tests {
     }
 
     #[test]
+    fn truths_are_numbers() {
+        let text = "item_id,position,click\na,1,True\nb,1,false\nc,1,0.5\n";
+        assert_eq!(read(text, &Columns::default(), 0).unwrap().outcomes, [1.0, 0.0, 0.5]);
+        let error = read("item_id,position,click\na,1,yes\n", &Columns::default(), 0);
+        assert!(error.unwrap_err().to_string().contains("found `yes`"));
+    }
+
+    #[test]
     fn a_file_without_the_columns_or_rows_is_refused() {
         let error = |text: &str| read(text, &Columns::default(), 9).unwrap_err().to_string();
         let missing = error("item,position,click\na,1,0\n");
@@ -309,7 +319,9 @@ mod tests {
         );
         assert!(error("").ends_with("is empty"));
         assert!(error("item_id,position,click\n").ends_with("holds no rows"));
-        assert!(error("item_id,position,click\n,1,0\n").ends_with("no row that can be read"));
+        let unread = error("item_id,position,click\n,1,0\n");
+        assert!(unread.contains("no row that can be read; the first: "), "{unread}");
+        assert!(unread.contains("row 1: column `item_id`"), "{unread}");
         let named = Columns { propensity: Some("p".into()), ..Columns::default() };
         let missing = read("item_id,position,click\na,1,0\n", &named, 0).unwrap_err().to_string();
         assert!(missing.contains("no column `p`"), "{missing}");

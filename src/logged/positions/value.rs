@@ -78,6 +78,8 @@ pub struct ValueAt {
     pub mean_weight: Option<Measured>,
     /// `(Σ w)² / Σ w²`: so many rows of the policy itself would say as much.
     pub effective_rows: Option<f64>,
+    /// `(Σ w y)² / Σ (w y)²`: so many outcomes of equal weight would say as much.
+    pub effective_outcomes: Option<f64>,
     /// The probability that the policy gives to items that the log never shows there.
     pub uncovered: f64,
 }
@@ -204,9 +206,12 @@ impl<'a> Rows<'a> {
         let weights = weights.as_deref();
         let (outcomes, modelled, expected) =
             (of(&log.outcomes), of(&self.modelled), of(&self.expected));
-        let square = |weight: &f64| weight * weight;
-        let sums = |weights: &[f64]| {
-            (weights.iter().sum::<f64>(), weights.iter().map(square).sum::<f64>())
+        let effective = |weights: &[f64]| {
+            let squares = weights.iter().map(|weight| weight * weight).sum::<f64>();
+            if squares > 0.0 { weights.iter().sum::<f64>().powi(2) / squares } else { 0.0 }
+        };
+        let weighted = |weights: &[f64]| -> Vec<f64> {
+            weights.iter().zip(&outcomes).map(|(weight, outcome)| weight * outcome.abs()).collect()
         };
         ValueAt {
             position: position.map(|at| log.positions[at]),
@@ -219,9 +224,8 @@ impl<'a> Rows<'a> {
                 .map(|weights| doubly_robust(weights, &outcomes, &modelled, &expected)),
             direct: Measured::of(&expected).mean,
             mean_weight: weights.map(Measured::of),
-            effective_rows: weights
-                .map(sums)
-                .map(|(sum, squares)| if squares > 0.0 { sum * sum / squares } else { 0.0 }),
+            effective_rows: weights.map(effective),
+            effective_outcomes: weights.map(|weights| effective(&weighted(weights))),
             uncovered,
         }
     }
@@ -272,6 +276,11 @@ fn doubts(value: &ValueAt) -> Vec<String> {
         let found = value.above_zero;
         doubts.push(format!(
             "{place}: {found} outcomes are above 0, fewer than {FEW}; the intervals are rough"
+        ));
+    } else if let Some(found) = value.effective_outcomes.filter(|found| *found < FEW as f64) {
+        doubts.push(format!(
+            "{place}: the weights leave {found:.0} outcomes' worth above 0, fewer than {FEW}; the intervals are \
+             rough, and often too low"
         ));
     }
     if value.uncovered > 1e-9 {
@@ -410,7 +419,7 @@ mod tests {
         let (mut held, logs) = ([0; 3], 100);
         for seed in 0..logs {
             let mut stream = Seed(seed).stream(Purpose::Synthetic, 0, 0);
-            let rows: Vec<_> = (0..600_u32)
+            let rows: Vec<_> = (0..900_u32)
                 .map(|row| {
                     let (position, draw) = (row % 2, stream.uniform());
                     let p = logging[position as usize];
@@ -446,6 +455,15 @@ mod tests {
         let value = PolicyValue::of(&log, uniform, DirectOptions::default()).unwrap();
         assert_eq!((value.all.ips, value.all.snips, value.all.doubly_robust), (None, None, None));
         close(value.all.direct, 1.0);
+
+        // One click weighs as much as all the others.
+        let rows: Vec<_> = (0..300)
+            .map(|row| if row == 0 { (1, 0, 1.0, 0.01) } else { (0, 0, f64::from(row % 2), 0.99) })
+            .collect();
+        let log = super::super::samples::log(2, &rows);
+        let value = PolicyValue::of(&log, Stationary::uniform(&log), DirectOptions::default());
+        let doubts = value.unwrap().doubts.join("\n");
+        assert!(doubts.contains("outcomes' worth above 0, fewer than 30"), "{doubts}");
 
         let rows: Vec<_> = (0..200).map(|row| (row / 100, 0, 1.0, 0.9)).collect();
         let log = super::super::samples::log(2, &rows);
