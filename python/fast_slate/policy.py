@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import os
 import re
 import shutil
@@ -23,6 +24,10 @@ ALL = "all"
 """The folder in a run's folder of what was fitted again on everybody."""
 KEYS = {"reward": "reward.kind", "slate_size": "slate_size", "seed": "seed"}
 """The arguments of a preparation that are settings of a run too."""
+
+
+class NotFittedError(ValueError, AttributeError):
+    """A policy is asked before it was fitted or loaded."""
 
 
 class SlatePolicy(Answering):
@@ -122,21 +127,26 @@ class SlatePolicy(Answering):
         return f"SlatePolicy({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_recommender")
+        return hasattr(self, "_recommender") or hasattr(self, "_files")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.get_params(deep=False)
         if hasattr(self, "_recommender"):
             state["_files"] = packed(self._recommender)
+        elif hasattr(self, "_files"):
+            state["_files"] = self._files
         if hasattr(self, "history_"):  # a bundle has none
             state["history_"] = self.history_
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        files = state.pop("_files", None)
+        # Opened when it is first asked: what cannot be, as in a process that was forked, is told to whoever asks.
         self.__dict__.update(state)
-        if files is not None:
-            self._recommender = unpacked(files, self.device)
 
     # Training.
 
@@ -182,7 +192,8 @@ class SlatePolicy(Answering):
             ``settings={"context.encoders": ["weighted-mean", "features"]}``.
         callback
             Called with a dictionary a few times a second (``kind`` "step") and at every evaluation
-            (``kind`` "evaluation": ``step``, ``split``, ``reward``, …). What it raises ends the run.
+            (``kind`` "evaluation": ``step``, ``split``, ``reward``, …; other kinds are of audits), of the
+            training and of the refit. What it raises ends the run.
         run_dir
             The folder of the run, as ``slate train`` writes it, with the prepared folder ``data``
             inside, which must not be there before, and what ``slate refit`` makes of the run in the folder
@@ -241,7 +252,7 @@ class SlatePolicy(Answering):
         own = rewards.adapted(self.reward) if callable(self.reward) else None
         # Before the preparation, so that of two fits into one folder the first goes on.
         lock = None if run_dir is None else _native.Lock(str(run_dir))
-        folder = Path(run_dir or tempfile.mkdtemp(prefix="fast-slate-"))
+        folder = Path(run_dir or tempfile.mkdtemp(prefix="fast-slate-")).absolute()
         try:
             data = str(interactions) if there else None  # a run that goes on knows its data
             if not (resume or there):
@@ -273,7 +284,7 @@ class SlatePolicy(Answering):
                     lock=lock,
                 )
                 answering = run
-                if self.refit and shards is None and run.holds_out():
+                if self.refit and shards is None and run.can_be_refitted():
                     answering = _native.refit(
                         str(folder),
                         str(folder / ALL),
@@ -284,6 +295,11 @@ class SlatePolicy(Answering):
             finally:
                 watcher.close()
             self._adopt(run, str(folder), answering)
+            if self.step_ == 0:
+                logging.getLogger("fast_slate").info(
+                    "no checkpoint is above the start by more than chance: what the item vectors alone "
+                    "recommend is what answers"
+                )
         except BaseException as error:
             self._keep_or_remove(folder, run_dir is None, error)
             raise
@@ -305,7 +321,7 @@ class SlatePolicy(Answering):
             else:
                 finalizer()
         if temporary is not None:
-            kept.append(weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True))
+            kept.append(weakref.finalize(self, _remove, temporary, os.getpid()))
         self._temporary = kept
 
     @staticmethod
@@ -322,7 +338,9 @@ class SlatePolicy(Answering):
     def _adopt(self, run: _native.Run, folder: str, answering: _native.Run) -> None:
         self._run, self.run_dir_ = run, folder
         self._recommender = answering.recommender()
+        self.__dict__.pop("_files", None)
         self.history_ = _history(run)
+        self.step_: int = json.loads(run.describe())[2]
 
     def _keys(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The settings of the run, and those of the preparation."""
@@ -332,9 +350,12 @@ class SlatePolicy(Answering):
         if not (self.reward is None or isinstance(self.reward, str) or is_own):
             names = ", ".join(rewards.BUILT_IN)
             raise ValueError(f"reward: expected a function or one of {names}, found {self.reward!r}")
+        if not (self.settings is None or isinstance(self.settings, dict)):
+            raise ValueError(f"settings: expected a dictionary, found {self.settings!r}")
         given = [(name, key, getattr(self, name)) for name, key in KEYS.items()]
         for unit, amount in (("steps", self.steps), ("seconds", self.seconds)):
             if amount is not None:
+                count(amount, unit, 1)
                 given += [(unit, "budget.unit", unit), (unit, "budget.amount", amount)]
         keys, more = divided(self.settings, given)
         if is_own:
@@ -344,8 +365,11 @@ class SlatePolicy(Answering):
     # After training.
 
     def _asked(self) -> _native.Recommender:
+        if hasattr(self, "_files"):
+            self._recommender = unpacked(self._files, self.device)
+            del self._files
         if not hasattr(self, "_recommender"):
-            raise ValueError("this SlatePolicy is not fitted yet; call fit, or load one")
+            raise NotFittedError("this SlatePolicy is not fitted yet; call fit, or load one")
         return self._recommender
 
     def _trained(self) -> _native.Run:
@@ -360,9 +384,9 @@ class SlatePolicy(Answering):
     def evaluate(
         self,
         *,
-        against: Sequence[str] = (),
+        against: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
         split: str | None = None,
-        metrics: Sequence[str] = (),
+        metrics: str | Iterable[str] = (),
         tune: int = 0,
         halves: int | None = None,
         index: bool = False,
@@ -402,7 +426,10 @@ class SlatePolicy(Answering):
                 "index: the run is searched in shards that have an index; start the shards with "
                 "exact=True, or evaluate with index=True and without metrics"
             )
-        listed = [[of] if isinstance(of, str) else list(of) for of in (against, metrics)]
+        listed = [
+            [str(of)] if isinstance(of, str | os.PathLike) else [str(one) for one in of]
+            for of in (against, metrics)
+        ]
         found = json.loads(self._trained().judge(listed[0], split, listed[1], tune, halves, index))
         zero = dict.fromkeys(("mean", "low", "high"))
         rows = [
@@ -453,8 +480,14 @@ class SlatePolicy(Answering):
         policy.set_params(slate_size=settings["slate_size"], seed=settings["seed"])
         # Of a run that was trained for a function, the setting was not used.
         policy.reward = reward or (None if origin.get("reward") else settings["reward"]["kind"])
-        policy._adopt(run, str(folder), run)
+        policy._adopt(run, str(Path(folder).absolute()), run)
         return policy
+
+
+def _remove(folder: Path, process: int) -> None:
+    """Removes a temporary folder, unless a child that was forked ends."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _untuned(row: dict[str, Any]) -> str | None:

@@ -245,7 +245,7 @@ class Recommender(Answering):
     """A bundle that answers, without anything of training.
 
     It is pickled as its path, so that every worker of Ray, Spark or joblib opens the folder by
-    itself. Called with a batch (a table, a record batch or a dictionary of columns) that has a
+    itself, when it is first asked. Called with a batch (a table, a record batch or a dictionary of columns) that has a
     column ``user_id``, or ``items`` with lists of ids, it returns the slates of its rows. With both, a row
     without a list is the user, if the bundle knows them, and ``user`` is the id.
 
@@ -274,32 +274,48 @@ class Recommender(Answering):
         self.device = device
         self.k = k
         self.shards = shards
-        self._native = opened(self.bundle, device)
-        if shards is not None:
-            if shards.whole != self._native.whole():
+        self._open()
+
+    def _open(self) -> None:
+        native = opened(self.bundle, self.device)
+        if self.shards is not None:
+            if self.shards.whole != native.whole():
                 raise ValueError(f"shards: expected those of {self.bundle}, found another bundle's")
-            self._exactly = self._native.through(partial(shards, exact=True))
-            self._native = self._native.through(shards)
+            self._exactly = native.through(partial(self.shards, exact=True))
+            native = native.through(self.shards)
+        self._native: _native.Recommender | None = native
 
     def __call__(self, batch: Any) -> Table:
         columns = _columns(batch)
         users, items = columns.get("user_id"), columns.get("items")
         if users is None and items is None:
             raise KeyError(f"batch: expected a column user_id or items, found {', '.join(columns)}")
+        if users is not None and items is not None and len(users) != len(items):
+            raise ValueError(
+                f"batch: expected as many user_id as items, found {len(users)} and {len(items)}"
+            )
         answered = self._answer(users, items, None, of_batch=True, k=self.k)
         return Table(answered[0])
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.bundle, self.device, self.k, self.shards)
+    def __getstate__(self) -> dict[str, Any]:
+        return {"bundle": self.bundle, "device": self.device, "k": self.k, "shards": self.shards}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # What cannot be opened, as in a process that was forked, is told to whoever asks.
+        self.__dict__.update(state, _native=None)
 
     def __repr__(self) -> str:
         return f"Recommender({self.bundle!r})"
 
     def _asked(self) -> _native.Recommender:
+        if self._native is None:
+            self._open()
+        assert self._native is not None
         return self._native
 
     def _searching(self, exact: bool) -> _native.Recommender:
-        return self._exactly if exact and self.shards is not None else self._native
+        asked = self._asked()
+        return self._exactly if exact and self.shards is not None else asked
 
 
 def opened(folder: str, device: str | None) -> _native.Recommender:
@@ -333,12 +349,6 @@ def count(of: Any, argument: str, least: int) -> None:
     """Refuses what is no whole number of at least so much, with the argument's name."""
     if isinstance(of, bool) or not isinstance(of, int | np.integer) or not least <= of < 2**63:
         raise ValueError(f"{argument}: expected a whole number of at least {least}, found {of!r}")
-
-
-def _reopened(
-    bundle: str, device: str | None, k: int | None, shards: Shards | None
-) -> Recommender:
-    return Recommender(bundle, device=device, k=k, shards=shards)
 
 
 def _people(items: Iterable[Any], of_users: bool) -> list[list[str] | None]:

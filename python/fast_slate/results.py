@@ -20,7 +20,7 @@ class Table:
 
     ``pl.DataFrame(table)``, ``pa.table(table)`` and ``pd.DataFrame.from_arrow(table)`` take it
     without a copy, by ``__arrow_c_stream__``; so does DuckDB by its name in a query. A column alone
-    is a list: ``table["item_id"]``.
+    is a list: ``table["item_id"]``. Iterating gives a dictionary for each row.
     """
 
     def __init__(self, columns: _native.Table | dict[str, list[Any]]) -> None:
@@ -53,6 +53,16 @@ class Table:
         import pandas
 
         return pandas.DataFrame(self.to_dict())
+
+    def keys(self) -> list[str]:
+        """Names of the columns, so that ``dict(table)`` has them."""
+        return self.columns
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self.rows()
+
+    def __contains__(self, column: object) -> bool:
+        return column in self.columns
 
     def __getitem__(self, column: str) -> list[Any]:
         return self._native.cells(column)

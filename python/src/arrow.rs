@@ -3,10 +3,13 @@
 
 #![allow(unsafe_code, reason = "a C stream is a struct of pointers")]
 
+use std::any::Any;
 use std::ffi::CStr;
 
 use polars::prelude::*;
-use polars_arrow::array::{FixedSizeListArray, ListArray, PrimitiveArray, StructArray};
+use polars_arrow::array::{
+    DictionaryArray, DictionaryKey, FixedSizeListArray, ListArray, PrimitiveArray, StructArray,
+};
 use polars_arrow::datatypes::{ArrowDataType, Field as ArrowField};
 use polars_arrow::ffi::{ArrowArrayStream, ArrowArrayStreamReader, export_iterator};
 use polars_arrow::offset::Offsets;
@@ -123,12 +126,13 @@ fn read(
     Ok(tables)
 }
 
-/// The type as a column holds it: an instant is the same in all zones, and a list of a fixed length is a
-/// list.
+/// The type as a column holds it: an instant is the same in all zones, a list of a fixed length is a
+/// list, and a category is what it is called.
 fn held(dtype: &ArrowDataType) -> ArrowDataType {
     match dtype {
         ArrowDataType::Timestamp(unit, Some(_)) => ArrowDataType::Timestamp(*unit, None),
         ArrowDataType::FixedSizeList(item, _) => ArrowDataType::LargeList(item.clone()),
+        ArrowDataType::Dictionary(_, value, _) => held(value),
         other => other.clone(),
     }
 }
@@ -136,6 +140,10 @@ fn held(dtype: &ArrowDataType) -> ArrowDataType {
 fn series(field: &ArrowField, column: ArrayRef) -> PolarsResult<Series> {
     let dtype = held(field.dtype());
     let any = column.as_any();
+    if let Some((rows, values)) = categories(any) {
+        let value = ArrowField::new(field.name.clone(), values.dtype().clone(), true);
+        return series(&value, values)?.take(&rows.into_iter().collect());
+    }
     let column = if let Some(lists) = any.downcast_ref::<FixedSizeListArray>() {
         let lengths = std::iter::repeat_n(lists.size(), lists.len());
         let offsets = Offsets::try_from_lengths(lengths)?.into();
@@ -148,6 +156,23 @@ fn series(field: &ArrowField, column: ArrayRef) -> PolarsResult<Series> {
         }
     };
     Series::try_from((&ArrowField::new(field.name.clone(), dtype, true), vec![column]))
+}
+
+/// The number of the category of each row, and what the categories are called, of a column of categories.
+fn categories(column: &dyn Any) -> Option<(Vec<Option<IdxSize>>, ArrayRef)> {
+    fn of<K: DictionaryKey>(column: &dyn Any) -> Option<(Vec<Option<IdxSize>>, ArrayRef)> {
+        let column = column.downcast_ref::<DictionaryArray<K>>()?;
+        let row = |key: Option<usize>| key.and_then(|key| IdxSize::try_from(key).ok());
+        Some((column.keys_iter().map(row).collect(), column.values().clone()))
+    }
+    of::<i8>(column)
+        .or_else(|| of::<i16>(column))
+        .or_else(|| of::<i32>(column))
+        .or_else(|| of::<i64>(column))
+        .or_else(|| of::<u8>(column))
+        .or_else(|| of::<u16>(column))
+        .or_else(|| of::<u32>(column))
+        .or_else(|| of::<u64>(column))
 }
 
 /// The types of columns of the library's tables.

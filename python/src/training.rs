@@ -146,13 +146,7 @@ impl Lock {
 
     /// Gives it back.
     fn release(&self) {
-        drop(self.take());
-    }
-}
-
-impl Lock {
-    fn take(&self) -> Option<RunLock> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
@@ -175,14 +169,14 @@ pub fn train(
     watcher: Option<Py<PyAny>>,
     lock: Option<&Lock>,
 ) -> PyResult<Run> {
-    let taken = lock.and_then(Lock::take);
+    let is_taken = lock.is_some();
     let asked = shards.as_ref().map(|(call, vectors)| (call.clone_ref(py), vectors.clone()));
     let (preset, keys, word) = (preset(name)?, values(&keys)?, Word::of_training());
     let own = reward.as_ref().map(|(call, name)| (call.clone_ref(py), name.clone()));
     let mut watcher = Watcher { call: watcher, word: word.clone(), heard: Instant::now() };
     let folder = RunFolder::new(&run);
     let trained = told(py, &word, || {
-        let _lock = taken.map_or_else(|| folder.lock(), Ok)?;
+        let _lock = if is_taken { None } else { Some(folder.lock()?) };
         let recorded = if resume { Some(folder.read_settings()?) } else { None };
         let (data, device) = match &recorded {
             Some((_, origin)) => (
@@ -362,9 +356,9 @@ impl Run {
         serde_json::to_string(&judged).map_err(|error| wrong("against", error))
     }
 
-    /// True if there are users or items that the run was not trained on.
-    fn holds_out(&self) -> bool {
-        self.policy.task.sessions.split.iter().any(|split| *split != Split::Train)
+    /// True if there are users or items that the run was not trained on, and [`refit`] would.
+    fn can_be_refitted(&self) -> bool {
+        self.policy.can_be_refitted()
     }
 
     /// The rows of `metrics.jsonl`, as JSON.

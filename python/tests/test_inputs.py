@@ -34,6 +34,8 @@ def test_every_form_gives_the_same_policy_as_the_command(
     forms = {
         "polars": frame,
         "pandas": frame.to_pandas(),
+        "numbered categories": frame.to_pandas().astype("category"),
+        "categories": frame.cast(pl.String).cast(pl.Categorical),
         "pyarrow": pa.table({name: frame[name].to_arrow() for name in frame.columns}),
         "csr": sp.csr_matrix((np.ones(len(users)), (users, items)), shape=shape),
         "csv": log,
@@ -193,7 +195,7 @@ def test_rows_are_chosen_in_memory_as_they_are_in_a_file(frame: pl.DataFrame, tm
         log = tmp_path / f"{name}.csv"
         table.write_csv(log)
         # A column of another type is in nobody's way.
-        more = table.with_columns(kind=pl.lit("x").cast(pl.Categorical))
+        more = table.with_columns(kind=pl.duration(hours=1))
         own = {"user": "user_id", "item": item, "embeddings": "svd", "settings": counts | settings}
         of_file = prepare(log, tmp_path / f"{name}-file", **own)
         in_memory = prepare(more, tmp_path / f"{name}-memory", **own)
@@ -331,7 +333,7 @@ def test_bad_input_names_the_argument(frame: pl.DataFrame, tmp_path: Path) -> No
         ),
         (
             dict(
-                interactions=frame.cast({"item_id": pl.String}).cast({"item_id": pl.Categorical}),
+                interactions=frame.with_columns(pl.duration(hours="item_id").alias("item_id")),
                 **NAMES,
             ),
             ValueError,
@@ -396,7 +398,7 @@ def test_tables_of_vectors_and_users_are_read_or_refused_by_their_argument(frame
         return own.fit(frame, item_embeddings=table, user_features=users, **NAMES)
 
     users = frame.select("user_id").unique().with_columns(age=pl.col("user_id") % 60)
-    users = users.with_columns(city=pl.lit("x").cast(pl.Categorical))
+    users = users.with_columns(city=pl.duration(hours=1))
     assert fit(users, vectors, **{"prepare.feature_columns": ["age"]}).embeddings_.shape[1] == 8
     with pytest.raises(ValueError, match="user_features: column `city`: expected numbers, text"):
         fit(users, vectors)

@@ -11,6 +11,9 @@ import pyarrow as pa
 import pytest
 from common import NAMES, policy, python, slate
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from fast_slate import Recommender, SlatePolicy, _command, _native, compare, train, tune
 
@@ -23,7 +26,9 @@ def test_slates_are_tables_for_everybody(fitted: SlatePolicy, frame: pl.DataFram
     assert polars["user"].to_list() == [user for user in users for _ in range(4)]
     assert polars["user"].dtype == pl.Int64 and polars["score"].dtype == pl.Float32
     assert pa.table(table).num_rows == 28
-    assert pd.DataFrame(table.to_pandas()).shape == (28, 4)
+    pd.testing.assert_frame_equal(pd.DataFrame(table), table.to_pandas())
+    assert list(table)[27] == polars.row(27, named=True) and dict(table) == table.to_dict()
+    assert "user" in table and "age" not in table
     assert polars["rank"].to_list() == [1, 2, 3, 4] * 7
     seen = set(frame.filter(pl.col("user_id") == users[0])["item_id"].to_list())
     assert not seen & set(polars["item_id"][:4].to_list())
@@ -167,7 +172,11 @@ def test_scikit_learns_manners(fitted: SlatePolicy) -> None:
         own.set_params(slates=3)
     with pytest.raises(ValueError, match="not fitted"):
         own.recommend([1])
-    assert not hasattr(clone(fitted), "history_")
+    assert not hasattr(clone(fitted), "history_") and not hasattr(clone(fitted), "item_ids_")
+    check_is_fitted(fitted)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(own)
+    assert "SlatePolicy" in make_pipeline(own)._repr_html_()
 
 
 def test_pickles_are_bundles(fitted: SlatePolicy, frame: pl.DataFrame, tmp_path: Path) -> None:
@@ -214,6 +223,8 @@ def test_bundles_and_runs_are_the_commands(
     assert all(f'"item_id":"{item}"' in shown.stdout for item in expected["item_id"])
 
     worker = pickle.loads(pickle.dumps(Recommender(bundle, k=2)))
+    with pytest.raises(ValueError, match="batch: expected as many user_id as items, found 2 and 1"):
+        worker({"user_id": [user, user], "items": [None]})
     batch = pa.record_batch({"user_id": fitted.user_ids_[:3]})
     assert len(worker(batch)) == 6
     assert len(worker(pl.DataFrame({"user_id": fitted.user_ids_[:3]}))) == 6
@@ -236,6 +247,7 @@ def test_bundles_and_runs_are_the_commands(
         run / "data",
         tmp_path / "other",
         steps=20,
+        refit=True,
         settings={key: value for key, value in kept.settings.items() if not key.startswith("prepare.")},
     )
     assert again.recommend([user]).to_dict() == kept.recommend([user]).to_dict()
@@ -306,10 +318,18 @@ if child == 0:
         print(error, flush=True)
         os._exit(3)
     os._exit(0)
+# A pool tells it to whoever asked, too.
+import multiprocessing
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    try:
+        pool.apply_async(mine, [{{"user_id": [user]}}]).get(timeout=30)
+    except RuntimeError as error:
+        assert "spawn" in str(error)
+        print("told", flush=True)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     done = python(code, timeout=60)
-    assert 'set_start_method("spawn")' in done.stdout and done.stdout.endswith("3\n"), done
+    assert 'set_start_method("spawn")' in done.stdout and done.stdout.endswith("told\n3\n"), done
     spawned = f"""
 import multiprocessing
 from fast_slate import Recommender

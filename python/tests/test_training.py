@@ -317,8 +317,30 @@ def test_a_reward_knows_the_items_by_their_ids(frame: pl.DataFrame) -> None:
     for table in (frame, frame.filter(pl.col("item_id") > 20)):
         seen.clear()
         own.fit(table, **NAMES)
-        np.testing.assert_array_equal(seen[0], own.item_ids_)
-        assert all(ids is seen[0] for ids in seen)
+        np.testing.assert_array_equal(seen[-1], own.item_ids_)
+        # The run and what is fitted again number items each for themselves.
+        assert len({id(ids) for ids in seen}) == 2
+
+
+def test_a_fit_answers_with_what_everybody_taught(frame: pl.DataFrame, tmp_path: Path) -> None:
+    own = policy().fit(frame, run_dir=tmp_path / "run", **NAMES)
+    users = own.user_ids_[:20]
+    judged, everybody = (SlatePolicy.load(tmp_path / "run" / name) for name in (".", "all"))
+    assert own.recommend(users).to_dict() == everybody.recommend(users).to_dict()
+    assert own.recommend(users).to_dict() != judged.recommend(users).to_dict()
+    assert own.evaluate().to_dict() == judged.evaluate().to_dict()
+    with pytest.raises(OSError, match="everybody is trained on"):
+        everybody.evaluate()
+    shown = slate("refit", tmp_path / "run", "--out", tmp_path / "again")
+    assert shown.returncode == 0, shown.stderr
+    again = SlatePolicy.load(tmp_path / "again")
+    assert again.recommend(users).to_dict() == own.recommend(users).to_dict()
+
+    alone = policy(refit=False).fit(frame, **NAMES)
+    assert alone.recommend(users).to_dict() == judged.recommend(users).to_dict()
+    nobody = {"prepare.validation_share": 0, "prepare.test_share": 0}
+    policy(settings=nobody).fit(frame, run_dir=tmp_path / "whole", **NAMES)
+    assert not (tmp_path / "whole" / "all").exists()
 
 
 def test_a_callback_that_raises_ends_the_run(frame: pl.DataFrame) -> None:

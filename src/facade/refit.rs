@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Policy;
+use crate::dataset::Split;
 use crate::device;
 use crate::error::{Error, Result};
 use crate::prepared::Prepared;
@@ -103,6 +104,15 @@ impl Refitting {
 }
 
 impl Policy {
+    /// True if there are users or items that this policy was not trained on, and [`refit`](Self::refit)
+    /// would.
+    #[must_use]
+    pub fn can_be_refitted(&self) -> bool {
+        let RunOrigin { init, logged, noise, refit, .. } = &self.origin;
+        let is_first = init.is_none() && logged.is_none() && noise.is_none() && refit.is_none();
+        is_first && self.task.sessions.split.iter().any(|split| *split != Split::Train)
+    }
+
     /// Does in the folder `out` on everybody what led `run` to a checkpoint: prepares everything that its
     /// data hold, fits the vectors again and trains as much. If `out` holds that run, it is continued; a
     /// finished one is only opened.

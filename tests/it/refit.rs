@@ -10,6 +10,7 @@ use fast_slate::facade::{Judging, Policy, Which};
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
 use fast_slate::run::RunFolder;
 use fast_slate::settings::{Preset, Settings};
+use polars::prelude::{ParquetWriter, df};
 use serde_json::Value;
 
 use crate::common::{assert_says, log_csv, parameters, refused, slate, small, stdout, svd, table};
@@ -77,18 +78,25 @@ fn users_and_items_keep_their_titles_features_and_imported_vectors() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     log_csv(&at("log.csv"));
-    let (mut items, mut users) = (String::from("item_id,a,b\n"), String::from("id,age\n"));
-    (0..40).for_each(|item| items += &format!("i{item},{item}.5,{}\n", item * item));
+    let mut users = String::from("id,age\n");
     (0..60).for_each(|user| users += &format!("u{user},{}\n", 20 + user));
-    fs_err::write(at("items.csv"), items).unwrap();
+    let ids: Vec<String> = (0..40).map(|item| format!("i{item}")).collect();
+    let mut items = df!(
+        "item_id" => ids,
+        "a" => (0..40).map(|item| item as f32 + 0.5).collect::<Vec<_>>(),
+        "b" => (0..40).map(|item| (item * item) as f32).collect::<Vec<_>>(),
+    )
+    .unwrap();
+    let file = fs_err::File::create(at("items.parquet")).unwrap();
+    ParquetWriter::new(file).finish(&mut items).unwrap();
     fs_err::write(at("users.csv"), users).unwrap();
     let mut prepare = slate();
     prepare.arg("prepare").arg(at("log.csv")).arg("--out").arg(at("data"));
     prepare.args(["--user-column", "who", "--item-column", "what", "--feature-id-column", "id"]);
-    prepare.arg("--embeddings").arg(at("items.csv"));
+    prepare.arg("--embeddings").arg(at("items.parquet"));
     stdout(prepare.arg("--user-features").arg(at("users.csv")));
     // They are not read again.
-    fs_err::remove_file(at("items.csv")).unwrap();
+    fs_err::remove_file(at("items.parquet")).unwrap();
     fs_err::remove_file(at("users.csv")).unwrap();
 
     let before = Prepared::open(&at("data")).unwrap();
@@ -135,31 +143,6 @@ fn as_much_is_trained_as_led_to_the_checkpoint() {
     let start = refit(0, "start");
     assert_eq!(start.step, 0);
     assert!(!at("start").join("data/folds").exists());
-}
-
-#[test]
-fn a_rate_grows_where_it_grew() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name);
-    let data = small(&at("data"));
-    let mut settings = short(&data);
-    settings.reward.kind = fast_slate::reward::RewardKind::AnyHit;
-    settings.optimizer.learning_rate = 0.01;
-    data.train(&settings, &at("run")).unwrap();
-    let policy = Policy::refit(&at("run"), Which::Last, &at("again")).unwrap();
-    let refit = policy.origin.refit.as_ref().unwrap();
-    assert!(!refit.growths.is_empty(), "the training gained nothing: {refit:?}");
-    let rates = |run: &str, split: Split| -> Vec<u64> {
-        let rows = crate::common::record(&at(run));
-        let rate = |row: &fast_slate::training::MetricsRow| match row {
-            fast_slate::training::MetricsRow::Evaluation { split: of, learning_rate, .. } => {
-                (*of == split).then(|| learning_rate.to_bits())
-            }
-            _ => None,
-        };
-        rows.iter().filter_map(rate).collect()
-    };
-    assert_eq!(rates("again", Split::Train), rates("run", Split::Train));
 }
 
 fn json(command: &mut Command) -> Value {

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.fs
 import ray
 
-from ..recommender import Recommender
+from ..recommender import Recommender, _columns
 from ._shards import ShardedRetriever
 
 _UNFINISHED = "_unfinished"
@@ -25,8 +25,10 @@ class SlatesOf(Recommender):
     both columns, ``user`` is the id.
     """
 
-    def __call__(self, batch: pa.Table) -> pa.Table:
-        """The slates of a batch."""
+    def __call__(self, batch: Any) -> pa.Table:
+        """The slates of a batch, in whichever of Ray's formats it comes."""
+        if not isinstance(batch, pa.Table):
+            batch = pa.table(_columns(batch))
         slates = pa.table(super().__call__(batch))
         if "user_id" in batch.column_names:
             # A bundle without histories knows no type of ids.
@@ -37,8 +39,8 @@ class SlatesOf(Recommender):
 
 def recommend(
     bundle: str | os.PathLike[str],
-    users: str,
-    out: str,
+    users: str | os.PathLike[str],
+    out: str | os.PathLike[str],
     *,
     k: int | None = None,
     workers: int | None = None,
@@ -67,6 +69,7 @@ def recommend(
         Replace what is in ``out``, once all slates are written; without it a folder that holds
         anything is refused.
     """
+    users, out = os.fspath(users), os.fspath(out)
     files, at = pyarrow.fs.FileSystem.from_uri(out if "://" in out else Path(out).absolute().as_uri())
     there = [found for found in _found(files, at) if found.base_name != _UNFINISHED]
     if there and not overwrite:

@@ -103,6 +103,11 @@ pub(super) fn run(args: &ExportArgs) -> Result<Report> {
     });
     let titles = titles.transpose()?;
     let policy = Policy::open(&args.run, args.checkpoint, args.device.name())?;
+    if policy.can_be_refitted() {
+        tracing::info!(
+            "users or items were held out of this run: `slate refit` fits it again on everybody"
+        );
+    }
     let large = policy.task.actions.num_actions() > FEW && policy.model.actions.is_none();
     let mut bundle = policy.bundle(args.histories)?;
     bundle.onnx = args.onnx;
