@@ -289,7 +289,8 @@ class SlatePolicy(Answering):
                         str(folder),
                         str(folder / ALL),
                         device=self.device,
-                        reward=own,
+                        # Adapted anew: it keeps the ids of one catalogue, and this one has another order.
+                        reward=rewards.adapted(self.reward) if callable(self.reward) else None,
                         watcher=watcher,
                     )
             finally:

@@ -329,7 +329,7 @@ def test_a_fit_answers_with_what_everybody_taught(frame: pl.DataFrame, tmp_path:
     assert own.recommend(users).to_dict() == everybody.recommend(users).to_dict()
     assert own.recommend(users).to_dict() != judged.recommend(users).to_dict()
     assert own.evaluate().to_dict() == judged.evaluate().to_dict()
-    with pytest.raises(OSError, match="everybody is trained on"):
+    with pytest.raises(ValueError, match="everybody is trained on"):
         everybody.evaluate()
     shown = slate("refit", tmp_path / "run", "--out", tmp_path / "again")
     assert shown.returncode == 0, shown.stderr
