@@ -1,9 +1,11 @@
 """What a refit earns of users, or of latest items, that nothing of the run has seen, beside the run itself.
 
 A fifth of the users of each log is set aside, with half of their items observed, or with --time COLUMN the last
-fifth of everybody's items. `fit` sees the rest: it splits it again, chooses, and does the same again on all of it.
+fifth of everybody's items. `fit` sees the rest: it splits it again, chooses, and does the same again on all of it. EASE, with each λ that --ease
+names, is fitted on all of the rest.
 
-usage: python refit.py OUT.json LOG... [--user COLUMN] [--item COLUMN] [--time COLUMN] [--seeds 0 1 2] [--within SECONDS]
+usage: python refit.py OUT.jsonl LOG... [--user COLUMN] [--item COLUMN] [--time COLUMN] [--seeds 0 1 2] [--within SECONDS]
+       [--ease 100 200 500]
 needs fast_slate, numpy, polars
 """
 
@@ -30,6 +32,7 @@ def arguments():
     parser.add_argument("--time")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--within", type=int, default=180, help="seconds of the league")
+    parser.add_argument("--ease", type=float, nargs="*", default=[], help="values of λ")
     return parser.parse_args()
 
 
@@ -67,8 +70,36 @@ def rewards(policy, asked):
     """The discounted reward of each person's slate, the mean over the questions."""
     known = {str(item) for item in policy.item_ids_}
     slates = policy.recommend(items=[[item for item in of if item in known] for of, _, _ in asked], k=K)
+    return earned(zip(slates["user"], slates["rank"], slates["item_id"], strict=True), asked)
+
+
+def ease(seen, asked, ridge):
+    """The same of EASE (Steck, WWW 2019)."""
+    users, rows = np.unique(seen["user"].to_numpy().astype(str), return_inverse=True)
+    items, columns = np.unique(seen["item"].to_numpy().astype(str), return_inverse=True)
+    x = np.zeros((len(users), len(items)), np.float32)
+    x[rows, columns] = 1
+    inverse = np.linalg.inv(x.T @ x + np.float32(ridge) * np.eye(len(items), dtype=np.float32))
+    del x
+    weights = inverse / -np.diag(inverse)
+    np.fill_diagonal(weights, 0)
+    number = {item: at for at, item in enumerate(items.tolist())}
+
+    def slates():
+        for at, (of, _, _) in enumerate(asked):
+            known = [number[item] for item in of if item in number]
+            scores = weights[known].sum(axis=0)
+            scores[known] = -np.inf
+            best = np.argpartition(-scores, K)[:K]
+            for rank, item in enumerate(best[np.argsort(-scores[best])], 1):
+                yield at, rank, items[item]
+
+    return earned(slates(), asked)
+
+
+def earned(shown, asked):
     earned = np.zeros(len(asked))
-    for at, rank, item in zip(slates["user"], slates["rank"], slates["item_id"], strict=True):
+    for at, rank, item in shown:
         earned[int(at)] += (str(item) in asked[int(at)][1]) / np.log2(int(rank) + 1)
     people, inverse = np.unique([user for _, _, user in asked], return_inverse=True)
     return np.bincount(inverse, earned) / np.bincount(inverse, minlength=len(people))
@@ -108,6 +139,9 @@ def main():
                 "seconds": [round(trained - started), round(refitted - trained)],
             }
             row["percent"] = 100 * row["difference"]["mean"] / row["run"]["mean"]
+            for ridge in given.ease:
+                other = ease(seen, asked, ridge)
+                row[f"ease:{ridge:g}"] = {**estimate(other), "refit minus it": estimate(after - other)}
             print(json.dumps(row), flush=True)
             rows.append(row)
             given.out.write_text("\n".join(json.dumps(row) for row in rows) + "\n")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from common import NAMES, model, policy, trainer
+from common import NAMES, model, policy, slate, trainer
 
 from fast_slate import Batch, SlatePolicy, _native, prepare, train
 
