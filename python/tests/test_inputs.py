@@ -433,7 +433,7 @@ def test_bad_settings_are_refused_before_anything_is_read() -> None:
         ({"reward": "clicks"}, ["`reward.kind`", "discounted"]),
         ({"reward": 3}, ["reward: expected a function"]),
         ({"preset": "best"}, ["preset: expected"]),
-        ({"steps": 0}, ["`budget.amount`"]),
+        ({"steps": 0}, ["steps: expected a whole number of at least 1, found 0"]),
         ({"steps": 1, "seconds": 1}, ["steps: give steps or seconds"]),
     ]
     for parameters, said in cases:
