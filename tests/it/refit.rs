@@ -74,7 +74,7 @@ fn what_is_prepared_again_is_what_a_preparation_without_held_out_users_makes() {
 }
 
 #[test]
-fn users_and_items_keep_their_titles_features_and_imported_vectors() {
+fn items_keep_imported_vectors_and_users_their_features() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     log_csv(&at("log.csv"));
