@@ -173,14 +173,13 @@ impl Weighed {
         let people = self.per_person(std::iter::empty()).len();
         let doubt = doubt(people, effective_rows.min(expected_effective_rows), mean_weight);
         let usual = self.usual();
-        let doubt_of_intervals = doubt_of_intervals(self.earners(&weights, usual), usual);
         let of_log = vec![1.0; weights.len()];
-        let is_logging_sure =
-            super::doubts::doubt_of_intervals(self.earners(&of_log, usual), usual);
+        let doubt_of_logging = doubt_of_intervals(self.earners(&of_log, usual), usual);
+        let doubt_of_intervals = doubt_of_intervals(self.earners(&weights, usual), usual);
         let certain = doubt.is_none() && doubt_of_intervals.is_none();
         let sure = |interval: Interval| certain.then_some(interval);
         let mut logging = self.mean(&self.rewards).interval();
-        if is_logging_sure.is_some() {
+        if doubt_of_logging.is_some() {
             (logging.low, logging.high) = (f64::NEG_INFINITY, f64::INFINITY);
         }
         let lambda = prior.lambda(weights.len());
