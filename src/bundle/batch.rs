@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::request::Placed;
 use super::table::slates;
 use super::{Options, Recommender, Request, Who};
-use crate::dataset::parquet::{column_names, num_rows, pieces, read_columns};
+use crate::dataset::parquet::{batched, column_names, num_rows, pieces, read_columns};
 use crate::dataset::{ITEM_ID, USER_ID, as_text};
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
@@ -153,10 +153,9 @@ impl Batch<'_> {
         };
         let schema = self.slates(&empty, &[], recommender)?.schema().clone();
         write_atomic(self.out, |file| {
-            let part = || vec![(PART_KEY.to_owned(), self.part.to_string())];
-            let part = (self.part.of > 1).then(|| KeyValueMetadata::from_static(part()));
-            let writer = ParquetWriter::new(file).with_key_value_metadata(part);
-            let mut writer = writer.batched(&schema).map_err(failed)?;
+            let part = (PART_KEY.to_owned(), self.part.to_string());
+            let part = (self.part.of > 1).then_some(part).into_iter().collect();
+            let mut writer = batched(file, &schema, part).map_err(failed)?;
             for piece in pieces(self.users, columns, rows, READ)? {
                 let piece = piece?;
                 for at in (0..piece.height()).step_by(BLOCK) {

@@ -7,7 +7,7 @@ use polars::prelude::*;
 
 use super::Part;
 use super::batch::{PART_KEY, SLATES};
-use crate::dataset::parquet::{metadata, pieces, whole_row_groups};
+use crate::dataset::parquet::{batched, metadata, pieces, whole_row_groups};
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
 
@@ -45,7 +45,7 @@ pub fn join(parts: &[PathBuf], out: &Path) -> Result<usize> {
     let failed = |error: PolarsError| Error::writing(out, error);
     let mut rows = 0;
     write_atomic(out, |file| {
-        let mut writer = ParquetWriter::new(file).batched(&schema).map_err(failed)?;
+        let mut writer = batched(file, &schema, Vec::new()).map_err(failed)?;
         for part in parts {
             for slates in whole_row_groups(part, SLATES)? {
                 let mut slates = slates?;
@@ -103,12 +103,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let saved = |name: &str, part: Option<&str>| {
             let path = folder.path().join(name);
-            let part = part.map(|part| vec![(PART_KEY.to_owned(), part.to_owned())]);
+            let part = part.map(|part| (PART_KEY.to_owned(), part.to_owned()));
             let file = fs_err::File::create(&path).unwrap();
-            let writer = ParquetWriter::new(file)
-                .with_key_value_metadata(part.map(KeyValueMetadata::from_static));
             let schema = Schema::from_iter([Field::new("rank".into(), DataType::UInt32)]);
-            writer.batched(&schema).unwrap().finish().unwrap();
+            batched(file, &schema, part.into_iter().collect()).unwrap().finish().unwrap();
             path
         };
         let order = |names: &[(&str, Option<&str>)]| -> Result<Vec<String>> {

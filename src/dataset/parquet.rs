@@ -3,7 +3,7 @@
 mod footer;
 mod pages;
 
-use std::io::{BufWriter, Cursor, Write as _};
+use std::io::{BufWriter, Cursor, Write};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use fs_err as fs;
 use polars::io::mmap::MmapBytesReader;
+use polars::io::parquet::write::BatchedWriter;
 use polars::prelude::*;
 use polars_parquet::read::{FileMetadata, infer_schema};
+use polars_parquet::write::schema_to_metadata_key;
 
 use crate::error::{Error, Result};
 
@@ -52,6 +54,22 @@ pub(crate) fn write_table(table: &mut DataFrame, path: &Path) -> Result<()> {
     let mut file = BufWriter::new(fs::File::create(path)?);
     ParquetWriter::new(&mut file).finish(table).map_err(|error| Error::writing(path, error))?;
     Ok(file.flush()?)
+}
+
+/// A writer of one row group after the other, with `entries` in the file's own metadata. polars would say there
+/// that texts are views, of which pandas reads no lists.
+///
+/// # Errors
+/// Fails for columns that Parquet cannot hold.
+pub(crate) fn batched<W: Write>(
+    file: W,
+    schema: &Schema,
+    mut entries: Vec<(String, String)>,
+) -> PolarsResult<BatchedWriter<W>> {
+    let types = schema_to_metadata_key(&schema.to_arrow(CompatLevel::oldest()));
+    entries.extend(types.value.map(|value| (types.key, value)));
+    let metadata = Some(KeyValueMetadata::from_static(entries));
+    ParquetWriter::new(file).with_key_value_metadata(metadata).batched(schema)
 }
 
 /// Number of rows.
@@ -308,4 +326,31 @@ fn of_scalars(dtype: &ArrowDataType) -> bool {
 /// True for single and double precision.
 pub(super) fn of_floats(dtype: &ArrowDataType) -> bool {
     matches!(dtype, ArrowDataType::Float32 | ArrowDataType::Float64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_texts_is_of_a_kind_that_pandas_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet");
+        let ids = Series::new("ids".into(), [Some("a"), None, Some("c")]);
+        let table = df!("ids" => [ids.clone(), ids.slice(1, 2)], "user" => ["u", "v"]).unwrap();
+        let entries = vec![("own".to_owned(), "kept".to_owned())];
+        let file = fs::File::create(&path).unwrap();
+        let mut writer = batched(file, table.schema(), entries).unwrap();
+        writer.write_batch(&table).unwrap();
+        writer.finish().unwrap();
+        // polars reads texts of any kind as views, so this goes by what is written.
+        let of = |name: &str, dtype| ArrowField::new(name.into(), dtype, true);
+        let texts = ArrowDataType::LargeUtf8;
+        let lists = ArrowDataType::LargeList(Box::new(of("item", texts.clone())));
+        let expected = ArrowSchema::from_iter([of("ids", lists), of("user", texts)]);
+        let found = metadata(&path, ARROW_SCHEMA).unwrap();
+        assert_eq!(found, schema_to_metadata_key(&expected).value);
+        assert_eq!(metadata(&path, "own").unwrap().as_deref(), Some("kept"));
+        assert!(read_columns(&path, &["ids", "user"]).unwrap().equals_missing(&table));
+    }
 }

@@ -19,7 +19,7 @@ use std::path::Path;
 use fs_err as fs;
 use polars::prelude::*;
 
-use super::parquet::{column_names, read_columns, row_groups, write_table};
+use super::parquet::{batched, column_names, read_columns, row_groups, write_table};
 use super::{ActionSets, Dataset, Sessions, Split, Times};
 use crate::error::{Error, Result};
 
@@ -195,7 +195,7 @@ fn write_interactions(
     let failed = |error| Error::writing(path, error);
     let mut file = BufWriter::new(fs::File::create(path)?);
     let schema = interactions(sessions, times, 0..0)?.schema().clone();
-    let mut writer = ParquetWriter::new(&mut file).batched(&schema).map_err(failed)?;
+    let mut writer = batched(&mut file, &schema, Vec::new()).map_err(failed)?;
     let (mut start, mut rows) = (0, 0);
     for context in sessions.observed.contexts() {
         rows += sessions.observed.of(context).len() + sessions.hidden.of(context).len();

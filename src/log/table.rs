@@ -9,7 +9,7 @@ use polars::prelude::*;
 use super::segment::newer;
 use super::{Exposure, FORMAT, Feedback};
 use crate::bundle::Who;
-use crate::dataset::parquet::{metadata, num_rows, pieces};
+use crate::dataset::parquet::{batched, metadata, num_rows, pieces};
 use crate::error::{Error, Result};
 use crate::files::write_atomic;
 
@@ -40,9 +40,7 @@ pub(super) fn write<R: Row>(path: &Path, rows: impl Iterator<Item = Result<R>>) 
     let schema = R::table(&[]).map_err(failed)?.schema().clone();
     write_atomic(path, |file: &mut BufWriter<fs::File>| {
         let format = vec![(FORMAT_KEY.to_owned(), FORMAT.to_string())];
-        let writer = ParquetWriter::new(file)
-            .with_key_value_metadata(Some(KeyValueMetadata::from_static(format)));
-        let mut writer = writer.batched(&schema).map_err(failed)?;
+        let mut writer = batched(file, &schema, format).map_err(failed)?;
         let mut rows = rows.fuse();
         loop {
             let group = rows.by_ref().take(GROUP).collect::<Result<Vec<R>>>()?;

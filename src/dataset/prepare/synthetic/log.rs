@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::model::{Model, Taken, Taste, session_length, spread};
+use crate::dataset::parquet::batched;
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
 
@@ -176,7 +177,7 @@ impl Log {
         ]);
         match format {
             Format::Parquet => {
-                let mut writer = ParquetWriter::new(file).batched(&schema).map_err(wrap)?;
+                let mut writer = batched(file, &schema, Vec::new()).map_err(wrap)?;
                 for block in self.blocks() {
                     writer.write_batch(&block?).map_err(wrap)?;
                 }
