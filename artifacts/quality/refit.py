@@ -1,12 +1,12 @@
 """What a refit earns of users, or of latest items, that nothing of the run has seen, beside the run itself.
 
 A fifth of the users of each log is set aside, with half of their items observed, or with --time COLUMN the last
-fifth of everybody's items. `fit` sees the rest: it splits it again, chooses, and does the same again on all of it. EASE, with each λ that --ease
-names, is fitted on all of the rest.
+fifth of everybody's items. `fit` sees the rest: it splits it again, chooses, and does the same again on all of it.
+EASE, with each λ that --ease names, is fitted on all of the rest.
 
 usage: python refit.py OUT.jsonl LOG... [--user COLUMN] [--item COLUMN] [--time COLUMN] [--seeds 0 1 2] [--within SECONDS]
        [--ease 100 200 500]
-needs fast_slate, numpy, polars
+needs fast_slate, numpy, polars, scipy
 """
 
 import argparse
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from fast_slate import SlatePolicy
+from scipy import linalg, sparse
 
 K = 5
 HALVES = 4
@@ -77,11 +78,12 @@ def ease(seen, asked, ridge):
     """The same of EASE (Steck, WWW 2019)."""
     users, rows = np.unique(seen["user"].to_numpy().astype(str), return_inverse=True)
     items, columns = np.unique(seen["item"].to_numpy().astype(str), return_inverse=True)
-    x = np.zeros((len(users), len(items)), np.float32)
-    x[rows, columns] = 1
-    inverse = np.linalg.inv(x.T @ x + np.float32(ridge) * np.eye(len(items), dtype=np.float32))
-    del x
-    weights = inverse / -np.diag(inverse)
+    pairs = sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)))
+    gram = (pairs.T @ pairs).toarray()
+    gram[np.diag_indices_from(gram)] += ridge
+    # In place; the matrix is its own transpose.
+    weights = linalg.inv(gram.T, overwrite_a=True, check_finite=False)
+    weights /= -np.diag(weights).copy()
     np.fill_diagonal(weights, 0)
     number = {item: at for at, item in enumerate(items.tolist())}
 
