@@ -249,6 +249,11 @@ class SlatePolicy(Answering):
                     f"run_dir: {before} is there already; give it in place of the interactions if it "
                     "is prepared data, or name another run_dir"
                 )
+        if not resume and run_dir is not None and self.refit and (Path(run_dir) / ALL).exists():
+            raise ValueError(
+                f"run_dir: {Path(run_dir) / ALL} is there already, where the fit on everybody goes; name "
+                "another run_dir, or give refit=False"
+            )
         own = rewards.adapted(self.reward) if callable(self.reward) else None
         # Before the preparation, so that of two fits into one folder the first goes on.
         lock = None if run_dir is None else _native.Lock(str(run_dir))

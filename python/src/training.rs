@@ -13,7 +13,6 @@ use fast_slate::facade::{Judging, Policy, Prepared, Preset, Refitting, Settings,
 use fast_slate::interrupt::interruptible;
 use fast_slate::run::{RunFolder, RunLock, RunOrigin};
 use fast_slate::settings::SettingsBuilder;
-use fast_slate::task::Task;
 use fast_slate::training::{MetricsRow, Observer, Progress, Trainer, read_metrics};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyList, PyTuple};
@@ -187,12 +186,16 @@ pub fn train(
         };
         let chosen = device::choose(device.as_deref())?;
         let prepared = Prepared::open(&data)?;
-        let base = recorded.map_or_else(|| prepared.preset(preset), |(settings, _)| settings);
+        let (base, began) = match recorded {
+            Some((settings, origin)) => (settings, Some(origin)),
+            None => (prepared.preset(preset), None),
+        };
         let settings = overlaid(&base, keys)?;
-        // It may fit vectors without folds, at length. The training itself ends after a step, with a checkpoint.
-        let load = || Task::load(&prepared, &settings);
-        let mut task = interruptible(listening(&word), load)?;
         let mut origin = RunOrigin::new(&prepared, chosen.name);
+        let began = began.unwrap_or_else(|| origin.clone());
+        // It may fit vectors without folds, at length. The training itself ends after a step, with a checkpoint.
+        let load = || began.task(&prepared, &settings);
+        let mut task = interruptible(listening(&word), load)?;
         if let Some(own) = own {
             origin.reward = Some(own.1.clone());
             let ids = PythonReward::ids(prepared.folder())?;
@@ -230,7 +233,8 @@ pub fn train(
     Ok(run)
 }
 
-/// Does in the folder `run` on everybody what led the run `of` to its best checkpoint, or goes on with that.
+/// Does in the folder `run` on everybody what led the run `of` to its best checkpoint, or goes on with that. What was
+/// done again there before `of` went on is replaced.
 /// The reward is the function that the other was trained for, and its name, if there was one.
 #[pyfunction]
 #[pyo3(signature = (of, run, *, device = None, reward = None, watcher = None))]
@@ -255,6 +259,7 @@ pub fn refit(
             return Err(fast_slate::Error::Setting { key, problem });
         }
         let chosen = device::choose(device.as_deref().or(Some(&again.origin.device)))?;
+        again.replace(&run)?;
         let _lock = folder.lock()?;
         let load = || again.task(&run, chosen.name);
         let (mut task, origin) = interruptible(listening(&word), load)?;

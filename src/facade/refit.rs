@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use fs_err as fs;
+
 use super::Policy;
 use crate::dataset::Split;
 use crate::device;
@@ -53,13 +55,13 @@ impl Refitting {
         if origin.noise.is_some() {
             return refused("was trained with the noise of a program, which is not here");
         }
-        let refit = Refit::of(&folder, which)?;
         let prepared = Prepared::open(&origin.data)?;
         if prepared.digest() != origin.data_digest {
             let problem = "has changed since this run was trained on it; train again";
             return Err(Error::file(&origin.data, problem));
         }
         prepared.require_held_out()?;
+        let refit = Refit::of(&folder, which, &prepared.sessions)?;
         Ok(Self { settings, origin, refit, prepared })
     }
 
@@ -69,8 +71,25 @@ impl Refitting {
         Self { prepared: self.prepared.with_observer(observer), ..self }
     }
 
+    /// Removes from the folder `out` what was done again there before the run went on, if it is something else.
+    ///
+    /// # Errors
+    /// An I/O error naming the file; [`Error::File`] while another process trains there.
+    pub fn replace(&self, out: &Path) -> Result<()> {
+        let folder = RunFolder::new(out);
+        if !folder.exists() {
+            return Ok(());
+        }
+        let _lock = folder.lock()?;
+        let there = folder.read_settings()?.1.refit;
+        if there.is_some_and(|there| !there.does_as(&self.refit)) {
+            fs::remove_dir_all(out)?;
+        }
+        Ok(())
+    }
+
     /// Prepares everything in the folder `data` of `out`, unless it is there, and makes the task and the
-    /// origin of the run. Nothing is fitted that is only needed for training if no step is to be taken.
+    /// origin of the run.
     ///
     /// # Errors
     /// [`Error::File`] if `out` holds something else; fails as [`Prepared::refit`] and [`Task::load`] do.
@@ -78,17 +97,16 @@ impl Refitting {
         let folder = RunFolder::new(out);
         if !folder.exists() {
             folder.require_new()?;
-        } else if folder.read_settings()?.1.refit.as_ref() != Some(&self.refit) {
+        } else if !folder.read_settings()?.1.refit.is_some_and(|there| there.does_as(&self.refit)) {
             return Err(Error::file(out, "holds another run; give another --out"));
         }
         let all = self.prepared.refit(&out.join("data"))?;
-        let load = if self.refit.evaluations == 0 { Task::to_decide } else { Task::load };
         let origin = RunOrigin {
             reward: self.origin.reward.clone(),
             refit: Some(self.refit.clone()),
             ..RunOrigin::new(&all, device)
         };
-        Ok((load(&all, &self.settings)?, origin))
+        Ok((origin.task(&all, &self.settings)?, origin))
     }
 
     /// Starts the run in `out`, or goes on with it.
@@ -103,14 +121,26 @@ impl Refitting {
     }
 }
 
+impl RunOrigin {
+    /// The task of this run. Nothing is fitted or built that only training needs if no step is taken.
+    ///
+    /// # Errors
+    /// The errors of [`Task::load`].
+    pub fn task(&self, prepared: &Prepared, settings: &Settings) -> Result<Task> {
+        if self.refit.as_ref().is_some_and(|refit| refit.share == 0.0) {
+            return Ok(Task::to_decide(prepared, settings)?.exactly());
+        }
+        Task::load(prepared, settings)
+    }
+}
+
 impl Policy {
     /// True if there are users or items that this policy was not trained on, and [`refit`](Self::refit)
     /// would.
     #[must_use]
     pub fn can_be_refitted(&self) -> bool {
-        let RunOrigin { init, logged, noise, refit, .. } = &self.origin;
-        let is_first = init.is_none() && logged.is_none() && noise.is_none() && refit.is_none();
-        is_first && self.task.sessions.split.iter().any(|split| *split != Split::Train)
+        self.origin.is_first()
+            && self.task.sessions.split.iter().any(|split| *split != Split::Train)
     }
 
     /// Does in the folder `out` on everybody what led `run` to a checkpoint: prepares everything that its

@@ -43,18 +43,26 @@ pub struct RunOrigin {
 
 /// What a run does again that another did, while some users or items were held out: as much of the budget
 /// as led to a checkpoint there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refit {
     /// The other run's folder.
     pub run: PathBuf,
     /// Steps behind the checkpoint there.
     pub step: u64,
-    /// Evaluations up to it.
-    pub evaluations: u64,
-    /// The evaluations after which the learning rate grew.
+    /// The share of the budget that led to it, from 0 to 1.
+    pub share: f64,
+    /// The shares at which the learning rate grew.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub growths: Vec<u64>,
+    pub growths: Vec<f64>,
+}
+
+impl Refit {
+    /// True if the other does the same, whatever its run is called.
+    pub(crate) fn does_as(&self, other: &Self) -> bool {
+        let what = |of: &Self| (of.step, of.share, of.growths.clone());
+        what(self) == what(other)
+    }
 }
 
 /// The log that a run learns from.
@@ -100,6 +108,12 @@ impl RunOrigin {
             logged: None,
             refit: None,
         }
+    }
+
+    /// True for a run that was trained from its data alone.
+    pub(crate) fn is_first(&self) -> bool {
+        let Self { init, logged, noise, refit, .. } = self;
+        init.is_none() && logged.is_none() && noise.is_none() && refit.is_none()
     }
 
     /// What leads a run elsewhere from the start if it goes on with `now`.

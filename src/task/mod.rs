@@ -69,6 +69,8 @@ pub struct Task {
     noise: Option<Arc<dyn Noise>>,
     /// The search of β elsewhere, in the place of those here.
     elsewhere: Option<Arc<dyn Retriever>>,
+    /// True if training needs no graph, whatever its method searches with.
+    exactly: bool,
     /// The GPU of exact searches, if they are made on one.
     gpu: Option<Chosen>,
     /// The task before, where the contexts are the rows of a log.
@@ -143,6 +145,7 @@ impl Task {
             split_seed: prepared.manifest.seed(),
             noise: None,
             elsewhere: None,
+            exactly: false,
             gpu: None,
             before: None,
             people: None,
@@ -312,6 +315,12 @@ impl Task {
     #[must_use]
     pub fn with_noise(self, noise: Arc<dyn Noise>) -> Self {
         Self { noise: Some(noise), ..self }
+    }
+
+    /// Has training search exactly, whatever its method says, so that no graph is built for it.
+    #[must_use]
+    pub(crate) fn exactly(self) -> Self {
+        Self { exactly: true, ..self }
     }
 
     /// Replaces K; the reward keeps the weights it has.

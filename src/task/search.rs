@@ -78,8 +78,8 @@ impl Task {
     /// centres of a step are searched exactly.
     pub(crate) fn training_search(&self, method: &Method) -> Option<Search> {
         let search = method.search()?;
-        let elsewhere = self.cross.is_some() || self.elsewhere.is_some();
-        Some(if elsewhere { Search::Exact } else { search })
+        let exactly = self.exactly || self.cross.is_some() || self.elsewhere.is_some();
+        Some(if exactly { Search::Exact } else { search })
     }
 
     /// The folds, where each is searched for in its own vectors.

@@ -17,11 +17,52 @@ pub(super) struct Clock {
     pub(super) seconds: f64,
 }
 
-/// A budget of steps or of seconds; epochs are steps once the batches are known.
-#[derive(Clone, Debug)]
-pub(super) struct Budget {
+/// All that the settings allow: a number of steps, or of seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whole {
     steps: Option<u64>,
     seconds: f64,
+}
+
+impl Whole {
+    /// Epochs are steps once the batches are known.
+    pub(super) fn new(settings: &Settings, batches: &Batches) -> Self {
+        let amount = settings.budget.amount;
+        let steps = match settings.budget.unit {
+            BudgetUnit::Steps => Some(amount),
+            BudgetUnit::Epochs => Some(batches.steps(amount)),
+            BudgetUnit::Seconds => None,
+        };
+        Self { steps, seconds: amount as f64 }
+    }
+
+    /// The share that is spent, from 0 to 1.
+    pub(super) fn spent(&self, clock: Clock) -> f64 {
+        match self.steps {
+            Some(steps) => (clock.step as f64 / steps as f64).min(1.0),
+            None => (clock.seconds / self.seconds).min(1.0),
+        }
+    }
+
+    /// The steps of a share, unless time is what is spent.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=steps")]
+    fn steps_of(&self, share: f64) -> Option<u64> {
+        // All of them, however many; a share in floating point may fall short of a whole step.
+        self.steps.map(|all| if share < 1.0 { (share * all as f64).round() as u64 } else { all })
+    }
+
+    fn has_spent(&self, clock: Clock, share: f64) -> bool {
+        match self.steps_of(share) {
+            Some(steps) => clock.step >= steps,
+            None => clock.seconds >= share * self.seconds,
+        }
+    }
+}
+
+/// What a run may spend, and what comes when.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    whole: Whole,
     evaluations: u64,
     /// The run that is done again, if one is.
     refit: Option<Refit>,
@@ -37,17 +78,11 @@ impl Budget {
         reward: &dyn SlateReward,
         refit: Option<Refit>,
     ) -> Self {
-        let amount = settings.budget.amount;
-        let steps = match settings.budget.unit {
-            BudgetUnit::Steps => Some(amount),
-            BudgetUnit::Epochs => Some(batches.steps(amount)),
-            BudgetUnit::Seconds => None,
-        };
+        let whole = Whole::new(settings, batches);
         let growth = if reward.as_linear().is_some() { 1.0 } else { settings.optimizer.growth };
         Self {
-            steps,
-            seconds: amount as f64,
-            evaluations: settings.evaluation.count.min(steps.unwrap_or(u64::MAX)),
+            whole,
+            evaluations: settings.evaluation.count.min(whole.steps.unwrap_or(u64::MAX)),
             refit,
             optimizer: OptimizerSettings { growth, ..settings.optimizer.clone() },
         }
@@ -55,41 +90,29 @@ impl Budget {
 
     /// The last step, unless the budget is in seconds.
     pub(super) fn steps(&self) -> Option<u64> {
-        let last = |steps: u64| {
-            let product = u128::from(steps) * u128::from(self.last());
-            u64::try_from(product.div_ceil(u128::from(self.evaluations))).unwrap_or(steps)
-        };
-        self.steps.map(last)
+        self.whole.steps_of(self.end())
     }
 
     /// Share of what is to be done that is done, from 0 to 1.
     pub(super) fn done(&self, clock: Clock) -> f64 {
-        let whole = self.last() as f64 / self.evaluations as f64;
-        if whole > 0.0 { (self.spent(clock) / whole).min(1.0) } else { 1.0 }
+        let end = self.end();
+        if end > 0.0 { (self.whole.spent(clock) / end).min(1.0) } else { 1.0 }
     }
 
     /// True if nothing is left to be done.
     pub(super) fn is_spent(&self, clock: Clock) -> bool {
-        self.interval(clock) >= self.last()
+        self.whole.has_spent(clock, self.end())
     }
 
-    /// Share of the whole budget that is spent, from 0 to 1.
-    fn spent(&self, clock: Clock) -> f64 {
-        match self.steps {
-            Some(steps) => (clock.step as f64 / steps as f64).min(1.0),
-            None => (clock.seconds / self.seconds).min(1.0),
-        }
-    }
-
-    /// The evaluation that ends the run.
-    fn last(&self) -> u64 {
-        let of = |refit: &Refit| refit.evaluations.min(self.evaluations);
-        self.refit.as_ref().map_or(self.evaluations, of)
+    /// The share of the whole at which the run ends.
+    fn end(&self) -> f64 {
+        self.refit.as_ref().map_or(1.0, |refit| refit.share.clamp(0.0, 1.0))
     }
 
     /// True if an evaluation falls between `before` and `now`; the end of the budget is one.
     pub(super) fn evaluation_due(&self, before: Clock, now: Clock) -> bool {
-        self.interval(now) > self.interval(before)
+        let is_last = self.is_spent(now) && !self.is_spent(before);
+        is_last || self.interval(now) > self.interval(before)
     }
 
     /// The rate of the step at `clock`, after as many `growths`, or those of the run that is done again.
@@ -99,27 +122,27 @@ impl Budget {
         // Decay takes this rate's part of a parameter: beyond all of it, it would turn its sign.
         let most = (1.0 / (learning_rate * f64::from(weight_decay))).clamp(1.0, MOST_GROWTH);
         let before = |refit: &Refit| {
-            let now = self.interval(clock);
-            refit.growths.iter().filter(|growth| **growth <= now).count()
+            let growths = refit.growths.iter();
+            growths.filter(|share| self.whole.has_spent(clock, **share)).count()
         };
         let growths = self.refit.as_ref().map_or(growths as usize, before);
         let growths = i32::try_from(growths).unwrap_or(i32::MAX);
         let rate = learning_rate * growth.powi(growths).min(most);
         match schedule {
             Schedule::Constant => rate,
-            Schedule::Linear => rate * (1.0 - self.spent(clock)),
+            Schedule::Linear => rate * (1.0 - self.whole.spent(clock)),
         }
     }
 
     fn interval(&self, clock: Clock) -> u64 {
-        match self.steps {
+        match self.whole.steps {
             // In integers: a share in floating point may fall short of a whole interval.
             Some(steps) => {
                 let product = u128::from(clock.step.min(steps)) * u128::from(self.evaluations);
                 u64::try_from(product / u128::from(steps)).unwrap_or(self.evaluations)
             }
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0..=count")]
-            None => (self.spent(clock) * self.evaluations as f64) as u64,
+            None => (self.whole.spent(clock) * self.evaluations as f64) as u64,
         }
     }
 }
@@ -202,7 +225,7 @@ mod tests {
     #[test]
     fn a_run_that_is_done_again_ends_and_grows_where_the_other_did() {
         for unit in [BudgetUnit::Steps, BudgetUnit::Seconds] {
-            let refit = Refit { run: "run".into(), step: 40, evaluations: 2, growths: vec![1] };
+            let refit = Refit { run: "run".into(), step: 40, share: 0.4, growths: vec![0.2] };
             let mut settings = Preset::Default.settings();
             (settings.budget.unit, settings.budget.amount) = (unit, 100);
             settings.evaluation.count = 5;
@@ -223,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_run_that_ended_at_its_start_does_nothing_again() {
-        let refit = Refit { run: "run".into(), step: 0, evaluations: 0, growths: vec![] };
+        let refit = Refit { run: "run".into(), step: 0, share: 0.0, growths: vec![] };
         let mut again = budget(BudgetUnit::Steps, 100, 5);
         again.refit = Some(refit);
         let clock = Clock::default();

@@ -9,7 +9,7 @@ use fast_slate::dataset::{
 use fast_slate::facade::{Judging, Policy, Which};
 use fast_slate::prepared::{Input, PrepareSettings, Prepared};
 use fast_slate::run::RunFolder;
-use fast_slate::settings::{Preset, Settings};
+use fast_slate::settings::{BudgetUnit, Preset, Settings};
 use polars::prelude::{ParquetWriter, df};
 use serde_json::Value;
 
@@ -126,7 +126,7 @@ fn as_much_is_trained_as_led_to_the_checkpoint() {
     let refit = |step, out: &str| Policy::refit(&at("run"), Which::Step(step), &at(out)).unwrap();
 
     let policy = refit(10, "ten");
-    assert_eq!((policy.step, policy.origin.refit.as_ref().unwrap().evaluations), (10, 2));
+    assert_eq!((policy.step, policy.origin.refit.as_ref().unwrap().share), (10, 0.5));
     assert_eq!(policy.task.sessions.contexts(Split::Train).len(), 400);
     let all = Prepared::open(&at("ten").join("data")).unwrap();
     let ends = RunFolder::new(at("ten")).checkpoints().unwrap();
@@ -143,6 +143,48 @@ fn as_much_is_trained_as_led_to_the_checkpoint() {
     let start = refit(0, "start");
     assert_eq!(start.step, 0);
     assert!(!at("start").join("data/folds").exists());
+    assert!(!at("start").join("data/index").exists());
+    let slate_of = start.recommend("42").unwrap();
+    // As whoever moves a run is told to.
+    fs_err::rename(at("start"), at("moved")).unwrap();
+    let mut resume = slate();
+    resume.args(["train", "--resume", "--out"]).arg(at("moved"));
+    stdout(resume.arg("--data").arg(at("moved").join("data")));
+    let moved = Policy::open(&at("moved"), Which::Best, None).unwrap();
+    assert_eq!(moved.recommend("42").unwrap(), slate_of);
+}
+
+#[test]
+fn a_run_that_was_prolonged_is_done_again_as_far_as_its_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let data = small(&at("data"));
+    let mut settings = data.preset(Preset::Paper);
+    (settings.budget.amount, settings.evaluation.count, settings.checkpoint.keep) = (20, 10, 99);
+    for (unit, amount, users_count) in
+        [(BudgetUnit::Steps, 20, false), (BudgetUnit::Epochs, 1, true)]
+    {
+        (settings.budget.unit, settings.budget.amount) = (unit, amount);
+        let (run, out) = (at(&format!("run-{unit:?}")), at(&format!("again-{unit:?}")));
+        data.train(&settings, &run).unwrap();
+        let mut resume = slate();
+        resume.args(["train", "--resume", "--out"]).arg(&run);
+        stdout(resume.args(["--set", &format!("budget.amount={}", 2 * amount)]));
+        let checkpoints = RunFolder::new(&run).checkpoints().unwrap();
+        let step = checkpoints[checkpoints.len() / 4];
+        let again = Policy::refit(&run, Which::Step(step), &out).unwrap();
+        // As many steps, or as many times each user.
+        let users = if users_count {
+            400.0 / data.sessions.contexts(Split::Train).len() as f64
+        } else {
+            1.0
+        };
+        let steps = (step as f64 * users).round();
+        assert!((again.step as f64 - steps).abs() <= f64::from(u8::from(users_count)), "{unit:?}");
+        // It is known by what it does, not by how its path is written.
+        let same = at(".").join(run.file_name().unwrap());
+        assert_eq!(Policy::refit(&same, Which::Step(step), &out).unwrap().step, again.step);
+    }
 }
 
 fn json(command: &mut Command) -> Value {
@@ -183,6 +225,19 @@ fn the_verb_says_what_it_made_and_refuses_what_it_cannot_do_again() {
     let other = ["--checkpoint", "5"];
     assert_says(&refused(refit("run", "all").args(other)), &["holds another run"]);
     assert_says(&refused(&mut refit("nowhere", "more")), &["nowhere", "no run here"]);
+
+    // What `train` advises is possible.
+    let train = |out: &str, more: &[&str]| {
+        let mut train = slate();
+        train.arg("train").arg("--data").arg(at("data")).arg("--out").arg(at(out));
+        train
+            .args(["--steps", "5", "--set", "context.folds=0"])
+            .args(more)
+            .current_dir(folder.path());
+        stdout(&mut train)
+    };
+    assert!(train("fresh", &[]).contains("slate refit"));
+    assert!(!train("warm", &["--init", "fresh"]).contains("slate refit"));
 
     let none = SplitSettings { validation_share: 0.0, test_share: 0.0, ..Default::default() };
     let whole = prepared(&timed_log(&at("log.csv")), none, &at("whole"));

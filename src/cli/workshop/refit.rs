@@ -62,9 +62,14 @@ impl Refitted {
         let (run, out) = (typed(&args.run), typed(&args.out));
         let step = self.trained.step;
         if self.trained.is_interrupted() {
-            return format!(
-                "interrupted at step {step}; continue with\n  slate refit {run} --out {out}"
-            );
+            let mut again = format!("slate refit {run} --out {out}");
+            if args.checkpoint != Which::Best {
+                again += &format!(" --checkpoint {}", args.checkpoint);
+            }
+            if let Some(device) = &args.device.device {
+                again += &format!(" --device {device}");
+            }
+            return format!("interrupted at step {step}; continue with\n  {again}");
         }
         format!(
             "{}: fitted on all {} users, step {step}\n\

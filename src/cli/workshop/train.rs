@@ -72,6 +72,9 @@ pub(super) struct Trained {
     note: Option<&'static str>,
     #[serde(skip)]
     has_test_users: bool,
+    /// True if it was trained from its data alone, so that it can be refitted.
+    #[serde(skip)]
+    is_first: bool,
     /// The log that it learned from.
     #[serde(skip)]
     logged: Option<LearnedFrom>,
@@ -94,7 +97,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<Report> {
         } else {
             let prepared = open(args.data.as_deref().unwrap_or(&origin.data))?;
             run.require_same_path(&settings, &RunOrigin::new(&prepared, device.name))?;
-            Ready::new(Opened { prepared, device, settings })?.resume(&run)?
+            Ready::of(&origin, Opened { prepared, device, settings })?.resume(&run)?
         }
     } else if let Some(from) = &args.from {
         let device = args.settings.device.choose(None)?;
@@ -132,8 +135,13 @@ pub(super) struct Ready {
 impl Ready {
     /// Loads the task and constructs what the settings describe. Writes nothing to the run.
     pub(super) fn new(opened: Opened) -> Result<Self> {
+        Self::of(&RunOrigin::new(&opened.prepared, opened.device.name), opened)
+    }
+
+    /// The same for a run that is there, on data that may have moved.
+    fn of(began: &RunOrigin, opened: Opened) -> Result<Self> {
         let Opened { prepared, device, settings } = opened;
-        let task = Task::load(&prepared, &settings)?.on(&device)?;
+        let task = began.task(&prepared, &settings)?.on(&device)?;
         task.check(&settings, &device.device)?;
         let origin = RunOrigin::new(&prepared, device.name);
         Ok(Self { task, settings, device, origin })
@@ -205,6 +213,7 @@ impl Ready {
             best: outcome.best,
             note: outcome.best.map(|_| CHOSEN_HERE),
             has_test_users: !task.sessions.contexts(Split::Test).is_empty(),
+            is_first: run.read_settings()?.1.is_first(),
             logged: self.origin.logged.clone(),
         })
     }
@@ -256,11 +265,13 @@ impl Trained {
                 ),
             };
         } else if self.has_test_users {
-            text += &format!(
-                "judge it on test users with\n  slate evaluate {run}\n\
-                 fit it again, on everybody, with\n  slate refit {run} --out {}\n",
-                typed(format!("{}-all", self.run.components().as_path().display()).as_ref())
-            );
+            text += &format!("judge it on test users with\n  slate evaluate {run}\n");
+            if self.is_first {
+                let all = format!("{}-all", self.run.components().as_path().display());
+                let all = typed(all.as_ref());
+                text +=
+                    &format!("fit it again, on everybody, with\n  slate refit {run} --out {all}\n");
+            }
         }
         text + &format!("look at slates with\n  slate recommend {run} --user ID")
     }
