@@ -45,6 +45,12 @@ def prepare(
     columns = {"user": user, "item": item, "time": time, "weight": weight}
     given = zip(KEYS, KEYS.values(), (reward, slate_size, seed), strict=True)
     keys, more = divided(settings, given)
+    judged = [name for name, key in KEYS.items() if key in keys and name != "seed"]
+    if judged and (embeddings != "auto" or item_embeddings is not None):
+        raise ValueError(
+            f"{', '.join(judged)}: goes with embeddings=\"auto\", whose vectors are chosen by it; a run with "
+            "other vectors is told what to train for"
+        )
     # Settings of a run do not count here, but a key that is none is a slip.
     _native.resolve(preset, [item for item in keys.items() if item[0] not in KEYS.values()])
     return _prepare(

@@ -46,7 +46,9 @@ class SlatePolicy(Answering):
         were chosen by, else ``"discounted"``.
     embeddings
         The source of the item vectors: ``"auto"`` (what earns most on users that it was not fitted
-        on; it looks for ``prepare.within`` seconds at most), ``"svd"``, ``"als"``, or a file.
+        on; it looks for ``prepare.within`` seconds at most), ``"svd"``, ``"als"``, a file, or a folder
+        that was prepared before, such as ``data`` in a ``run_dir``: what was chosen there is fitted to these
+        interactions.
     preset
         The defaults to begin with: ``"default"`` or ``"paper"``.
     steps, seconds
@@ -612,9 +614,9 @@ def check(
             "item_embeddings: embeddings= names a source of the item vectors already; give one of "
             "the two"
         )
-    # The library is told of files, which are not there yet.
+    # The library is told of files, which are not there yet, by names that no file or folder can have.
     files = {"embeddings": item_embeddings, "user_features": user_features}
-    told = {**told, **{name: name for name, given in files.items() if given is not None}}
+    told = {**told, **{name: f"\0{name}" for name, given in files.items() if given is not None}}
     _native.check_prepare(wanted({**told, "feature_id": "user"}, more))
 
 

@@ -1,6 +1,6 @@
 //! Interactions and settings → a prepared folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fast_slate::dataset::{
     FeatureSource, Filters, Frames, ITEM_ID, Moment, Source, SplitKind, SplitSettings, distinct,
@@ -260,7 +260,8 @@ impl Wanted {
             "auto" if self.preset == Preset::Paper || of_svd => "svd",
             other => other,
         };
-        let is_file = !["auto", "svd", "als"].contains(&source);
+        let is_folder = Path::new(source).is_dir();
+        let is_file = !is_folder && !["auto", "svd", "als"].contains(&source);
         let [auto, svd, als] = ["auto", "svd", "als"].map(|kind| source == kind);
         let of_als = "embeddings=\"als\"";
         let of_either = "embeddings=\"svd\" or \"als\"";
@@ -307,6 +308,7 @@ impl Wanted {
                 };
                 EmbeddingSource::Als { interactions, options }
             }
+            folder if is_folder => EmbeddingSource::again(folder.as_ref()).map_err(exception)?,
             path => EmbeddingSource::Import(Import {
                 path: path.into(),
                 id_column: more.id_column.clone().unwrap_or_else(|| ITEM_ID.to_owned()),

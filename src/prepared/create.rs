@@ -283,7 +283,7 @@ fn embed(
     choose: &Choose<'_>,
 ) -> Result<Chosen> {
     let seed = settings.split.seed;
-    let embeddings = match &settings.embedding {
+    let choice = match &settings.embedding {
         EmbeddingSource::Auto(judge) => {
             let held_out = match (settings.split.kind, times) {
                 (SplitKind::Random, _) => HeldOut::Users,
@@ -292,6 +292,21 @@ fn embed(
             };
             return choose(sessions, held_out, judge, seed);
         }
+        EmbeddingSource::Again { choice, .. } => {
+            let Choice { source, settings } = Choice::clone(choice);
+            if settings.as_ref().is_some_and(|chosen| chosen.recency > 0.0) && times.is_none() {
+                let problem = "what was chosen counts recent actions more (ρ), and these interactions have no times: \
+                               give --time-column, and the split that it was chosen for";
+                return Err(Error::setting("embeddings", problem));
+            }
+            // Of interactions that have become fewer.
+            let users = sessions.contexts(Split::Train).len();
+            let most = users.min(sessions.num_actions).saturating_sub(1);
+            Choice { source: source.at_most(most), settings }
+        }
+        source => Choice { source: source.clone(), settings: None },
+    };
+    let embeddings = match &choice.source {
         EmbeddingSource::Import(file) => import(file, &item_ids()?)?,
         fitted => {
             let embeddings = fitted.fit(sessions, &sessions.contexts(Split::Train), seed)?;
@@ -300,7 +315,6 @@ fn embed(
             embeddings
         }
     };
-    let choice = Choice { source: settings.embedding.clone(), settings: None };
     Ok(Chosen { choice, embeddings, folds: Vec::new() })
 }
 

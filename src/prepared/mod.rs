@@ -120,6 +120,7 @@ impl Manifest {
     fn judge(&self) -> Option<Judge> {
         match self.settings.get("embedding")?.clone().try_into().ok()? {
             EmbeddingSource::Auto(judge) => Some(judge),
+            EmbeddingSource::Again { judge, .. } => judge,
             _ => None,
         }
     }

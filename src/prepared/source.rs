@@ -4,8 +4,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::CHOICE;
-
+use super::{CHOICE, Manifest};
 use crate::dataset::{Sessions, Times};
 use crate::embedding::{
     AlsOptions, BlendOptions, Form, Import, SessionPart, StoredEmbeddings, SvdOptions, blend,
@@ -47,6 +46,13 @@ pub enum EmbeddingSource {
     },
     /// A file.
     Import(Import),
+    /// What was chosen for earlier interactions, fitted to these.
+    Again {
+        /// The source and the settings.
+        choice: Box<Choice>,
+        /// What they were chosen by, if they were.
+        judge: Option<Judge>,
+    },
 }
 
 /// What decides between embeddings: a run's reward, slate size and exclusion, and how long to look.
@@ -74,7 +80,7 @@ impl Default for Judge {
 /// The source of a folder's embeddings, and the settings that were chosen with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The source, never [`EmbeddingSource::Auto`].
+    /// The source, never [`EmbeddingSource::Auto`] nor [`EmbeddingSource::Again`].
     pub source: EmbeddingSource,
     /// None for a source that was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,6 +129,22 @@ pub enum HeldOut<'a> {
 pub type Choose<'a> = dyn Fn(&Sessions, HeldOut<'_>, &Judge, Seed) -> Result<Chosen> + 'a;
 
 impl EmbeddingSource {
+    /// What the preparation of `folder` chose, or was told, to be fitted to other interactions.
+    ///
+    /// # Errors
+    /// [`Error::File`] where there is no prepared folder, or one whose embeddings are of a file.
+    pub fn again(folder: &Path) -> Result<Self> {
+        let manifest = Manifest::read(folder)?;
+        let Some(source) = manifest.source().filter(Self::is_fitted) else {
+            let problem = "its embeddings were not fitted to interactions, so they cannot be again; give \
+                           their file, or auto";
+            return Err(Error::file(folder, problem));
+        };
+        let judge = manifest.judge();
+        let choice = manifest.choice.unwrap_or(Choice { source, settings: None });
+        Ok(Self::Again { choice: Box::new(choice), judge })
+    }
+
     /// True if [`fit`](Self::fit) makes the embeddings of interactions.
     #[must_use]
     pub fn is_fitted(&self) -> bool {
@@ -136,7 +158,7 @@ impl EmbeddingSource {
             Self::Svd { options, .. } => options.latent_dim = options.latent_dim.min(most),
             Self::Als { options, .. } => options.latent_dim = options.latent_dim.min(most),
             Self::Blend { options, .. } => *options = options.at_most(most),
-            Self::Auto(_) | Self::Import(_) => {}
+            Self::Auto(_) | Self::Import(_) | Self::Again { .. } => {}
         }
         self
     }
@@ -160,7 +182,7 @@ impl EmbeddingSource {
                 let svd = truncated_svd(&matrix, sessions.num_actions, options.svd, seed)?;
                 blend(&svd.into_stored(), &matrix, *options)
             }
-            Self::Auto(_) | Self::Import(_) => {
+            Self::Auto(_) | Self::Import(_) | Self::Again { .. } => {
                 Err(Error::setting("embeddings", "expected svd, als or a blend, which are fitted"))
             }
         }

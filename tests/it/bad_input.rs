@@ -12,7 +12,7 @@ use safetensors::{Dtype, tensor::TensorView};
 use tempfile::TempDir;
 
 use crate::common::{
-    assert_says, limited, log_csv, names, refused, slate, small, small_of, stdout, table,
+    assert_says, limited, log_csv, names, npy, refused, slate, small, small_of, stdout, table,
 };
 
 /// A log to prepare, in a folder of its own.
@@ -268,7 +268,7 @@ fn imported_embeddings_are_checked() {
         ("beta.safetensors", &["beta.safetensors: row 8, column 3 is NaN"]),
         ("short.npy", &["short.npy", "expected shape [40, L], found [39, 4]", "actions.parquet"]),
         ("beta.txt", &["beta.txt: expected a `.safetensors`, a `.npy` or a `.parquet` file"]),
-        ("beta.bin", &["beta.bin: no such file", "svd, als or a file"]),
+        ("beta.bin", &["beta.bin: no such file", "svd, als, a prepared folder or a file"]),
     ] {
         assert_says(&refused(&mut input.import(name)), parts);
         assert!(!input.path("data").exists());
@@ -362,16 +362,6 @@ fn flags_of_other_embeddings_are_refused() {
     ] {
         assert_says(&input.refused(&[&ITEMS[..], args].concat()), &[said]);
     }
-}
-
-fn npy(path: &Path, rows: usize, cols: usize, numbers: &[f32]) {
-    let header =
-        format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}\n");
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
-    bytes.extend(header.bytes());
-    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-    fs_err::write(path, bytes).unwrap();
 }
 
 fn safetensors(path: &Path, rows: usize, cols: usize, numbers: &[f32]) {

@@ -12,12 +12,12 @@ use fast_slate::experiment::{Candidate, league};
 use fast_slate::facade::Prepared;
 use fast_slate::prepared::{EmbeddingSource, HeldOut, Input, Judge, PrepareSettings};
 use fast_slate::retrieval::{Exact, Queries, Retriever as _};
-use fast_slate::reward::SlateReward;
+use fast_slate::reward::{RewardKind, SlateReward};
 use fast_slate::seed::Seed;
 use fast_slate::settings::Preset;
 use fast_slate::task::Task;
 
-use crate::common::{slate, small, small_with, stdout};
+use crate::common::{assert_says, log_csv, npy, refused, slate, small, small_with, stdout};
 
 #[test]
 fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
@@ -50,6 +50,58 @@ fn the_winner_is_as_good_as_the_best_and_its_settings_are_the_presets() {
     assert!(winner.candidate.latent_dim() <= best.candidate.latent_dim());
     assert!(-winner.difference <= winner.difference_se.max(1e-12), "{winner:?}");
     assert!(-winner.difference <= 0.01 * best.reward);
+}
+
+#[test]
+fn what_was_chosen_is_fitted_to_a_log_that_has_grown() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    log_csv(&at("first.csv"));
+    let mut text = fs_err::read_to_string(at("first.csv")).unwrap();
+    for (user, item) in (60..80).flat_map(|user| (0..9).map(move |item| (user, item))) {
+        text += &format!("u{user},i{},4\n", (user + 3 * item) % 45);
+    }
+    fs_err::write(at("grown.csv"), text).unwrap();
+    let prepare = |log: &str, out: &str, more: &[&str]| {
+        let mut command = slate();
+        command.arg("prepare").arg(at(log)).args(["--user-column", "who", "--item-column", "what"]);
+        command.args(more).arg("--out").arg(at(out)).current_dir(folder.path());
+        command
+    };
+    let like_first = ["--embeddings", "first"];
+    let judged = ["--within", "3", "--reward", "dcg", "--slate-size", "3"];
+    stdout(&mut prepare("first.csv", "first", &judged));
+    stdout(&mut prepare("first.csv", "same", &like_first));
+    stdout(&mut prepare("grown.csv", "grown", &like_first));
+    let [first, same, grown] =
+        ["first", "same", "grown"].map(|name| Prepared::open(&at(name)).unwrap());
+    assert_eq!(first.embeddings.load().unwrap(), same.embeddings.load().unwrap());
+    let preset = first.preset(Preset::Default);
+    assert_eq!((preset.reward.kind, preset.slate_size), (RewardKind::Dcg, 3));
+    for again in [&same, &grown] {
+        assert_eq!(again.manifest.choice, first.manifest.choice);
+        assert_eq!(again.preset(Preset::Default), preset);
+    }
+    assert_eq!((first.sessions.num_actions, grown.sessions.num_actions), (40, 45));
+    assert!(Task::load(&grown, &preset).is_ok());
+    // It is as good a model for a third log as the one that looked.
+    stdout(&mut prepare("grown.csv", "third", &["--embeddings", "grown"]));
+    let third = Prepared::open(&at("third")).unwrap();
+    assert_eq!(third.digest(), grown.digest());
+
+    let error =
+        refused(&mut prepare("grown.csv", "other", &["--embeddings", "first", "--within", "3"]));
+    assert_says(&error, &["--within goes with --embeddings auto"]);
+    let error = refused(&mut prepare("grown.csv", "other", &["--embeddings", "."]));
+    assert_says(&error, &["no prepared folder"]);
+    let ids: Vec<String> = (0..45).map(|item| format!("i{item}")).collect();
+    fs_err::write(at("ids.txt"), ids.join("\n")).unwrap();
+    npy(&at("beta.npy"), 45, 2, &[0.5; 90]);
+    let imported = ["--embeddings", "beta.npy", "--embedding-ids", "ids.txt"];
+    stdout(&mut prepare("grown.csv", "imported", &imported));
+    let error = refused(&mut prepare("grown.csv", "other", &["--embeddings", "imported"]));
+    assert_says(&error, &["imported", "not fitted to interactions", "give their file"]);
+    assert!(!at("other").exists());
 }
 
 #[test]
@@ -275,6 +327,11 @@ fn recent_items_say_more_where_the_latest_are_hidden() {
         preset
     };
     assert!(recency("temporal", &["--split", "temporal"]) > 0.0);
+    let mut again = slate();
+    again.arg("prepare").arg(&log).args(["--user-column", "who", "--item-column", "what"]);
+    again.arg("--embeddings").arg(folder.path().join("temporal"));
+    let error = refused(again.arg("--out").arg(folder.path().join("again")));
+    assert_says(&error, &["`embeddings`", "no times", "--time-column"]);
     // The latest items of a user are hidden, and no others might be.
     let prepared = Prepared::open(&folder.path().join("temporal")).unwrap();
     let task = Task::load(&prepared, &prepared.preset(Preset::Default)).unwrap();

@@ -71,6 +71,17 @@ pub(crate) fn log_csv(path: &Path) {
     fs_err::write(path, text).unwrap();
 }
 
+/// A `.npy` file of f32 in rows.
+pub(crate) fn npy(path: &Path, rows: usize, cols: usize, numbers: &[f32]) {
+    let header =
+        format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(u16::try_from(header.len()).unwrap().to_le_bytes());
+    bytes.extend(header.bytes());
+    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    fs_err::write(path, bytes).unwrap();
+}
+
 /// A Parquet file.
 pub(crate) fn table(path: &Path) -> DataFrame {
     ParquetReader::new(fs_err::File::open(path).unwrap().into_parts().0).finish().unwrap()

@@ -27,11 +27,12 @@ pub(crate) struct PrepareArgs {
     #[arg(long, value_parser = named::<Preset>, default_value = "default")]
     pub(super) preset: Preset,
     /// The source of the embeddings: auto (what earns most on training users that it was not fitted
-    /// on), svd, als (implicit alternating least squares), or a file. A .parquet file has a column of
+    /// on), svd, als (implicit alternating least squares), an earlier prepared folder (what was chosen
+    /// there, fitted to this log), or a file. A .parquet file has a column of
     /// item ids, and a column of lists of floats or several columns of
     /// floats. A .npy or .safetensors (`beta`) file has rows in the order of actions.parquet or
     /// --embedding-ids [default: auto; svd with --preset paper, or with a flag of svd].
-    #[arg(long, value_name = "auto|svd|als|FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "auto|svd|als|FOLDER|FILE", value_hint = ValueHint::AnyPath)]
     embeddings: Option<String>,
     /// The seconds in which auto looks for embeddings [default: 180].
     #[arg(long, value_name = "SECONDS", value_parser = recorded())]
@@ -137,6 +138,7 @@ impl PrepareArgs {
                 };
                 EmbeddingSource::Als { interactions, options }
             }
+            folder if Path::new(folder).is_dir() => EmbeddingSource::again(folder.as_ref())?,
             path => EmbeddingSource::Import(Import {
                 path: path.into(),
                 id_column: self.id_column.clone().unwrap_or_else(|| ITEM_ID.into()),
@@ -147,7 +149,7 @@ impl PrepareArgs {
     }
 
     /// The source that was asked for, by name or by a flag that only svd has; anything but the three
-    /// names is a file.
+    /// names is a path.
     fn source_of_embeddings(&self) -> &str {
         let of_svd =
             self.normalization.is_some() || self.latent_dim.is_some() || self.observed_only;
@@ -161,7 +163,8 @@ impl PrepareArgs {
     /// Fails on a flag that the embeddings have no use for.
     fn require_fitting_flags(&self, source: &str) -> Result<()> {
         let [auto, svd, als] = ["auto", "svd", "als"].map(|name| source == name);
-        let file = !(auto || svd || als);
+        let is_path = !(auto || svd || als);
+        let file = is_path && !Path::new(source).is_dir();
         for (flag, is_given, fits, of) in [
             ("--within", self.within.is_some(), auto, "auto"),
             ("--reward", self.reward.is_some(), auto, "auto"),
@@ -185,8 +188,10 @@ impl PrepareArgs {
                 _ => bail!("{flag} goes with --embeddings {of}"),
             }
         }
-        if file && !Path::new(source).exists() {
-            bail!("{source}: no such file; --embeddings is auto, svd, als or a file");
+        if is_path && !Path::new(source).exists() {
+            bail!(
+                "{source}: no such file; --embeddings is auto, svd, als, a prepared folder or a file"
+            );
         }
         Ok(())
     }
