@@ -240,7 +240,7 @@ impl Error {
 }
 
 /// Text of strangers, in one line that no terminal obeys.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let shown = |char: char| {
         if char.is_control() { char.escape_default().to_string() } else { char.into() }
     };

@@ -58,11 +58,15 @@ impl Estimate {
         self.within(1.96)
     }
 
-    /// The 95 % interval around the mean of `count` independent values, by Student's t.
+    /// The 95 % interval around the mean of `count` independent values, by Student's t; none of one value, nor of
+    /// a few that are all the same, which say nothing of their spread.
     #[must_use]
     pub fn interval_of(self, count: usize) -> Interval {
+        let is_spread_known = self.standard_error > 0.0 || self.mean == 0.0 || count >= MANY;
         match count {
-            0 | 1 => Interval { mean: self.mean, low: f64::NEG_INFINITY, high: f64::INFINITY },
+            _ if count < 2 || !is_spread_known => {
+                Interval { mean: self.mean, low: f64::NEG_INFINITY, high: f64::INFINITY }
+            }
             _ => self.within(student_t(count - 1)),
         }
     }
@@ -72,6 +76,9 @@ impl Estimate {
         Interval { mean: self.mean, low: self.mean - half, high: self.mean + half }
     }
 }
+
+/// So many values that are all the same have no spread.
+const MANY: usize = 30;
 
 /// The 97.5 % quantile of Student's t with so many degrees of `freedom`, 1 or more; good to 0.01.
 pub(crate) fn student_t(freedom: usize) -> f64 {
@@ -134,6 +141,10 @@ mod tests {
     fn a_single_value_has_no_interval_and_json_says_so() {
         let of_one = Estimate::of([0.5].into_iter()).interval_of(1);
         assert_eq!(of_one.to_string(), "+0.5000 [-inf, +inf]");
+        // Nor have two, of the same value, unless it is that nothing differs.
+        let of_two = |value| Estimate::of([value; 2].into_iter()).interval_of(2).to_string();
+        assert_eq!(of_two(1.0), "+1.0000 [-inf, +inf]");
+        assert_eq!(of_two(0.0), "+0.0000 [+0.0000, +0.0000]");
         let json = serde_json::to_string(&of_one).unwrap();
         assert_eq!(json, r#"{"mean":0.5,"low":null,"high":null}"#);
         assert_eq!(serde_json::from_str::<Interval>(&json).unwrap(), of_one);

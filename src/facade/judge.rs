@@ -150,6 +150,12 @@ const TUNED_HERE: &str = "these settings were chosen on these users";
 /// What is said of a baseline that was tuned as far as there are values.
 const AT_AN_END: &str = "at an end of the values tried, beyond which others may be better";
 
+/// What is said of a baseline for which the time was too short.
+const NOT_TUNED: &str = "only the values that it begins with were tried: give more time";
+
+/// The times that users are asked to tune a baseline, up to which they are asked about several halves.
+const TUNED_BY: usize = 20_000;
+
 /// What the policy is compared with.
 #[derive(Clone, Copy)]
 enum Other<'a> {
@@ -259,6 +265,16 @@ impl Policy {
             Split::Train | Split::Test => panel,
         }
     }
+
+    /// The validation users by whom others are tuned: as many as training reports on, and of fewer the more
+    /// halves, so that a trial takes about as long as a fit.
+    fn tuning_panel(&self) -> Panel<'_> {
+        let Self { task, settings, .. } = self;
+        let of = &settings.evaluation;
+        let users = task.reported(Split::Validation, of.validation_contexts, settings.seed);
+        let halves = (TUNED_BY / users.len().max(1)).max(1) as u64;
+        Panel::new(task, Split::Validation, users).with_halves(of.validation_halves.min(halves))
+    }
 }
 
 impl Judging {
@@ -335,7 +351,7 @@ impl Judge<'_> {
         let name = baseline.name().to_owned();
         tracing::info!("fitting {name}");
         // A baseline that cannot be fitted here says so in its row; the other rows stay.
-        let panel = self.policy.panel(Split::Validation);
+        let panel = self.policy.tuning_panel();
         let tuned = match TunedBaseline::new(&panel, baseline, self.asked.tune, Seed::default()) {
             Ok(tuned) => tuned,
             Err(error @ Error::Interrupted) => return Err(error),
@@ -359,9 +375,10 @@ impl Judge<'_> {
             Split::Test => None,
         };
         let TunedBaseline { baseline: settings, tried, at_an_end, .. } = tuned;
-        let how = How::Baseline { settings, tried, seconds };
         let notes = here.into_iter().chain(at_an_end.then_some(AT_AN_END));
+        let notes = notes.chain((tried.len() == 1).then_some(NOT_TUNED));
         let note = notes.collect::<Vec<_>>().join("; ");
+        let how = How::Baseline { settings, tried, seconds };
         let note = (!note.is_empty()).then_some(note);
         Ok(Row { name, outcome: self.judged(&evaluation), how, note })
     }

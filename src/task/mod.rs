@@ -29,7 +29,7 @@ use crate::policy::Noise;
 use crate::prepared::Prepared;
 use crate::retrieval::{Exact, Retriever, Search, check_slate_size, excluded_lists, most_excluded};
 use crate::reward::SlateReward;
-use crate::seed::Seed;
+use crate::seed::{Purpose, Seed};
 use crate::settings::Settings;
 use crate::tower::TowerSettings;
 
@@ -221,6 +221,16 @@ impl Task {
     #[must_use]
     pub fn shape(&self) -> [usize; 2] {
         [self.contexts.cols(), self.actions.latent_dim()]
+    }
+
+    /// Up to `most` contexts of a split that a run with this seed reports on, ascending.
+    pub(crate) fn reported(&self, split: Split, most: usize, seed: Seed) -> Vec<u32> {
+        let mut contexts = self.sessions.contexts(split);
+        let position = u64::from(split == Split::Validation);
+        seed.stream(Purpose::Report, 0, position).shuffle(&mut contexts);
+        contexts.truncate(most);
+        contexts.sort_unstable();
+        contexts
     }
 
     /// The training contexts in groups; those of a group are searched alike.

@@ -17,7 +17,6 @@ use crate::evaluation::{Evaluation, Panel};
 use crate::model::Model;
 use crate::retrieval::Search;
 use crate::run::{Best, CheckpointState};
-use crate::seed::Purpose;
 use crate::settings::EvaluationSearch;
 use crate::task::{Audit, Audits, Task};
 
@@ -36,14 +35,11 @@ impl<'a> Record<'a> {
         let Trainer { task, settings, .. } = trainer;
         let of = &settings.evaluation;
         let mut record = Self { trainer, initial, panels: Vec::new() };
-        for (position, split, most, halves) in [
-            (1, Split::Validation, of.validation_contexts, of.validation_halves),
-            (0, Split::Train, of.train_contexts, 1),
+        for (split, most, halves) in [
+            (Split::Validation, of.validation_contexts, of.validation_halves),
+            (Split::Train, of.train_contexts, 1),
         ] {
-            let mut contexts = task.sessions.contexts(split);
-            settings.seed.stream(Purpose::Report, 0, position).shuffle(&mut contexts);
-            contexts.truncate(most);
-            contexts.sort_unstable();
+            let contexts = task.reported(split, most, settings.seed);
             if !contexts.is_empty() {
                 let panel = Panel::new(task, split, contexts).with_halves(halves);
                 let start = record.evaluate(initial, &panel)?;

@@ -327,6 +327,18 @@ fn recent_items_say_more_where_the_latest_are_hidden() {
         preset
     };
     assert!(recency("temporal", &["--split", "temporal"]) > 0.0);
+    // Of a user's items that all have one time, none is recent.
+    let text = fs_err::read_to_string(&log).unwrap();
+    let rows = text.lines().skip(1).map(|row| format!("{}7\n", &row[..=row.rfind(',').unwrap()]));
+    let at_once = folder.path().join("at-once.csv");
+    fs_err::write(&at_once, format!("who,what,day\n{}", rows.collect::<Vec<_>>().concat()))
+        .unwrap();
+    let mut command = slate();
+    command.arg("prepare").arg(&at_once).args(["--user-column", "who", "--item-column", "what"]);
+    command.args(["--time-column", "day", "--within", "3", "--split", "temporal"]);
+    stdout(command.arg("--out").arg(folder.path().join("at-once")));
+    let prepared = Prepared::open(&folder.path().join("at-once")).unwrap();
+    assert!(prepared.preset(Preset::Default).context.recency == 0.0);
     let mut again = slate();
     again.arg("prepare").arg(&log).args(["--user-column", "who", "--item-column", "what"]);
     again.arg("--embeddings").arg(folder.path().join("temporal"));

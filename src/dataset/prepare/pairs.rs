@@ -271,7 +271,7 @@ impl<'a> Pairs<'a> {
         })?;
         if let Some([thin, of]) = thin_users {
             let few = format!("have fewer than {least} items (--min-user-interactions)");
-            tracing::info!("{thin} of {of} users are left out: they {few}");
+            tell(thin, of, &format!("{thin} of {of} users are left out: they {few}"));
         }
         let least = filters.min_item_interactions;
         let thin_items = thin(&mut pairs, items.len(), item, least);
@@ -280,7 +280,7 @@ impl<'a> Pairs<'a> {
         })?;
         if let Some([thin, of]) = thin_items {
             let few = format!("have fewer than {least} users (--min-item-interactions)");
-            tracing::info!("{thin} of {of} items are left out: they {few}");
+            tell(thin, of, &format!("{thin} of {of} items are left out: they {few}"));
         }
 
         let (mut used_users, mut used_items) = (vec![false; users.len()], vec![false; items.len()]);
@@ -311,6 +311,15 @@ impl<'a> Pairs<'a> {
         let times = (!latest.is_empty()).then(|| times.collect());
         let (users, items) = (user_ids, item_ids);
         Ok(Interactions { users, items, labels: None, items_of, times, files: None })
+    }
+}
+
+/// Says that `some` of `all` are left out; a program that shows warnings alone hears of more than a tenth.
+fn tell(some: usize, all: usize, said: &str) {
+    if 10 * some > all {
+        tracing::warn!("{said}");
+    } else {
+        tracing::info!("{said}");
     }
 }
 

@@ -9,7 +9,7 @@ use super::filter::Filters;
 use super::source::Source;
 use crate::dataset::parquet::missing_column;
 use crate::dataset::registry;
-use crate::error::{Error, Result, listed};
+use crate::error::{Error, Result, listed, shown};
 
 /// Some rows of one file.
 pub(crate) struct Batch {
@@ -137,6 +137,13 @@ impl BadRows {
         match (self.allowed, problem) {
             (0, Error::Row { path, row, problem }) if self.by_choice => {
                 let problem = format!("{problem}; --skip-bad-rows skips such rows");
+                Error::Row { path, row, problem }
+            }
+            (0, Error::Cell { path, row, column, expected, found }) if self.by_choice => {
+                let problem = format!(
+                    "column `{column}`: expected {expected}, found `{}`; --skip-bad-rows skips such rows",
+                    shown(&found)
+                );
                 Error::Row { path, row, problem }
             }
             (0, problem) => problem,

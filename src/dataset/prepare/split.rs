@@ -147,7 +147,7 @@ pub fn assemble(interactions: Interactions, settings: &SplitSettings) -> Result<
 
     let popularity = sessions.popularity(&sessions.contexts(Split::Train));
     let unknown = popularity.iter().filter(|count| **count == 0).count();
-    if unknown > 0 && settings.kind != SplitKind::Random {
+    if unknown > 0 {
         tracing::info!("{unknown} of {} items are not trained on", items.len());
     }
     let mut item_of: Vec<u32> = (0..).take(items.len()).collect();

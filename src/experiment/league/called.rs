@@ -26,6 +26,9 @@ const HIDDEN: usize = 10_000;
 /// The same, where they are not in the fit anyway.
 const HIDDEN_BY_STRANGERS: usize = 20_000;
 
+/// One of so many users who may judge what others are fitted with hides too little for the fit to miss it.
+const OF_MANY: usize = 20;
+
 /// Those who judge.
 pub(super) struct Called {
     /// The judging users of each part, ascending.
@@ -80,11 +83,15 @@ pub(super) fn anybody(sessions: &Sessions, held_out: HeldOut<'_>, seed: Seed) ->
     let (share, mut users) = who_may_judge(sessions);
     seed.stream(Purpose::Judges, 0, 0).shuffle(&mut users);
     let items = users.iter().map(|(_, items)| hidden_of(*items, share)).sum();
-    let of_each = wanted(users.len(), items, HIDDEN, sessions.num_actions);
+    let affordable = (PRODUCTS / sessions.num_actions.max(1)).min(MOST_JUDGES);
+    let of_each = wanted(users.len(), items, HIDDEN, sessions.num_actions)
+        .max(affordable.min(users.len() / OF_MANY));
     let parts = if matches!(held_out, HeldOut::Latest(_)) { 1 } else { FOLDS };
     users.truncate(of_each * usize::from(parts));
     let users: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
     let (asked, times) = hide(sessions, held_out, &users, seed);
+    // Of times that are all alike, none is the latest.
+    let times = times.filter(|times| tell_apart(times, &asked));
     let asked = Arc::new(asked);
     let mut parts: Vec<Vec<u32>> = users.chunks(of_each).map(<[u32]>::to_vec).collect();
     for users in &mut parts {
@@ -92,6 +99,14 @@ pub(super) fn anybody(sessions: &Sessions, held_out: HeldOut<'_>, seed: Seed) ->
     }
     let without = Without::Hidden(Arc::clone(&asked));
     Called { parts, asking: 1, asked: vec![asked], times, without }
+}
+
+/// True if somebody observes items of several times.
+fn tell_apart(times: &Times, asked: &Sessions) -> bool {
+    asked.observed.contexts().any(|user| {
+        let times = asked.observed.values_of(user, &times.observed);
+        times.iter().any(|time| *time != times[0])
+    })
 }
 
 #[cfg(test)]

@@ -74,7 +74,8 @@ impl<'a> Play<'a> {
                 continue;
             }
             let first = start(svd, recency);
-            let takes = self.takes(first, fits + 1);
+            // Its folds would be in memory at the end, whatever judges.
+            let takes = self.takes(first, ALL + 1);
             if takes > memory() {
                 return Err(too_large(short, takes));
             }

@@ -275,7 +275,7 @@ mod tests {
             let text = format!("{HEADER}{row}\n");
             let error = read(&text, &Columns::default(), 0).unwrap_err().to_string();
             assert!(error.contains(&format!("log.csv: row 2: column `{column}`")), "{error}");
-            assert!(error.ends_with(says), "{error}");
+            assert!(error.contains(says), "{error}");
             let log = read(&text, &Columns::default(), 1).unwrap();
             assert_eq!((log.len(), log.bad.skipped), (1, 1));
         }

@@ -20,6 +20,11 @@ use crate::dataset::prepare::moment::Moment;
 use crate::error::{Error, Result};
 use crate::seed::{Purpose, Seed};
 
+/// The items that a context has to leave to choose from: K of the default preset.
+const LEFT: usize = 5;
+/// One of so many contexts may leave fewer and be left out for that; where more do, the catalogue is small.
+const OF_FEW: usize = 10;
+
 /// A context of a user. X has the places `..observed` of the user's order, and Y the places `hidden`.
 #[derive(Clone, Debug)]
 pub(super) struct Cut {
@@ -75,6 +80,7 @@ impl<'a> Cuts<'a> {
                 Cut { user, split, observed, hidden: observed..count }
             };
             cuts.all = (0..).zip(split).map(cut).collect();
+            cuts.leave_room();
         } else {
             cuts.hold_out(settings)?;
         }
@@ -149,6 +155,7 @@ impl<'a> Cuts<'a> {
                 _ => {}
             }
         }
+        self.leave_room();
         if left_out > 0 {
             tracing::info!("{left_out} users are left out: nothing is known of them beforehand");
         }
@@ -156,6 +163,21 @@ impl<'a> Cuts<'a> {
             tracing::info!("{only_train} users only train: nothing of theirs is held out");
         }
         self.check(settings, begins, has_file)
+    }
+
+    /// Leaves out the few whose X is nearly the whole catalogue, such as a crawler: no slate could be made for them, so that
+    /// nobody could be trained or judged with theirs.
+    fn leave_room(&mut self) {
+        let most = self.interactions.items.len().saturating_sub(LEFT);
+        let all = self.all.len();
+        let full = self.all.iter().filter(|cut| cut.observed > most).count();
+        if full > 0 && full * OF_FEW <= all {
+            self.all.retain(|cut| cut.observed <= most);
+            tracing::warn!(
+                "{full} of {all} contexts are left out: their users have all items but {} or fewer",
+                LEFT - 1
+            );
+        }
     }
 
     /// The ends of the parts of a user's items. Validation begins at the moment `begins` where

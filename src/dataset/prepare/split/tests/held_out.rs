@@ -122,6 +122,25 @@ fn the_latest_items_are_the_test_and_those_before_them_validation() {
 }
 
 #[test]
+fn a_few_who_have_nearly_everything_keep_nobody_else_from_slates() {
+    let of = |user: i64, count: i64| {
+        (0..count).map(move |at| format!("{user},{},{at}\n", (7 * user + at) % 30))
+    };
+    let rows: Vec<String> = (1..20).flat_map(|user| of(user, 6)).chain(of(20, 30)).collect();
+    let settings = SplitSettings { test_share: 0.1, ..of_kind(SplitKind::Temporal) };
+    let dataset = timed(&rows.concat(), &settings).unwrap();
+    let kept = sets(&dataset);
+    // The test context would observe 27 of the 30 items, which leaves no five.
+    let of_last = kept.iter().filter(|(user, ..)| user == "20");
+    let splits: Vec<_> = of_last.map(|(_, split, ..)| *split).collect();
+    assert_eq!(splits, [Split::Train, Split::Validation]);
+    assert_eq!(kept.len(), 3 * 19 + 2);
+    // In a small catalogue it is no exception.
+    let rows: Vec<String> = (1..20).flat_map(|user| of(user, 28)).collect();
+    assert_eq!(sets(&timed(&rows.concat(), &settings).unwrap()).len(), 3 * 19);
+}
+
+#[test]
 fn parts_have_an_item_each_or_the_share_of_zero() {
     let rows = (0..5).map(|at| format!("1,{at},{at}\n")).collect::<Vec<_>>().concat();
     let cut = |validation_share, test_share, observed_share| {
