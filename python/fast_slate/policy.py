@@ -214,49 +214,19 @@ class SlatePolicy(Answering):
             raise ValueError(f"callback: expected a function, found {callback!r}")
         if shards is not None and not (callable(shards) and hasattr(shards, "vectors")):
             raise ValueError(f"shards: expected a fast_slate.ray.ShardedRetriever, found {shards!r}")
-        if resume and run_dir is None:
-            raise ValueError("run_dir: resume=True goes on with a run, so name its folder")
         if interactions is None and not resume:
             raise ValueError("interactions: expected a table, a sparse matrix or a path")
-        if not resume and run_dir is not None and (Path(run_dir) / "run.toml").exists():
-            raise ValueError(
-                f"run_dir: {run_dir} holds a run already; go on with resume=True, or give another"
-            )
         columns = {"user": user, "item": item, "time": time, "weight": weight}
         there = _interactions.is_prepared(interactions)
-        is_prepared = there and not resume
-        given: dict[str, Any] = {
-            **columns,
-            "item_embeddings": item_embeddings,
-            "user_features": user_features,
-        }
-        if is_prepared:
+        self._check_place(run_dir, resume=resume, is_prepared=there)
+        given = {**columns, "item_embeddings": item_embeddings, "user_features": user_features}
+        if resume:
+            _check_unused(given, f"the run in {run_dir} goes on with its own data", "leave it out")
+        elif there:
             given["embeddings"] = None if self.embeddings == "auto" else self.embeddings
             given |= {f"settings['{PREPARE}{key}']": value for key, value in more.items()}
-        of_data = [name for name, value in given.items() if value is not None]
-        if of_data and resume:
-            raise ValueError(
-                f"{', '.join(of_data)}: the run in {run_dir} goes on with its own data, so that this "
-                "would not count; leave it out"
-            )
-        if of_data and is_prepared:
-            raise ValueError(
-                f"{', '.join(of_data)}: {interactions} is prepared already, so that this would not "
-                "count; leave it out, or give the interactions in place of the folder"
-            )
-        if not resume and not is_prepared and run_dir is not None:
-            before = Path(run_dir) / "data"
-            if before.exists():
-                raise ValueError(
-                    f"run_dir: {before} is there already; give it in place of the interactions if it "
-                    "is prepared data, or name another run_dir"
-                )
-        if not resume and run_dir is not None and self.refit and (Path(run_dir) / ALL).exists():
-            raise ValueError(
-                f"run_dir: {Path(run_dir) / ALL} is there already, where the fit on everybody goes; name "
-                "another run_dir, or give refit=False"
-            )
-        own = rewards.adapted(self.reward) if callable(self.reward) else None
+            advice = "leave it out, or give the interactions in place of the folder"
+            _check_unused(given, f"{interactions} is prepared already", advice)
         # Before the preparation, so that of two fits into one folder the first goes on.
         lock = None if run_dir is None else _native.Lock(str(run_dir))
         folder = Path(run_dir or tempfile.mkdtemp(prefix="fast-slate-")).absolute()
@@ -276,32 +246,7 @@ class SlatePolicy(Answering):
                     embeddings=self.embeddings,
                     overwrite=False,
                 )
-            watcher = Watcher(callback)
-            try:
-                run = _native.train(
-                    data,
-                    str(folder),
-                    self.preset,
-                    list(keys.items()),
-                    device=self.device,
-                    resume=resume,
-                    reward=own,
-                    shards=None if shards is None else (shards, shards.vectors),
-                    watcher=watcher,
-                    lock=lock,
-                )
-                answering = run
-                if self.refit and shards is None and run.can_be_refitted():
-                    answering = _native.refit(
-                        str(folder),
-                        str(folder / ALL),
-                        device=self.device,
-                        # Adapted anew: it keeps the ids of one catalogue, and this one has another order.
-                        reward=rewards.adapted(self.reward) if callable(self.reward) else None,
-                        watcher=watcher,
-                    )
-            finally:
-                watcher.close()
+            run, answering = self._train(data, folder, keys, resume, callback, shards, lock)
             self._adopt(run, str(folder), answering)
             if self.step_ == 0:
                 logging.getLogger("fast_slate").info(
@@ -317,6 +262,71 @@ class SlatePolicy(Answering):
         self._own(folder if run_dir is None else None, [folder, *([data] if data else [])])
         self._has_index = bool(getattr(shards, "has_index", False))
         return self
+
+    def _check_place(
+        self, run_dir: str | os.PathLike[str] | None, *, resume: bool, is_prepared: bool
+    ) -> None:
+        """Refuses a folder that holds what a fit would write to it."""
+        if run_dir is None:
+            if resume:
+                raise ValueError("run_dir: resume=True goes on with a run, so name its folder")
+            return
+        if resume:
+            return
+        folder = Path(run_dir)
+        if (folder / "run.toml").exists():
+            raise ValueError(
+                f"run_dir: {run_dir} holds a run already; go on with resume=True, or give another"
+            )
+        if not is_prepared and (folder / "data").exists():
+            raise ValueError(
+                f"run_dir: {folder / 'data'} is there already; give it in place of the interactions if it "
+                "is prepared data, or name another run_dir"
+            )
+        if self.refit and (folder / ALL).exists():
+            raise ValueError(
+                f"run_dir: {folder / ALL} is there already, where the fit on everybody goes; name "
+                "another run_dir, or give refit=False"
+            )
+
+    def _train(
+        self,
+        data: str | None,
+        folder: Path,
+        keys: dict[str, Any],
+        resume: bool,
+        callback: Callable[[dict[str, Any]], object] | None,
+        shards: Shards | None,
+        lock: _native.Lock | None,
+    ) -> tuple[_native.Run, _native.Run]:
+        """The run, and the one that answers: the fit on everybody, if there is one."""
+
+        # Adapted for each run: it keeps the ids of one catalogue, and another has another order.
+        def own() -> Any:
+            return rewards.adapted(self.reward) if callable(self.reward) else None
+
+        watcher = Watcher(callback)
+        try:
+            run = _native.train(
+                data,
+                str(folder),
+                self.preset,
+                list(keys.items()),
+                device=self.device,
+                resume=resume,
+                reward=own(),
+                shards=None if shards is None else (shards, shards.vectors),
+                watcher=watcher,
+                lock=lock,
+            )
+            if not (self.refit and shards is None and run.can_be_refitted()):
+                return run, run
+            again = str(folder / ALL)
+            return run, _native.refit(
+                str(folder), again, device=self.device, reward=own(), watcher=watcher
+            )
+        finally:
+            watcher.close()
 
     def _own(self, temporary: Path | None, used: Sequence[str | Path]) -> None:
         """Removes the folder of the fit before, unless what is used now is in it, and owns this one."""
@@ -603,6 +613,12 @@ def _prepare(
         if in_memory:
             shutil.rmtree(files, ignore_errors=True)
     return dict(json.loads(described))
+
+
+def _check_unused(given: dict[str, Any], why: str, advice: str) -> None:
+    """Refuses arguments that would not count."""
+    if names := [name for name, value in given.items() if value is not None]:
+        raise ValueError(f"{', '.join(names)}: {why}, so that this would not count; {advice}")
 
 
 def check(

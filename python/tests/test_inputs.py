@@ -262,7 +262,14 @@ def test_what_a_preparation_cannot_take_names_the_argument(frame: pl.DataFrame, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_left_beside_a_prepared_folder(frame: pl.DataFrame, tmp_path: Path) -> None:
+def test_nothing_is_left_beside_a_prepared_folder(
+    frame: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Folders that happen to have the names of arguments are somebody else's.
+    elsewhere = tmp_path / "elsewhere"
+    for name in ("embeddings", "user_features"):
+        (elsewhere / name).mkdir(parents=True)
+    monkeypatch.chdir(elsewhere)
     mine = tmp_path / "item_embeddings.npy"
     mine.write_bytes(b"mine")
     items = frame["item_id"].unique().to_list()
@@ -276,7 +283,8 @@ def test_nothing_is_left_beside_a_prepared_folder(frame: pl.DataFrame, tmp_path:
     users = users.rename({"user_id": "user"})
     prepare(sp.csr_matrix(pairs), tmp_path / "matrix", user_features=users, **own)
     assert mine.read_bytes() == b"mine"
-    assert {path.name for path in tmp_path.iterdir()} == {"frame", "matrix", "item_embeddings.npy"}
+    expected = {"elsewhere", "frame", "matrix", "item_embeddings.npy"}
+    assert {path.name for path in tmp_path.iterdir()} == expected
     one, other = (tmp_path / name / "features.safetensors" for name in ("frame", "matrix"))
     assert one.read_bytes() == other.read_bytes()
 

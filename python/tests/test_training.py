@@ -343,6 +343,44 @@ def test_a_fit_answers_with_what_everybody_taught(frame: pl.DataFrame, tmp_path:
     assert not (tmp_path / "whole" / "all").exists()
 
 
+def test_what_everybody_taught_follows_a_run_that_goes_on(frame: pl.DataFrame, tmp_path: Path) -> None:
+    own = policy(preset="paper", settings={"method.samples": 16, "evaluation.count": 4})
+    own.fit(frame, run_dir=tmp_path / "run", **NAMES)
+    everybody = tmp_path / "run" / "all"
+    before = tomllib.loads((everybody / "run.toml").read_text())["run"]["refit"]
+    (tmp_path / "run").rename(tmp_path / "moved")
+    moved = tmp_path / "moved"
+    policy(preset="paper").fit(moved / "data", run_dir=moved, resume=True)
+    everybody = moved / "all"
+    own = SlatePolicy.load(moved).set_params(steps=40, embeddings="auto")
+    own.fit(moved / "data", run_dir=moved, resume=True)
+    after = tomllib.loads((everybody / "run.toml").read_text())["run"]["refit"]
+    assert before["step"] > 0 and after != before
+    users = own.user_ids_[:20]
+    shown = SlatePolicy.load(everybody).recommend(users)
+    assert own.recommend(users).to_dict() == shown.to_dict()
+
+    (tmp_path / "runs" / "all").mkdir(parents=True)
+    with pytest.raises(ValueError, match="run_dir: .*all is there already.*refit=False"):
+        policy().fit(frame, run_dir=tmp_path / "runs", **NAMES)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["all"]
+
+
+def test_what_was_chosen_before_is_fitted_to_more(frame: pl.DataFrame, tmp_path: Path) -> None:
+    judged = {"prepare.within": 1, "prepare.min_user_interactions": 5, "reward.kind": "dcg"}
+    first = prepare(frame.head(6000), tmp_path / "first", slate_size=3, settings=judged, **NAMES)
+    least = {"prepare.min_user_interactions": 5}
+    again = prepare(frame, tmp_path / "again", embeddings=tmp_path / "first", settings=least, **NAMES)
+    assert again["choice"] == first["choice"]
+    assert again["statistics"] != first["statistics"]
+    run = train(tmp_path / "again", tmp_path / "run", steps=5, settings={"evaluation.count": 1})
+    assert SlatePolicy.load(run.run_dir_).reward == "dcg"
+    with pytest.raises(ValueError, match="reward: goes with embeddings="):
+        prepare(frame, tmp_path / "no", embeddings=tmp_path / "first", reward="hits", **NAMES)
+    with pytest.raises(ValueError, match="no prepared folder"):
+        prepare(frame, tmp_path / "no", embeddings=tmp_path, **NAMES)
+
+
 def test_a_callback_that_raises_ends_the_run(frame: pl.DataFrame) -> None:
     def stop(message: dict[str, Any]) -> None:
         raise StopAsyncIteration("enough")
