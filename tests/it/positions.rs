@@ -166,7 +166,7 @@ fn a_damaged_log_is_refused_or_its_rows_are_counted() {
         let error = refused(&mut value());
         let expected = format!(
             "log.csv: row 2: column `propensity_score`: expected a probability above 0 and at most 1, \
-             found `{found}`"
+             found `{found}`; --skip-bad-rows skips such rows"
         );
         assert!(error.ends_with(&expected), "{error}");
         let text = stdout(value().args(["--skip-bad-rows", "1"]));
