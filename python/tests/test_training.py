@@ -350,10 +350,10 @@ def test_what_everybody_taught_follows_a_run_that_goes_on(frame: pl.DataFrame, t
     before = tomllib.loads((everybody / "run.toml").read_text())["run"]["refit"]
     (tmp_path / "run").rename(tmp_path / "moved")
     moved = tmp_path / "moved"
-    policy(preset="paper").fit(moved / "data", run_dir=moved, resume=True)
-    everybody = moved / "all"
-    own = SlatePolicy.load(moved).set_params(steps=40, embeddings="auto")
     own.fit(moved / "data", run_dir=moved, resume=True)
+    everybody = moved / "all"
+    assert tomllib.loads((everybody / "run.toml").read_text())["run"]["refit"] == before
+    own.set_params(steps=40).fit(moved / "data", run_dir=moved, resume=True)
     after = tomllib.loads((everybody / "run.toml").read_text())["run"]["refit"]
     assert before["step"] > 0 and after != before
     users = own.user_ids_[:20]
