@@ -136,8 +136,8 @@ impl EmbeddingSource {
     pub fn again(folder: &Path) -> Result<Self> {
         let manifest = Manifest::read(folder)?;
         let Some(source) = manifest.source().filter(Self::is_fitted) else {
-            let problem = "its embeddings were not fitted to interactions, so they cannot be again; give \
-                           their file, or auto";
+            let problem = "its embeddings were not fitted to interactions, so they cannot be fitted again; \
+                           give their file, or auto";
             return Err(Error::file(folder, problem));
         };
         let judge = manifest.judge();
