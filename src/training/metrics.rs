@@ -46,7 +46,7 @@ pub enum MetricsRow {
         step: u64,
         /// Training clock.
         seconds: f64,
-        /// That share.
+        /// The share, from 0 to 1.
         coverage: f64,
         /// True if the next steps share candidates, false if they search for every sample.
         shared: bool,

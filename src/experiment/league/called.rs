@@ -49,6 +49,11 @@ fn wanted(users: usize, items: usize, hidden: usize, num_actions: usize) -> usiz
     JUDGES.max((hidden * users / items.max(1)).min(affordable))
 }
 
+/// How many may judge because it costs little.
+fn affordable(num_actions: usize) -> usize {
+    (PRODUCTS / num_actions.max(1)).min(MOST_JUDGES)
+}
+
 /// Users who are left out of a fit, with their fold, judge it.
 pub(super) fn strangers(sessions: &Sessions, folds: &Folds, seed: Seed) -> Called {
     let judges = |fold: u16| {
@@ -61,7 +66,7 @@ pub(super) fn strangers(sessions: &Sessions, folds: &Folds, seed: Seed) -> Calle
     let hidden = |user: &u32| sessions.hidden.of(*user).len();
     let users: usize = parts.iter().map(Vec::len).sum();
     let items: usize = parts.iter().flatten().map(hidden).sum();
-    let affordable = (PRODUCTS / sessions.num_actions.max(1)).min(MOST_JUDGES);
+    let affordable = affordable(sessions.num_actions);
     let wanted = wanted(users, items, HIDDEN_BY_STRANGERS, sessions.num_actions).max(affordable);
     let draws = (wanted.div_ceil(users.max(1)) as u64).min(DRAWS);
     let smallest = parts.iter().map(Vec::len).min().unwrap_or(0);
@@ -83,7 +88,7 @@ pub(super) fn anybody(sessions: &Sessions, held_out: HeldOut<'_>, seed: Seed) ->
     let (share, mut users) = who_may_judge(sessions);
     seed.stream(Purpose::Judges, 0, 0).shuffle(&mut users);
     let items = users.iter().map(|(_, items)| hidden_of(*items, share)).sum();
-    let affordable = (PRODUCTS / sessions.num_actions.max(1)).min(MOST_JUDGES);
+    let affordable = affordable(sessions.num_actions);
     let of_each = wanted(users.len(), items, HIDDEN, sessions.num_actions)
         .max(affordable.min(users.len() / OF_MANY));
     let parts = if matches!(held_out, HeldOut::Latest(_)) { 1 } else { FOLDS };

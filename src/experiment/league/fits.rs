@@ -80,7 +80,7 @@ pub(super) struct Fits<'a> {
     /// Users of each action in each fit.
     popularity: Vec<Vec<u32>>,
     fitted: Option<Fitted>,
-    /// Those with κ in place.
+    /// The fits with κ in place.
     searched: Vec<Arc<Searched>>,
     /// The SVD at which ALS starts, and of which blends are made.
     base: Option<Fitted>,

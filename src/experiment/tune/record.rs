@@ -51,7 +51,7 @@ pub(super) struct Rung {
     pub(super) until: Option<f64>,
     /// Its trainings that have ended, in that order.
     pub(super) trials: Vec<Tried>,
-    /// Those that cannot be trained.
+    /// The trials that cannot be trained.
     #[serde(default)]
     pub(super) dropped: Vec<u64>,
 }

@@ -78,7 +78,7 @@ impl Default for Columns {
 pub(super) struct Found {
     /// Items, positions, outcomes and, where there are some, propensities.
     pub(super) names: Vec<String>,
-    /// Those that are not read.
+    /// The columns that are not read.
     pub(super) others: Vec<String>,
 }
 
