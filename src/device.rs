@@ -214,13 +214,22 @@ fn automatic() -> Result<(Chosen, String)> {
 
 /// True if the tensors of `device` are in the host's memory.
 pub(crate) fn is_host(device: &Device) -> bool {
-    let hosts: &[Device] = &[
+    hosts().contains(device)
+}
+
+/// A device whose tensors are in the host's memory; Burn's default where none is compiled in. That default
+/// is a GPU wherever a build knows one, and to make a tensor there starts its driver or fails.
+pub(crate) fn host() -> Device {
+    hosts().into_iter().next().unwrap_or_default()
+}
+
+fn hosts() -> Vec<Device> {
+    vec![
         #[cfg(feature = "ndarray")]
         ndarray(),
         #[cfg(feature = "flex")]
         Device::flex(),
-    ];
-    hosts.contains(device)
+    ]
 }
 
 #[cfg(feature = "ndarray")]

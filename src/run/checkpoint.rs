@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use burn::module::Module as _;
 use burn::store::ModuleRecord;
+use burn::tensor::Bytes;
 use fs_err as fs;
 use serde::{Deserialize, Serialize};
 
@@ -140,11 +141,18 @@ impl Checkpoint {
     /// Puts the checkpoint's parameters into `model`.
     ///
     /// # Errors
-    /// [`Error::Library`] when they do not fit it.
+    /// [`Error::Io`]; [`Error::Library`] when they do not fit it.
     pub fn load_model(&self, model: Model) -> Result<Model> {
         let path = self.path.join(MODEL);
         let failed =
             |error: burn::store::RecordError| Error::library(path.display().to_string(), error);
-        model.try_load_record(ModuleRecord::load(&path).map_err(failed)?).map_err(failed)
+        let record = ModuleRecord::from_bytes(self.read(MODEL)?).map_err(failed)?;
+        model.try_load_record(record).map_err(failed)
+    }
+
+    /// The bytes of a record. Burn opens a record's file when its numbers are needed, which may be after a
+    /// later checkpoint or a new bundle has taken its place.
+    pub(crate) fn read(&self, record: &str) -> Result<Bytes> {
+        Ok(Bytes::from_bytes_vec(fs::read(self.path.join(record))?))
     }
 }

@@ -4,12 +4,13 @@
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{Device, ExecutionError, Tensor};
+use burn::tensor::{ExecutionError, Tensor};
 use burn::train::metric::{Adaptor, LossInput};
 use burn::train::{InferenceStep, ItemLazy, TrainOutput, TrainStep};
 use tracing::trace_span;
 
 use super::optimizer::clip;
+use crate::device;
 use crate::error::{Error, Result};
 use crate::estimator::{AnyEstimator, BatchRows, Estimator, LearnedActions};
 use crate::matrix::Matrix;
@@ -50,7 +51,7 @@ impl ItemLazy for StepOutput {
 impl Adaptor<LossInput> for StepOutput {
     fn adapt(&self) -> LossInput {
         let loss = self.reward.as_ref().map_or(f32::NAN, |reward| -reward);
-        LossInput::new(Tensor::from_floats([loss], &Device::default()))
+        LossInput::new(Tensor::from_floats([loss], &device::host()))
     }
 }
 

@@ -3,12 +3,16 @@
 use std::path::Path;
 
 use burn::module::{Module, ModuleVisitor, Param, ParamGroup};
-use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
-use burn::tensor::Tensor;
+use burn::optim::{
+    AdamConfig, GradientsParams, LearningRate, ModuleOptimizer, Optimizer, RecordState, StateSink,
+    StateSource,
+};
+use burn::tensor::{Device, Tensor};
 
 use super::adamw::OnePass;
-use crate::device::floats;
+use crate::device::{self, floats};
 use crate::error::{Error, Result};
+use crate::run::Checkpoint;
 use crate::settings::OptimizerSettings;
 
 /// Adam with these settings, at its first step. Only the layers of towers decay: a learned β means nothing
@@ -18,14 +22,51 @@ pub fn adam(settings: &OptimizerSettings) -> ModuleOptimizer {
     let adam = AdamConfig::new()
         .with_beta_1(settings.beta_1)
         .with_beta_2(settings.beta_2)
-        .with_epsilon(settings.epsilon);
+        .with_epsilon(settings.epsilon)
+        .build();
+    let adam = ReadByHost(adam);
     // AdamW rounds otherwise even without decay.
     if settings.weight_decay == 0.0 {
-        return adam.init();
+        return ModuleOptimizer::from(adam);
     }
-    ModuleOptimizer::from(OnePass::new(settings))
-        .with_group(ParamGroup::from_predicate("actions"), adam.build(), None)
-        .with_group(ParamGroup::from_predicate("balance"), adam.build(), None)
+    ModuleOptimizer::from(ReadByHost(OnePass::new(settings)))
+        .with_group(ParamGroup::from_predicate("actions"), adam.clone(), None)
+        .with_group(ParamGroup::from_predicate("balance"), adam, None)
+}
+
+/// An optimiser whose state is read into the host's memory; its next step moves it to the weights' device.
+/// Burn would read it onto its default device: the GPU of a build that has one, which a run on the CPU
+/// does not need and a machine may lack.
+#[derive(Clone)]
+struct ReadByHost<O>(O);
+
+impl<O: Optimizer> Optimizer for ReadByHost<O> {
+    type State<const D: usize> = ReadByHost<O::State<D>>;
+
+    fn step<const D: usize>(
+        &self,
+        rate: LearningRate,
+        weights: Tensor<D>,
+        gradient: Tensor<D>,
+        state: Option<Self::State<D>>,
+    ) -> (Tensor<D>, Option<Self::State<D>>) {
+        let (weights, state) = self.0.step(rate, weights, gradient, state.map(|state| state.0));
+        (weights, state.map(ReadByHost))
+    }
+
+    fn to_device<const D: usize>(state: Self::State<D>, device: &Device) -> Self::State<D> {
+        ReadByHost(O::to_device(state.0, device))
+    }
+}
+
+impl<S: RecordState> RecordState for ReadByHost<S> {
+    fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
+        self.0.state_flatten(prefix, out);
+    }
+
+    fn state_unflatten(prefix: &str, source: &mut StateSource, _: &Device) -> Option<Self> {
+        S::state_unflatten(prefix, source, &device::host()).map(ReadByHost)
+    }
 }
 
 /// The optimiser's file in a checkpoint.
@@ -40,13 +81,13 @@ pub(super) fn save_adam(adam: &ModuleOptimizer, folder: &Path) -> Result<()> {
     adam.save(&path).map_err(|error| Error::library(path.display().to_string(), error))
 }
 
-/// `adam` with the state that a checkpoint's folder holds.
+/// `adam` with the state that a checkpoint holds.
 ///
 /// # Errors
-/// [`Error::Library`] naming the file.
-pub(super) fn load_adam(adam: ModuleOptimizer, folder: &Path) -> Result<ModuleOptimizer> {
-    let path = folder.join(ADAM);
-    adam.load(&path).map_err(|error| Error::library(path.display().to_string(), error))
+/// [`Error::Io`] and [`Error::Library`] naming the file.
+pub(super) fn load_adam(adam: ModuleOptimizer, checkpoint: &Checkpoint) -> Result<ModuleOptimizer> {
+    let failed = |error| Error::library(checkpoint.path().join(ADAM).display().to_string(), error);
+    adam.from_bytes(checkpoint.read(ADAM)?).map_err(failed)
 }
 
 /// Shortens the gradient of all parameters of `module` taken together to the length `longest`, if it

@@ -185,7 +185,7 @@ impl<'a> Trainer<'a> {
         metrics::cut(&self.run.metrics_path(), Some(checkpoint.state.step))?;
         let model = checkpoint.load_model(initial.clone())?;
         let learner = self.learner(model, &checkpoint.state)?;
-        let adam = load_adam(adam, checkpoint.path())?;
+        let adam = load_adam(adam, &checkpoint)?;
         Ok((learner, adam, checkpoint.state))
     }
 
