@@ -41,6 +41,11 @@ fn prepare_train_recommend_and_again() {
     settings.optimizer.batch_size += 1;
     let error = data.train(&settings, &run).unwrap_err();
     assert!(matches!(error, Error::Changed { .. }), "{error}");
+
+    // It goes on answering, whatever becomes of the files that it was opened from.
+    let opened = Policy::open(&run, Which::Best, None).unwrap();
+    fs_err::remove_dir_all(run.join("checkpoints")).unwrap();
+    assert_eq!(opened.recommend("42").unwrap().slate, slate);
 }
 
 #[test]
