@@ -43,9 +43,13 @@ fn prepare_train_recommend_and_again() {
     assert!(matches!(error, Error::Changed { .. }), "{error}");
 
     // It goes on answering, whatever becomes of the files that it was opened from.
-    let opened = Policy::open(&run, Which::Best, None).unwrap();
+    let cpus = device::compiled().into_iter().filter(|name| ["ndarray", "flex"].contains(name));
+    let opened: Vec<_> =
+        cpus.map(|name| Policy::open(&run, Which::Best, Some(name)).unwrap()).collect();
     fs_err::remove_dir_all(run.join("checkpoints")).unwrap();
-    assert_eq!(opened.recommend("42").unwrap().slate, slate);
+    for policy in opened {
+        assert_eq!(policy.recommend("42").unwrap().slate[0].item_id, first);
+    }
 }
 
 #[test]
