@@ -2,6 +2,7 @@
 //! start, and all learn, with every tower.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
@@ -12,11 +13,12 @@ use fast_slate::run::{RunFolder, RunOrigin};
 use fast_slate::settings::{Preset, Settings};
 use fast_slate::task::Task;
 use fast_slate::tower::{Tower, TowerKind, to_host};
-use fast_slate::training::{MetricsRow, Outcome, Trainer, read_metrics};
+use fast_slate::training::{Ending, MetricsRow, Outcome, Trainer, read_metrics};
 
 use crate::common::{devices, skipped, svd};
 
-/// Trains with `settings` on `device`; returns the outcome and the validation rewards.
+/// Trains with `settings` on `device`, stopped after the first step and gone on with; returns the outcome and the
+/// validation rewards.
 fn train(
     prepared: &Prepared,
     settings: &Settings,
@@ -28,6 +30,8 @@ fn train(
     let run = RunFolder::new(out);
     run.begin(settings, &RunOrigin::new(prepared, chosen.name)).unwrap();
     let trainer = Trainer::new(&task, settings, &run, &chosen.device);
+    let stopped = Trainer { stop: &AtomicBool::new(true), ..trainer }.train(&mut ()).unwrap();
+    assert_eq!((stopped.ending, stopped.step), (Ending::Interrupted, 1));
     let outcome = trainer.train(&mut ()).unwrap();
     let rewards =
         read_metrics(&run.metrics_path()).unwrap().into_iter().filter_map(|row| match row {
