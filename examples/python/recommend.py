@@ -37,7 +37,7 @@ class Bundle:
         self.actions = {item: action for action, item in enumerate(self.ids)}
         if "index" in self.about:
             self.index = Index.restore(str(folder / "index.usearch"))
-            # Of equal vectors the index holds one: actions of one class stand and fall together.
+            # The index holds one of equal vectors: actions of one class stand and fall together.
             rows = self.beta.view(f"V{self.beta[0].nbytes}").ravel()
             self.classes = np.unique(rows, return_inverse=True)[1]
 

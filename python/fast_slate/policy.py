@@ -496,7 +496,7 @@ class SlatePolicy(Answering):
         run = _native.Run.open(str(folder), device, str(checkpoint), own)
         settings, origin, _step = json.loads(run.describe())
         policy.set_params(slate_size=settings["slate_size"], seed=settings["seed"])
-        # Of a run that was trained for a function, the setting was not used.
+        # A run that was trained for a function did not use this setting.
         policy.reward = reward or (None if origin.get("reward") else settings["reward"]["kind"])
         policy._adopt(run, str(Path(folder).absolute()), run)
         return policy
