@@ -2,6 +2,7 @@
 # Preparation and steps at the size of the paper's data sets. WORK needs 30 GB, for csv 10 GB more.
 # usage: artifacts/scale/run.sh OUT [shapes|killed|csv|damage|steps|race]...      (all but race unless told)
 #   shapes  logs of the three shapes, prepared with an index: time and memory
+#   league  the same logs with no flag but the columns: vectors, time and memory
 #   killed  a preparation that is killed, and made again: the same files, some of them reused
 #   csv     a CSV of 8.3 GB in Twitch's format
 #   damage  the same with rows that are none
@@ -35,6 +36,28 @@ for name, watched in zip(names, map(json.loads, open(f"{out}/shapes.jsonl"))):
     found, phases = report["statistics"], report["phases"]
     print(f"| {name} | {found['users']:,} × {found['actions']:,} | {found['interactions']:,} | {phases['sessions']:.1f} s | "
           f"{phases['embeddings']:.1f} s | {phases['index'] or 0:.1f} s | {watched['seconds']:.1f} s | {watched['anonymous_gib']:.2f} GiB |")
+PYTHON
+}
+
+league() {
+    rm -f "$out/league.jsonl" "$out"/league-*.json
+    for name in "${names[@]}"; do
+        log "$name"
+        rm -rf "${work:?}/$name-league"
+        watch "$out/league.jsonl" "$SLATE" prepare "$work/$name.parquet" "${ids[@]}" --out "$work/$name-league" $([ "$quick" = 0 ] || echo --within 2) \
+            --json >"$out/league-$name.json"
+        rm -rf "${work:?}/$name-league"
+    done
+    sed -i "s|$work/||g" "$out"/league.jsonl "$out"/league-*.json
+    python3 - "$out" "${names[@]}" <<'PYTHON' | tee "$out/league.md"
+import json, sys
+out, names = sys.argv[1], sys.argv[2:]
+print("| shape | vectors that were chosen | candidates | whole | memory |\n|---|---|---|---|---|")
+for name, watched in zip(names, map(json.loads, open(f"{out}/league.jsonl"))):
+    league = json.load(open(f"{out}/league-{name}.json"))["league"]
+    chosen = next(row["candidate"] for row in league["table"] if row["chosen"])
+    print(f"| {name} | {chosen['kind']} of {chosen['latent_dim']} | {league['tried']} | "
+          f"{watched['seconds']:.0f} s | {watched['anonymous_gib']:.2f} GiB |")
 PYTHON
 }
 
@@ -150,4 +173,4 @@ race() {
     sed -i "s|$work/||g" "$out"/race.*
 }
 
-run_stages "shapes killed csv damage steps" "$@"
+run_stages "shapes league killed csv damage steps" "$@"

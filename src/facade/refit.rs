@@ -61,7 +61,7 @@ impl Refitting {
             return Err(Error::file(&origin.data, problem));
         }
         prepared.require_held_out()?;
-        let refit = Refit::of(&folder, which, &prepared.sessions)?;
+        let refit = Refit::of(&folder, which, prepared.taught_by(&settings))?;
         Ok(Self { settings, origin, refit, prepared })
     }
 

@@ -227,8 +227,8 @@ pub fn prepare(
         let started = Instant::now();
         embeddings.save(&staged.path().join(EMBEDDINGS))?;
         choice.save(staged.path())?;
-        if !folds.is_empty() {
-            folds::save(staged.path(), &choice.source, &folds)?;
+        if let Some((folds, of_folds)) = &folds {
+            folds::save(staged.path(), &choice.source, folds, of_folds)?;
         }
         work.finish(Phase::Embeddings, &key)?;
         phases.written += started.elapsed().as_secs_f64();
@@ -315,7 +315,7 @@ fn embed(
             embeddings
         }
     };
-    Ok(Chosen { choice, embeddings, folds: Vec::new() })
+    Ok(Chosen { choice, embeddings, folds: None })
 }
 
 /// Digest of everything that decides the sessions.

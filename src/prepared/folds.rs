@@ -7,20 +7,30 @@ use fs_err as fs;
 use rayon::prelude::*;
 
 use super::{EmbeddingSource, Prepared};
-use crate::dataset::Folds;
+use crate::dataset::{Folds, Split};
 use crate::embedding::{EmbeddingFile, StoredEmbeddings};
 use crate::error::{Error, Result};
 use crate::files::{StagedFolder, digest_bytes, digest_file, read_text};
+use crate::settings::Settings;
 
 pub(super) const FOLDS: &str = "folds";
 /// The file beside a fold's that has its SHA-256, after the number of the fold.
 const DIGEST: &str = "weights.sha256";
 
 impl Prepared {
-    /// `count` folds of the training users, the same for every run on this folder.
+    /// The folds of the training users in so many `parts`, the same for every run on this folder.
     #[must_use]
-    pub fn folds(&self, count: u16) -> Folds {
-        Folds::new(&self.sessions, count, self.manifest.seed())
+    pub fn folds(&self, parts: u16) -> Folds {
+        Folds::new(&self.sessions, parts, self.manifest.seed())
+    }
+
+    /// The users that a run with `settings` is taught by, ascending.
+    #[must_use]
+    pub fn taught_by(&self, settings: &Settings) -> Vec<u32> {
+        match settings.folds() {
+            0 => self.sessions.contexts(Split::Train),
+            parts => self.folds(parts).all(),
+        }
     }
 
     /// This folder's embeddings, fitted again without each of the `folds`. They are fitted if no run
@@ -34,7 +44,7 @@ impl Prepared {
             let problem = "needs embeddings that are fitted to this log, not a file; set it to 0";
             return Err(Error::setting("context.folds", problem));
         };
-        let folder = place(&self.folder, &source, folds.count());
+        let folder = place(&self.folder, &source, folds);
         let fit = |fold| -> Result<StoredEmbeddings> {
             tracing::info!("fitting embeddings without fold {} of {}", fold + 1, folds.count());
             let users = folds.without(fold);
@@ -64,17 +74,22 @@ impl Prepared {
 pub(super) fn save(
     prepared: &Path,
     source: &EmbeddingSource,
-    folds: &[StoredEmbeddings],
+    folds: &Folds,
+    of_folds: &[StoredEmbeddings],
 ) -> Result<()> {
-    let count = u16::try_from(folds.len()).unwrap_or(u16::MAX);
-    stage(&place(prepared, source, count), |staged| {
-        (0..count).into_par_iter().zip(folds).try_for_each(|(fold, of)| write(staged, fold, of))
+    stage(&place(prepared, source, folds), |staged| {
+        let each = (0..folds.count()).into_par_iter().zip(of_folds);
+        each.try_for_each(|(fold, of)| write(staged, fold, of))
     })
 }
 
-fn place(prepared: &Path, source: &EmbeddingSource, count: u16) -> PathBuf {
+fn place(prepared: &Path, source: &EmbeddingSource, folds: &Folds) -> PathBuf {
     let key = digest_bytes(format!("{source:?}").as_bytes());
-    prepared.join(FOLDS).join(format!("{count}-{}", &key[..16]))
+    let folds = match (folds.count(), folds.parts()) {
+        (count, parts) if count < parts => format!("{count}-of-{parts}"),
+        (_, parts) => parts.to_string(),
+    };
+    prepared.join(FOLDS).join(format!("{folds}-{}", &key[..16]))
 }
 
 /// Has `write` fill the folder, unless it is there.

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{CHOICE, Manifest};
-use crate::dataset::{Sessions, Times};
+use crate::dataset::{Folds, Sessions, Times};
 use crate::embedding::{
     AlsOptions, BlendOptions, Form, Import, SessionPart, StoredEmbeddings, SvdOptions, blend,
     implicit_als, interactions_of, truncated_svd,
@@ -109,9 +109,8 @@ pub struct Chosen {
     pub choice: Choice,
     /// Fitted on all training users.
     pub embeddings: StoredEmbeddings,
-    /// Fitted without each fold of [`Prepared::folds`](super::Prepared::folds); empty if no fold
-    /// was needed.
-    pub folds: Vec<StoredEmbeddings>,
+    /// [`Prepared::folds`](super::Prepared::folds), and what was fitted without each, if anything was.
+    pub folds: Option<(Folds, Vec<StoredEmbeddings>)>,
 }
 
 /// What a split holds out.

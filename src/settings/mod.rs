@@ -275,6 +275,14 @@ impl Settings {
         self.tower.balance && residual && mean && !learns_actions
     }
 
+    /// The parts that the training users are in, of which something is fitted without the one or the other; 0 for
+    /// none, as where β is learned, which is everybody's.
+    #[must_use]
+    pub fn folds(&self) -> u16 {
+        let learns_actions = self.method.recipe().learned() == Learned::Actions;
+        if learns_actions { 0 } else { self.context.folds }
+    }
+
     /// The encoders of a context. Where the tower balances tastes, the balanced mean is the second.
     #[must_use]
     pub fn encoders(&self) -> Vec<EncoderKind> {

@@ -5,7 +5,6 @@
 use serde::Serialize;
 
 use super::Task;
-use crate::dataset::Split;
 use crate::error::Result;
 use crate::matrix::Matrix;
 use crate::method::{LatentMethod, Method, Searched};
@@ -165,7 +164,7 @@ impl Audits<'_> {
 
     /// A fixed sample of training contexts.
     pub(super) fn sampled(&self, count: usize) -> Vec<u32> {
-        let mut contexts = self.task.sessions.contexts(Split::Train);
+        let mut contexts = self.task.taught_by();
         self.seed.stream(Purpose::Audit, 0, 0).shuffle(&mut contexts);
         contexts.truncate(count);
         contexts

@@ -15,7 +15,7 @@ use burn::tensor::Device;
 use self::contexts::Contexts;
 use self::folds::{CrossFit, CrossFitted, Fit};
 use self::search::Graph;
-use crate::dataset::{ActionSets, Sessions, Split, Times};
+use crate::dataset::{ActionSets, Folds, Sessions, Split, Times};
 use crate::device::{self, Chosen};
 use crate::embedding::{ActionEmbeddings, Vectors};
 use crate::encoder::{ContextEncoder, Encoding, encode_all};
@@ -99,14 +99,9 @@ impl Task {
         if settings.context.redraw && prepared.is_split_by_time() {
             task.order = prepared.times()?.map(Arc::new);
         }
-        let learned = settings.method.recipe().learned();
-        match settings.context.folds {
-            // A learned β is everybody's.
-            _ if learned == Learned::Actions => Ok(task),
-            wanted => match task.affordable(wanted) {
-                0 => Ok(task),
-                count => task.cross_fitted(prepared, settings, count),
-            },
+        match task.affordable(prepared, settings.folds()) {
+            None => Ok(task),
+            Some(folds) => task.cross_fitted(prepared, settings, folds),
         }
     }
 
@@ -157,14 +152,20 @@ impl Task {
         })
     }
 
-    /// As many of the `wanted` folds as half of the memory holds, or two, or none.
-    fn affordable(&self, wanted: u16) -> u16 {
+    /// The folds in the `wanted` parts of the training users if half of the memory holds as many, or in two parts,
+    /// or none.
+    fn affordable(&self, prepared: &Prepared, wanted: u16) -> Option<Folds> {
+        if wanted == 0 {
+            return None;
+        }
         let beta = self.actions.beta();
         let bytes = size_of_val(beta.as_slice()) as f64;
         let half = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
-        let fits = |count: u16| f64::from(count) * bytes <= half;
-        let count = [wanted, 2, 0].into_iter().find(|count| *count <= wanted && fits(*count));
-        let count = count.unwrap_or(0);
+        let fits = |folds: &Folds| f64::from(folds.count()) * bytes <= half;
+        let all = prepared.folds(wanted);
+        let wanted = all.count();
+        let found = Some(all).filter(fits).or_else(|| Some(prepared.folds(2)).filter(fits));
+        let count = found.as_ref().map_or(0, Folds::count);
         if count < wanted {
             tracing::warn!(
                 "{count} folds instead of {wanted}: each takes {:.1} GB, and half of the free memory \
@@ -173,7 +174,7 @@ impl Task {
                 half / 1e9
             );
         }
-        count
+        found
     }
 
     /// This task with contexts and searches of training users from embeddings that were fitted
@@ -182,9 +183,8 @@ impl Task {
         mut self,
         prepared: &Prepared,
         settings: &Settings,
-        count: u16,
+        folds: Folds,
     ) -> Result<Self> {
-        let folds = prepared.folds(count);
         let embeddings = prepared.fold_embeddings(&folds)?;
         let mut fits = Vec::with_capacity(embeddings.len());
         for (fold, embeddings) in (0..).zip(&embeddings) {
@@ -225,7 +225,10 @@ impl Task {
 
     /// Up to `most` contexts of a split that a run with this seed reports on, ascending.
     pub(crate) fn reported(&self, split: Split, most: usize, seed: Seed) -> Vec<u32> {
-        let mut contexts = self.sessions.contexts(split);
+        let mut contexts = match split {
+            Split::Train => self.taught_by(),
+            held_out => self.sessions.contexts(held_out),
+        };
         let position = u64::from(split == Split::Validation);
         seed.stream(Purpose::Report, 0, position).shuffle(&mut contexts);
         contexts.truncate(most);
@@ -233,11 +236,18 @@ impl Task {
         contexts
     }
 
-    /// The training contexts in groups; those of a group are searched alike.
+    /// The training contexts that teach, ascending: those of all folds, where there are any.
+    #[must_use]
+    pub fn taught_by(&self) -> Vec<u32> {
+        let of_folds = self.cross.as_ref().map(|cross| cross.folds.all());
+        of_folds.unwrap_or_else(|| self.sessions.contexts(Split::Train))
+    }
+
+    /// The same in groups; those of a group are searched alike.
     #[must_use]
     pub fn training_groups(&self) -> Vec<Vec<u32>> {
         match self.searched_apart() {
-            None => vec![self.sessions.contexts(Split::Train)],
+            None => vec![self.taught_by()],
             Some(cross) => (0..cross.folds.count()).map(|fold| cross.folds.within(fold)).collect(),
         }
     }

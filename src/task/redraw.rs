@@ -9,8 +9,8 @@ use crate::encoder::encode_all;
 use crate::seed::{Purpose, Seed};
 
 impl Task {
-    /// This task with the items of every user of `split` observed and hidden anew: as many of each as
-    /// before, or, of a training user where a split by time hid the latest, those before and after a random
+    /// This task with the items of every user of `split`, of training users those who teach, observed and hidden
+    /// anew: as many of each as before, or, of a training user where a split by time hid the latest, those before and after a random
     /// moment. `draw` addresses the draws. None for a reward that knows the halves by itself
     /// ([`SlateReward::on`](crate::reward::SlateReward::on)), on a log, whose rows have no halves, and for
     /// held-out users of whom the split hid other items than any.
@@ -27,8 +27,10 @@ impl Task {
         if !self.has_other_halves(split) {
             return None;
         }
+        let teaches = |context| self.cross.as_ref().is_none_or(|it| it.folds.of(context).is_some());
         let (sessions, times) = self.sessions.with_halves(self.times(), |context| {
-            if self.sessions.split[context as usize] == split {
+            let is_of_split = self.sessions.split[context as usize] == split;
+            if is_of_split && (split != Split::Train || teaches(context)) {
                 self.halves_in(context, seed, draw)
             } else {
                 Halved::AsBefore

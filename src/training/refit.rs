@@ -5,21 +5,20 @@ use super::batches::Batches;
 use super::budget::{Clock, Whole};
 use super::metrics::{MetricsRow, read};
 use super::record::watch;
-use crate::dataset::{Sessions, Split};
+use crate::dataset::Split;
 use crate::error::Result;
 use crate::run::{CheckpointState, Refit, RunFolder, Which};
 
 impl Refit {
-    /// What led `run`, which was trained on `sessions`, to a checkpoint.
+    /// What led `run` to a checkpoint, which was taught by these `contexts`.
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File) for a checkpoint that is not there, or for a record that cannot be
     /// read.
-    pub fn of(run: &RunFolder, which: Which, sessions: &Sessions) -> Result<Self> {
+    pub fn of(run: &RunFolder, which: Which, contexts: Vec<u32>) -> Result<Self> {
         let (settings, _) = run.read_settings()?;
         let CheckpointState { step, seconds, .. } = run.checkpoint(which)?.state;
-        let contexts = vec![sessions.contexts(Split::Train)];
-        let batches = Batches::new(contexts, settings.optimizer.batch_size, settings.seed);
+        let batches = Batches::new(vec![contexts], settings.optimizer.batch_size, settings.seed);
         let whole = Whole::new(&settings, &batches);
         let growths = growths(step, &read(&run.metrics_path())?);
         Ok(Self {

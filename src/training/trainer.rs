@@ -177,8 +177,8 @@ impl<'a> Trainer<'a> {
         let (before, now) = (checkpoint.state.folds, self.task.num_folds());
         if let Some(before) = before.filter(|before| *before != now) {
             let problem = format!(
-                "began with {before} folds of training users, and the memory that is free now holds \
-                 {now}; resume it where the same memory is free"
+                "began with {before} folds of training users, and {now} are made now: less memory is free, or \
+                 it began in another version; resume it where it began"
             );
             return Err(Error::file(self.run.path(), problem));
         }

@@ -1,5 +1,6 @@
 //! Embeddings that the software chose, folds that it trains with, and halves that it draws anew.
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use fast_slate::embedding::{BlendOptions, Form, SessionPart, SvdOptions};
 use fast_slate::evaluation::{Evaluation, Panel};
 use fast_slate::experiment::{Candidate, league};
 use fast_slate::facade::Prepared;
-use fast_slate::prepared::{EmbeddingSource, HeldOut, Input, Judge, PrepareSettings};
+use fast_slate::prepared::{EmbeddingSource, HeldOut, Input, Judge, PrepareSettings, prepare};
 use fast_slate::retrieval::{Exact, Queries, Retriever as _};
 use fast_slate::reward::{RewardKind, SlateReward};
 use fast_slate::seed::Seed;
@@ -128,12 +129,53 @@ fn more_users_judge_the_winners_weights() {
         assert!(settled.tried >= 4, "{settled:?}");
         let winners: Vec<_> = table.table.iter().filter(|standing| standing.chosen).collect();
         let [winner] = winners.as_slice() else { panic!("{winners:?}") };
-        let (settings, folds) = (chosen.choice.settings.unwrap(), chosen.folds);
+        let (settings, (_, folds)) = (chosen.choice.settings.unwrap(), chosen.folds.unwrap());
         let Candidate { form, popularity_power, .. } = winner.candidate;
         assert_eq!((settings.embedding, settings.popularity_power), (form, popularity_power));
         let length = winner.candidate.latent_dim();
         assert!(folds.iter().all(|fold| fold.v.cols() == length) && folds.len() == 5);
     }
+}
+
+#[test]
+fn one_fold_of_a_large_log_judges_and_teaches() {
+    let folder = tempfile::tempdir().unwrap();
+    let synthetic = SyntheticSettings {
+        users: 126_000,
+        actions: 150,
+        topics: 6,
+        mean_interactions: 12,
+        min_interactions: 8,
+        ..SyntheticSettings::default()
+    };
+    let embedding = EmbeddingSource::Auto(Judge { within: 60, ..Judge::default() });
+    let settings = PrepareSettings { embedding, ..PrepareSettings::default() };
+    let (input, data) = (Input::Synthetic(synthetic), folder.path().join("data"));
+    let report = OnceCell::new();
+    let choose = |sessions: &_, held_out: HeldOut<'_>, judge: &_, seed| {
+        let (chosen, found) = league(sessions, held_out, judge, seed)?;
+        report.set(found).unwrap();
+        Ok(chosen)
+    };
+    let (prepared, _) = prepare(&input, &settings, &choose, &data, false).unwrap();
+    let report = report.get().unwrap();
+    let settled = report.settled.as_ref().unwrap();
+
+    let settings = prepared.preset(Preset::Default);
+    let folds = prepared.folds(settings.context.folds);
+    let taught_by = prepared.taught_by(&settings);
+    assert_eq!((folds.count(), &taught_by), (1, &folds.within(0)));
+    // There are so few actions that all of the fold are asked in the end.
+    assert!(report.judges < taught_by.len() && settled.judges == taught_by.len());
+    decide_by_themselves(&prepared);
+    let task = Task::load(&prepared, &settings).unwrap();
+    assert_eq!(task.training_groups(), [taught_by]);
+    let kept = fs_err::read_dir(data.join("folds")).unwrap();
+    assert_eq!(kept.count(), 1, "the fit that judged, and no other");
+
+    let drawn = task.redrawn(Split::Train, Seed(3), 1).unwrap();
+    let stays = |user: &u32| drawn.sessions.observed.of(*user) == task.sessions.observed.of(*user);
+    assert!(folds.without(0).iter().all(stays) && !folds.within(0).iter().all(stays));
 }
 
 #[test]

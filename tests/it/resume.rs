@@ -344,7 +344,7 @@ fn a_run_goes_on_with_as_many_folds_as_it_began_with() {
     fs_err::write(&state, text.replace("folds = 5", "folds = 2")).unwrap();
     let before = record(&run);
     let error = refused(&mut resume(&run));
-    assert_says(&error, &["run: began with 2 folds", "now holds 5", "the same memory is free"]);
+    assert_says(&error, &["run: began with 2 folds", "5 are made now", "resume it where it began"]);
     assert_eq!(record(&run), before);
 }
 

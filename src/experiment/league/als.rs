@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::budget::Budget;
 use super::candidate::{Candidate, SHORT, lengths, weights};
-use super::fits::ALL;
 use super::rounds::Play;
 use crate::error::Result;
 use crate::experiment::search::Deadline;
@@ -93,7 +92,7 @@ impl Play<'_> {
     /// made if it wins: a longer one that takes its place has its own time.
     fn time_of_als(&self, als: Candidate, svd: Candidate) -> Duration {
         let fits = &self.jury.fits;
-        let last = self.budget.of(als).max(self.budget.slowest()) * (ALL - fits.kept());
+        let last = self.budget.of(als).max(self.budget.slowest()) * (fits.all() - fits.kept());
         self.again(svd) + self.budget.beside_svd(als) * fits.count() + self.last_fits(last)
     }
 
@@ -102,7 +101,7 @@ impl Play<'_> {
     fn time_of_longer(&mut self, svd: Candidate) -> Option<Duration> {
         let next = self.longer_than(svd).find(|next| self.standings.best_like(*next).is_none())?;
         let fits = &self.jury.fits;
-        let time = self.budget.of(next) * (fits.count() + ALL - fits.kept());
+        let time = self.budget.of(next) * (fits.count() + fits.all() - fits.kept());
         self.is_possible(next, time).then(|| Budget::left_for(time))
     }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::candidate::{Candidate, FIRST_BLENDS, Kind, lengths, weights};
-use super::fits::ALL;
 use super::rounds::Play;
 use crate::error::Result;
 
@@ -49,7 +48,8 @@ impl Play<'_> {
 
     /// The time of the fits of a blend if it wins, or of an SVD again if that wins after all.
     fn last_of_blend(&self, blend: Candidate) -> Duration {
-        self.last_fits(self.budget.of(blend).max(self.budget.slowest()) * ALL)
+        let fits = self.jury.fits.all();
+        self.last_fits(self.budget.of(blend).max(self.budget.slowest()) * fits)
     }
 }
 

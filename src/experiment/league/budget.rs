@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::candidate::{Candidate, Kind, svd_columns};
-use super::fits::ALL;
 use crate::embedding::{BlendOptions, SvdOptions};
 use crate::experiment::search::Deadline;
 
@@ -47,6 +46,8 @@ pub(super) struct Budget {
     clock: Deadline,
     /// How many times as many users judge in the last round.
     others: f64,
+    /// The number of fits of the winner.
+    fits: u32,
     /// The longest SVD that was fitted.
     svd: Option<Fit>,
     /// The time of the slowest SVD.
@@ -63,13 +64,14 @@ pub(super) struct Budget {
 
 impl Budget {
     /// So many seconds from when it `began`; in the last round so many times as many users judge, 0 without
-    /// one.
-    pub(super) fn new(began: Instant, seconds: u64, others: f64) -> Self {
+    /// one, and the winner has so many `fits`.
+    pub(super) fn new(began: Instant, seconds: u64, others: f64, fits: u32) -> Self {
         let limit = Duration::from_secs(seconds);
         Self {
             limit,
             clock: Deadline::new(began, Some(limit)),
             others,
+            fits,
             svd: None,
             slowest: Duration::ZERO,
             als: None,
@@ -154,7 +156,7 @@ impl Budget {
 
     /// The time of the fits that are still to make if the game ends now, where an SVD's take `of_svd`.
     pub(super) fn last_fits(&self, winner: Option<Candidate>, of_svd: Duration) -> Duration {
-        winner.map_or(of_svd, |winner| of_svd.max(self.of(winner) * ALL))
+        winner.map_or(of_svd, |winner| of_svd.max(self.of(winner) * self.fits))
     }
 
     /// A deadline that leaves so much time.
@@ -218,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_blend_takes_what_its_als_does_where_there_are_many_users() {
-        let mut budget = Budget::new(Instant::now(), 100, 0.0);
+        let mut budget = Budget::new(Instant::now(), 100, 0.0, 6);
         let blend = svd(512).blends()[0];
         budget.fitted(svd(512), SECOND);
         assert_eq!(budget.of(blend), 4 * SECOND);
@@ -230,7 +232,7 @@ mod tests {
 
     #[test]
     fn time_is_kept_for_the_fits_of_the_winner_and_for_the_last_round() {
-        let mut budget = Budget::new(Instant::now(), 100, 5.0);
+        let mut budget = Budget::new(Instant::now(), 100, 5.0, 6);
         budget.judged(svd(100), SECOND / 8);
         budget.fitted(svd(100), SECOND);
         let als = svd(100).first_als().unwrap();
@@ -251,7 +253,7 @@ mod tests {
 
     #[test]
     fn those_near_the_best_take_less_of_the_last_round() {
-        let mut budget = Budget::new(Instant::now(), 100, 5.0);
+        let mut budget = Budget::new(Instant::now(), 100, 5.0, 6);
         budget.judged(svd(512), SECOND / 2);
         budget.judged_near(svd(100), SECOND / 100);
         let kept = |budget: &Budget| budget.settling(LAST).as_secs_f64();

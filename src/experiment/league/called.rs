@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::asked::{hidden_of, hide, hide_others, who_may_judge};
-use super::fits::{FOLDS, Without};
+use super::fits::{PARTS, Without};
 use crate::dataset::{Folds, Sessions, Times};
 use crate::prepared::HeldOut;
 use crate::seed::{Purpose, Seed};
@@ -54,7 +54,8 @@ fn affordable(num_actions: usize) -> usize {
     (PRODUCTS / num_actions.max(1)).min(MOST_JUDGES)
 }
 
-/// Users who are left out of a fit, with their fold, judge it.
+/// Users who are left out of a fit, with their fold, judge it: until the last round those of the first folds. Of one
+/// fold that is enough, others judge then.
 pub(super) fn strangers(sessions: &Sessions, folds: &Folds, seed: Seed) -> Called {
     let judges = |fold: u16| {
         let mut users = folds.within(fold);
@@ -62,7 +63,7 @@ pub(super) fn strangers(sessions: &Sessions, folds: &Folds, seed: Seed) -> Calle
         seed.stream(Purpose::Judges, 0, fold.into()).shuffle(&mut users);
         users
     };
-    let mut parts: Vec<Vec<u32>> = (0..FOLDS).map(judges).collect();
+    let mut parts: Vec<Vec<u32>> = (0..folds.count()).map(judges).collect();
     let hidden = |user: &u32| sessions.hidden.of(*user).len();
     let users: usize = parts.iter().map(Vec::len).sum();
     let items: usize = parts.iter().flatten().map(hidden).sum();
@@ -71,9 +72,13 @@ pub(super) fn strangers(sessions: &Sessions, folds: &Folds, seed: Seed) -> Calle
     let draws = (wanted.div_ceil(users.max(1)) as u64).min(DRAWS);
     let smallest = parts.iter().map(Vec::len).min().unwrap_or(0);
     let are_enough = |parts: &u16| usize::from(*parts) * smallest >= wanted;
-    let asking = (1..FOLDS).find(are_enough).unwrap_or(FOLDS);
+    let asking = (1..folds.count()).find(are_enough).unwrap_or(folds.count());
+    let of_each = wanted.div_ceil(asking.into());
+    if let [all] = &parts[..] {
+        parts = all.chunks(of_each).take(PARTS.into()).map(<[u32]>::to_vec).collect();
+    }
     for users in &mut parts {
-        users.truncate(wanted.div_ceil(asking.into()));
+        users.truncate(of_each);
         users.sort_unstable();
     }
     let others = (1..draws).map(|draw| hide_others(sessions, draw, seed));
@@ -91,7 +96,7 @@ pub(super) fn anybody(sessions: &Sessions, held_out: HeldOut<'_>, seed: Seed) ->
     let affordable = affordable(sessions.num_actions);
     let of_each = wanted(users.len(), items, HIDDEN, sessions.num_actions)
         .max(affordable.min(users.len() / OF_MANY));
-    let parts = if matches!(held_out, HeldOut::Latest(_)) { 1 } else { FOLDS };
+    let parts = if matches!(held_out, HeldOut::Latest(_)) { 1 } else { PARTS };
     users.truncate(of_each * usize::from(parts));
     let users: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
     let (asked, times) = hide(sessions, held_out, &users, seed);

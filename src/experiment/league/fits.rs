@@ -14,11 +14,8 @@ use crate::prepared::EmbeddingSource;
 use crate::retrieval::Exact;
 use crate::seed::Seed;
 
-/// The folds, as many as the default preset trains with.
-pub(super) const FOLDS: u16 = 5;
-/// The fits of the winner: on everybody, and without each fold.
-#[allow(clippy::cast_lossless, reason = "`from` is no constant")]
-pub(super) const ALL: u32 = 1 + FOLDS as u32;
+/// The parts of the training users, as many as the default preset trains with.
+pub(super) const PARTS: u16 = 5;
 
 /// A candidate and its source's fits, one for each part of the judges.
 pub(super) struct Fitted {
@@ -99,7 +96,7 @@ impl<'a> Fits<'a> {
         let (count, popularity) = match &without {
             Without::Folds => {
                 let of = |fold| sessions.popularity(&folds.without(fold));
-                (parts, (0..FOLDS).map(of).collect())
+                (parts, (0..folds.count()).map(of).collect())
             }
             Without::Hidden(asked) => {
                 let trained_on = asked.contexts(Split::Train);
@@ -135,7 +132,8 @@ impl<'a> Fits<'a> {
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) if a fold leaves too few users.
     pub(super) fn longest(&self) -> Result<usize> {
-        let fewest = (0..FOLDS).map(|fold| self.folds.without(fold).len()).min().unwrap_or(0);
+        let folds = 0..self.folds.count();
+        let fewest = folds.map(|fold| self.folds.without(fold).len()).min().unwrap_or(0);
         match fewest.min(self.sessions.num_actions) {
             0..2 => Err(nobody()),
             rank => Ok(rank - 1),
@@ -150,6 +148,11 @@ impl<'a> Fits<'a> {
     /// The training users.
     pub(super) fn num_users(&self) -> usize {
         self.sessions.contexts(Split::Train).len()
+    }
+
+    /// The number of fits of the winner: on everybody, and without each fold.
+    pub(super) fn all(&self) -> u32 {
+        1 + u32::from(self.folds.count())
     }
 
     /// How many of the fits that judge are of use when the winner is fitted, if nothing else was fitted since.
@@ -167,12 +170,12 @@ impl<'a> Fits<'a> {
 
     /// The same, if nothing is fitted.
     pub(super) fn before_and_after_anew(&self) -> [u32; 2] {
-        if self.by_folds() { [ALL - 1, 1] } else { [1, ALL] }
+        if self.by_folds() { [self.all() - 1, 1] } else { [1, self.all()] }
     }
 
-    /// The fit that a part of the judges judges.
+    /// The fit that a part of the judges judges: that without their fold, or the only one.
     pub(super) fn of_part(&self, part: usize) -> usize {
-        if self.by_folds() { part } else { 0 }
+        if self.by_folds() && self.folds.count() > 1 { part } else { 0 }
     }
 
     /// Users of each action in a fit.
@@ -198,7 +201,7 @@ impl<'a> Fits<'a> {
     /// Fits it without every fold, where folds are left out; what was fitted is among them, if it serves.
     pub(super) fn fit_all(&mut self, candidate: Candidate) -> Result<()> {
         if self.by_folds() {
-            self.judging = FOLDS;
+            self.judging = self.folds.count();
             let stored = self.folds_of(candidate)?;
             self.fitted = Some(Fitted { candidate, stored });
         } else if !self.is_fitted(candidate) {
@@ -280,9 +283,13 @@ impl<'a> Fits<'a> {
     }
 
     /// The embeddings of the winner without each fold; what was fitted is among them, if it serves.
-    pub(super) fn into_folds(mut self, winner: Candidate) -> Result<Vec<StoredEmbeddings>> {
+    pub(super) fn into_folds(
+        mut self,
+        winner: Candidate,
+    ) -> Result<(Folds, Vec<StoredEmbeddings>)> {
         self.base = None;
-        self.folds_of(winner)
+        let of_folds = self.folds_of(winner)?;
+        Ok((self.folds, of_folds))
     }
 
     fn folds_of(&mut self, candidate: Candidate) -> Result<Vec<StoredEmbeddings>> {
@@ -291,7 +298,7 @@ impl<'a> Fits<'a> {
             fitted.shorten(candidate.latent_dim());
             fitted.stored
         });
-        for fold in (0..FOLDS).skip(folds.len()) {
+        for fold in (0..self.folds.count()).skip(folds.len()) {
             let users = self.folds.without(fold);
             folds.push(candidate.source().fit(self.sessions, &users, self.seed)?);
         }

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::called::{Called, anybody, strangers};
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
-use super::fits::{FOLDS, Fits, Searched};
+use super::fits::{Fits, PARTS, Searched};
 use super::nobody;
 use super::shortlist::{LONG, Shortlist};
 use crate::dataset::{Folds, Sessions, Split, Times};
@@ -55,7 +55,7 @@ impl<'a> Jury<'a> {
         judge: &'a Judge,
         seed: Seed,
     ) -> Result<Self> {
-        let folds = Folds::new(sessions, FOLDS, seed);
+        let folds = Folds::new(sessions, PARTS, seed);
         let Called { parts, asking, asked, times, without } = match held_out {
             HeldOut::Users => strangers(sessions, &folds, seed),
             HeldOut::Items | HeldOut::Latest(_) => anybody(sessions, held_out, seed),

@@ -6,7 +6,8 @@
 //! blends of both. Each is judged by the run's own reward on training users that it was not fitted on: everything is fitted again without their fold. Validation and test users are not
 //! looked at, but for the share of their items that they hide. A thousand users judge, or more where they hide little or where P is small; five folds are
 //! fitted where it takes five to have so many, one where one has them, since five times the fits say no
-//! more about a candidate then. Where there are fewer users than that, each judges by several halves of
+//! more about a candidate then. Of a large log only one is ever left out, so that all the time is for longer vectors
+//! ([`Folds`](crate::dataset::Folds)). Where there are fewer users than that, each judges by several halves of
 //! the own items: by one, a set of a thousand users could not tell a length from one that earns a
 //! twentieth less. Where the split holds out items of the training users, and not users, judges hide
 //! some of theirs in the same way, and one fit on all the others judges (see [`asked`]). A thousand are
@@ -51,7 +52,6 @@ mod rounds;
 mod shortlist;
 mod standing;
 
-use self::fits::ALL;
 use self::rounds::Play;
 use crate::dataset::{Sessions, Split};
 use crate::error::{Error, Result};
@@ -84,10 +84,11 @@ pub fn league(
 ) -> Result<(Chosen, League)> {
     let mut play = Play::new(sessions, held_out, judge, seed)?;
     play.short()?;
-    let left = ALL - play.jury.fits.kept();
+    let all = play.jury.fits.all();
+    let left = all - play.jury.fits.kept();
     for (turn, best) in play.standings.best_of_each().into_iter().enumerate() {
         // Another SVD takes the memory of the first one's fits, which are then made again.
-        let keep = if turn == 0 { left } else { ALL };
+        let keep = if turn == 0 { left } else { all };
         let leads = turn == 0 && play.als_leads(best);
         let mut best = play.climb(best, keep, if leads { BEFORE_ALS } else { usize::MAX })?;
         if leads {
@@ -117,7 +118,7 @@ pub fn league(
     let (table, judges, draws) =
         (play.standings.table(winner), play.jury.count(), play.jury.draws());
     let strangers = play.jury.fits.by_folds();
-    let folds = play.jury.fits.into_folds(winner)?;
+    let folds = Some(play.jury.fits.into_folds(winner)?);
     let report = League {
         table,
         judges,

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::budget::Budget;
 use super::candidate::{Candidate, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights};
-use super::fits::ALL;
 use super::jury::Jury;
 use super::standing::{Lack, LeftOut, Settled, Standings, Tried};
 use crate::dataset::Sessions;
@@ -43,7 +42,7 @@ impl<'a> Play<'a> {
         let jury = Jury::new(sessions, held_out, judge, seed)?;
         Ok(Self {
             standings: Standings::default(),
-            budget: Budget::new(began, judge.within, jury.others()),
+            budget: Budget::new(began, judge.within, jury.others(), jury.fits.all()),
             longest: jury.fits.longest()?,
             settled: None,
             left_out: Vec::new(),
@@ -75,7 +74,7 @@ impl<'a> Play<'a> {
             }
             let first = start(svd, recency);
             // Its folds would be in memory at the end, whatever judges.
-            let takes = self.takes(first, ALL + 1);
+            let takes = self.takes(first, self.jury.fits.all() + 1);
             if takes > memory() {
                 return Err(too_large(short, takes));
             }
@@ -156,7 +155,7 @@ impl<'a> Play<'a> {
     pub(super) fn why_not(&self, candidate: Candidate, time: Duration) -> Option<Lack> {
         if time > self.budget.spare() {
             Some(Lack::Time)
-        } else if self.takes(candidate, ALL + 1) > memory() / 2.0 {
+        } else if self.takes(candidate, self.jury.fits.all() + 1) > memory() / 2.0 {
             Some(Lack::Memory)
         } else {
             None
