@@ -24,7 +24,7 @@ pub struct Folds {
 
 impl Folds {
     /// The training contexts in so many `parts` of equal size, give or take one. Each is a fold, or the first alone
-    /// if it has [`ENOUGH`]. The seed decides, and nothing else.
+    /// if it has 20 000. The seed decides, and nothing else.
     #[must_use]
     pub fn new(sessions: &Sessions, parts: u16, seed: Seed) -> Self {
         let mut order = sessions.contexts(Split::Train);

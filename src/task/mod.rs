@@ -168,7 +168,7 @@ impl Task {
         let count = found.as_ref().map_or(0, Folds::count);
         if count < wanted {
             tracing::warn!(
-                "{count} folds instead of {wanted}: each takes {:.1} GB, and half of the free memory \
+                "number of folds: {count} instead of {wanted}, since each takes {:.1} GB, and half of the free memory \
                  is {:.1} GB",
                 bytes / 1e9,
                 half / 1e9
