@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::LATE;
 use super::budget::Budget;
 use super::candidate::{Candidate, SHORT, lengths, weights};
 use super::rounds::Play;
@@ -38,7 +39,32 @@ impl Play<'_> {
             }
             shorter = self.standings.best_like(first);
         }
-        // The fits of the winner stay.
+        self.give_back_base()
+    }
+
+    /// ALS once more, at [`LATE`] dimensions and with weights of its own, where it was given up at the first length and
+    /// SVDs like `best` do not earn less there. If it is above that SVD, it grows from there.
+    pub(super) fn late_als(&mut self, best: Candidate) -> Result<()> {
+        let [short, late] =
+            [SHORT, LATE].map(|length| self.standings.best_like(best.with_length(length)));
+        let Some((short, svd)) = short.zip(late) else { return Ok(()) };
+        let Some((early, late)) = short.first_als().zip(svd.late_als()) else { return Ok(()) };
+        if self.standings.is_above(early, short) || self.standings.falls(svd) {
+            return Ok(());
+        }
+        if !self.is_possible(late, self.time_of_als(late, svd)) {
+            return Ok(());
+        }
+        self.keep_base(svd)?;
+        self.search(self.budget.end(), vec![late], Vec::new(), 0)?;
+        if self.standings.is_above(late, svd) {
+            self.als_from = LATE;
+        }
+        self.give_back_base()
+    }
+
+    /// The base goes, but for the fits of the winner.
+    fn give_back_base(&mut self) -> Result<()> {
         let is_base = self.jury.fits.has_base(self.standings.winner()?);
         let base = self.jury.fits.take_base();
         if is_base {
@@ -83,7 +109,7 @@ impl Play<'_> {
     /// The best SVDs like this one, from the length on at which ALS is judged first up to another,
     /// ascending.
     fn svds_like(&self, svd: Candidate, longest: usize) -> Vec<Candidate> {
-        let first = SHORT.min(self.longest);
+        let first = self.als_from.min(self.longest);
         let lengths = lengths(self.longest).into_iter().filter(|at| (first..=longest).contains(at));
         lengths.filter_map(|length| self.standings.best_like(svd.with_length(length))).collect()
     }
@@ -195,6 +221,26 @@ mod tests {
         assert!(at_short > 4 && at_longer == 0, "{at_short} {at_longer}");
         let [at_short, at_longer] = tried(Duration::ZERO);
         assert!(at_short == 0 && at_longer > 0, "{at_short} {at_longer}");
+    }
+
+    #[test]
+    fn an_als_that_was_given_up_has_another_try_at_a_longer_length() {
+        let (sessions, judge) = (made_up(1000, 800), Judge::default());
+        let (svd, long) = (soft(0.25, SHORT), soft(0.25, LATE));
+        let grows_from = |[of_svd, of_als, of_long]: [f64; 3]| {
+            let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+            let judged = [svd, svd.first_als().unwrap(), long].into_iter();
+            for (candidate, reward) in judged.zip([of_svd, of_als, of_long]) {
+                play.standings.0.push(Tried::new(candidate, vec![reward; 3]));
+            }
+            play.late_als(svd).unwrap();
+            (play.standings.has(long.late_als().unwrap()), play.als_from)
+        };
+        assert_eq!(grows_from([-2.0, -3.0, -1.0]), (true, LATE));
+        assert_eq!(grows_from([98.0, 97.0, 99.0]), (true, SHORT));
+        // It was not given up, or longer vectors are not wanted.
+        assert_eq!(grows_from([-3.0, -2.0, -1.0]), (false, SHORT));
+        assert_eq!(grows_from([-1.0, -3.0, -2.0]), (false, SHORT));
     }
 
     #[test]

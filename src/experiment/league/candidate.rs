@@ -33,6 +33,8 @@ const OF_BLEND: usize = 512;
 pub(super) const FIRST_BLENDS: u32 = 2;
 /// α, λ and ω of the first ALS.
 const FIRST_ALS: [f64; 3] = [10.0, 1.0, 1.0];
+/// The same of a later, longer one.
+const LATE_ALS: [f64; 3] = [10.0, 10.0, 1.0];
 
 /// A candidate: what is fitted, and its weights; the weighted mean is the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -163,9 +165,19 @@ impl Candidate {
         if let Kind::Als { .. } = self.kind {
             return Some(self);
         }
-        let blend = self.blend(FIRST_ALS)?;
-        let blend = BlendOptions { als_dim: blend.latent_dim, ..blend };
-        Some(self.made_into(Kind::Als { blend }))
+        Some(self.made_into(self.als(FIRST_ALS)?))
+    }
+
+    /// A later ALS that starts at this SVD, with weights that do not depend on it. None of what is no SVD.
+    pub(super) fn late_als(self) -> Option<Self> {
+        let form = Form { power: Power::Half, ..plain() };
+        Some(Self { kind: self.als(LATE_ALS)?, form, popularity_power: 0.25, ..self })
+    }
+
+    /// ALS of these α, λ and ω that starts at this SVD.
+    fn als(self, of: [f64; 3]) -> Option<Kind> {
+        let blend = self.blend(of)?;
+        Some(Kind::Als { blend: BlendOptions { als_dim: blend.latent_dim, ..blend } })
     }
 
     /// This ALS in every α and λ, the most regularised first: the longer it is, the more of that earns the most.

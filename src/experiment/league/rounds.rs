@@ -27,6 +27,8 @@ pub(super) struct Play<'a> {
     pub(super) budget: Budget,
     /// The longest SVD that every fold allows.
     pub(super) longest: usize,
+    /// The length from which on ALS grows.
+    pub(super) als_from: usize,
     pub(super) settled: Option<Settled>,
     pub(super) left_out: Vec<LeftOut>,
 }
@@ -44,6 +46,7 @@ impl<'a> Play<'a> {
             standings: Standings::default(),
             budget: Budget::new(began, judge.within, jury.others(), jury.fits.all()),
             longest: jury.fits.longest()?,
+            als_from: SHORT,
             settled: None,
             left_out: Vec::new(),
             jury,
