@@ -28,8 +28,9 @@
 //! below one of 2 048, which wants the time. Where ALS is far above it at a hundred dimensions, an SVD beyond 1 024
 //! comes after ALS of that length, if ALS does not win by then or the SVD may reach it: on CiteULike one of 2 048
 //! earns more. Where ALS earns less than the SVD at a hundred dimensions, it has another try at 512, with weights that do
-//! not come from the SVD, if SVDs of that length earn more than shorter ones: on sessions of Diginetica it is a
-//! seventh below the SVD at a hundred, and a tenth above it at 512 and more. Where ALS wins, the time that is left goes to the last round. Where all who may judge do so already,
+//! not come from the SVD, unless SVDs of that length earn less than shorter ones: on sessions of Diginetica it is a
+//! seventh below the SVD at a hundred, and a tenth above it at 512 and more.
+//! Where ALS wins, the time that is left goes to the last round. Where all who may judge do so already,
 //! there is none, and it goes to SVDs, their weights and blends after all: on Amazon Grocery by time, leagues that ended
 //! there took 20 of 180 seconds, and chose vectors that earned 2 to 7 % less for validation users.
 //! Last, unless ALS leads, blends are made of the winner so far, or of a shorter SVD, if there is time to make them
