@@ -86,26 +86,31 @@ defaults() {
     done
 }
 
+# The names of what `defaults` trained, of these sets and seeds.
+trained_by_default() {
+    for seed in $seeds; do
+        for set in $sets; do
+            [ ! -e "$work/run-$set-$seed-default" ] || echo "$set-$seed"
+        done
+    done
+}
+
 # The policies of `defaults` beside other recommenders, each tuned.
 against() {
-    for run in "$work"/run-*-default; do
-        local name=${run#"$work/run-"}
-        name=${name%-default}
-        watch "$out/evaluate-$name.jsonl" "$SLATE" evaluate "$run" --against $baselines --tune "$tune" $(halves "${name%-*}") --json \
-            >"$out/against-$name.json"
+    for name in $(trained_by_default); do
+        watch "$out/evaluate-$name.jsonl" "$SLATE" evaluate "$work/run-$name-default" --against $baselines --tune "$tune" \
+            $(halves "${name%-*}") --json >"$out/against-$name.json"
     done
 }
 
 # The same beside the recommenders of an earlier `against`, the results of which are in EARLIER, fitted again with the
 # settings that it found.
 again() {
-    for run in "$work"/run-*-default; do
-        local name=${run#"$work/run-"}
-        name=${name%-default}
+    for name in $(trained_by_default); do
         [ -e "$EARLIER/against-$name.json" ] || { echo "left out, not there: $EARLIER/against-$name.json" >&2; continue; }
         local found
         found=$("$python" "$here/found.py" "$EARLIER/against-$name.json")
-        slate evaluate "$run" --against "$found" $(halves "${name%-*}") --json >"$out/against-$name.json"
+        slate evaluate "$work/run-$name-default" --against "$found" $(halves "${name%-*}") --json >"$out/against-$name.json"
     done
 }
 
