@@ -3,7 +3,7 @@
 //!
 //! A tower learns as much from some thousand users as from all of a large log. There the users of one fold
 //! teach it, and the others only have vectors fitted to them: one fit more in place of five, whose time and memory
-//! are better spent on longer vectors. Of 82 000 books and 38 500 users, those earned 6 % more for it.
+//! are better spent on longer vectors. On a log of 82 000 books and 38 500 users they earn 6 % more.
 
 use super::{Sessions, Split};
 use crate::seed::{Purpose, Seed};
