@@ -89,36 +89,10 @@ pub fn league(
 ) -> Result<(Chosen, League)> {
     let mut play = Play::new(sessions, held_out, judge, seed)?;
     play.short()?;
-    let all = play.jury.fits.all();
-    let left = all - play.jury.fits.kept();
-    for (turn, best) in play.standings.best_of_each().into_iter().enumerate() {
-        // Another SVD takes the memory of the first one's fits, which are then made again.
-        let keep = if turn == 0 { left } else { all };
-        let mut best = best;
-        if turn == 0 {
-            best = play.climb(best, keep, LATE)?;
-            play.late_als(best)?;
-        }
-        let leads = turn == 0 && play.als_leads(best);
-        best = play.climb(best, keep, if leads { BEFORE_ALS } else { usize::MAX })?;
-        if leads {
-            play.als(best, BEFORE_ALS, play.before(keep))?;
-            if !play.is_over_for_als(best)? || play.may_reach_als(best) {
-                best = play.climb(best, keep, usize::MAX)?;
-            }
-        }
-        // Where ALS wins, the weights of SVDs have hardly been searched, and without a last round the time is theirs.
-        let is_open = turn == 0 && !play.jury.has_others() && play.standings.is_for_als(best)?;
-        if play.standings.is_level(best) || is_open {
-            play.weigh(best, keep)?;
-        }
-        if turn == 0 {
-            play.als(best, usize::MAX, play.before(keep))?;
-            if play.is_over_for_als(best)? {
-                break;
-            }
-            play.blends()?;
-        }
+    let mut best_of_each = play.standings.best_of_each().into_iter();
+    let is_over = best_of_each.next().map_or(Ok(true), |best| with_leading(&mut play, best))?;
+    if !is_over {
+        best_of_each.try_for_each(|best| with_another(&mut play, best))?;
     }
 
     let winner = play.standings.winner()?;
@@ -141,6 +115,42 @@ pub fn league(
     };
     let choice = Choice { source, settings: Some(winner.settings()) };
     Ok((Chosen { choice, embeddings, folds }, report))
+}
+
+/// Plays on with the η that leads: longer SVDs, ALS and blends. True if ALS wins and no other η is of use.
+fn with_leading(play: &mut Play<'_>, best: Candidate) -> Result<bool> {
+    let keep = play.jury.fits.all() - play.jury.fits.kept();
+    let mut best = play.climb(best, keep, LATE)?;
+    play.late_als(best)?;
+    let leads = play.als_leads(best);
+    best = play.climb(best, keep, if leads { BEFORE_ALS } else { usize::MAX })?;
+    if leads {
+        play.als(best, BEFORE_ALS, play.before(keep))?;
+        if !play.is_over_for_als(best)? || play.may_reach_als(best) {
+            best = play.climb(best, keep, usize::MAX)?;
+        }
+    }
+    // Where ALS wins, the weights of SVDs have hardly been searched, and without a last round the time is theirs.
+    let is_open = !play.jury.has_others() && play.standings.is_for_als(best)?;
+    if play.standings.is_level(best) || is_open {
+        play.weigh(best, keep)?;
+    }
+    play.als(best, usize::MAX, play.before(keep))?;
+    let is_over = play.is_over_for_als(best)?;
+    if !is_over {
+        play.blends()?;
+    }
+    Ok(is_over)
+}
+
+/// Plays on with another η: longer SVDs. They take the memory of the first one's fits, which are then made again.
+fn with_another(play: &mut Play<'_>, best: Candidate) -> Result<()> {
+    let keep = play.jury.fits.all();
+    let best = play.climb(best, keep, usize::MAX)?;
+    if play.standings.is_level(best) {
+        play.weigh(best, keep)?;
+    }
+    Ok(())
 }
 
 /// A made-up log, split by its users.
