@@ -16,7 +16,7 @@ use std::path::Path;
 use polars::prelude::*;
 use serde::Serialize;
 
-use super::table::Columns;
+use super::columns::Columns;
 use crate::bundle::Who;
 use crate::dataset::parquet::{column_names, num_rows, pieces};
 use crate::error::{Error, Result};

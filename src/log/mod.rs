@@ -32,6 +32,7 @@
 
 mod check;
 mod codec;
+mod columns;
 mod folder;
 mod ids;
 mod impressions;
