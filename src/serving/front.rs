@@ -6,13 +6,12 @@
 //! is missing. So is one that holds another part than its place among the addresses says.
 
 use std::collections::VecDeque;
-use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::http::{HeaderValue, Request, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Request, StatusCode, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -21,7 +20,8 @@ use tokio::time::{sleep, timeout};
 
 use super::api::ShardsAnswered;
 use super::loaded::Loaded;
-use super::wire::{KIND, LARGEST, PATH, Place, parts, question, read_answer, rows_of};
+use super::replicas::{Addresses, Group, Replica};
+use super::wire::{KIND, LARGEST, Place, parts, question, read_answer, rows_of};
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::{FanOut, Partial, Queries};
@@ -44,89 +44,6 @@ pub struct Shards {
     pub timeout: Duration,
     /// The shards' admin token.
     pub token: Option<String>,
-}
-
-/// The addresses of shards, with a comma between shards and `|` between replicas of one.
-#[derive(Clone, Debug)]
-pub struct Addresses(Vec<Vec<Uri>>);
-
-impl FromStr for Addresses {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let address = |text: &str| {
-            let expected = || {
-                format!(
-                    "`{text}` is no address: expected http://host:port, with a comma between \
-                         shards and | between replicas of one"
-                )
-            };
-            let uri: Uri = text.trim().parse().map_err(|_| expected())?;
-            let plain = uri.scheme_str() == Some("http") && matches!(uri.path(), "" | "/");
-            let mut parts = uri.into_parts();
-            parts.path_and_query = Some(axum::http::uri::PathAndQuery::from_static(PATH));
-            match Uri::from_parts(parts) {
-                Ok(uri) if plain && uri.host().is_some() => Ok(uri),
-                _ => Err(expected()),
-            }
-        };
-        let shard = |text: &str| text.split('|').map(address).collect();
-        text.split(',').map(shard).collect::<Result<_, _>>().map(Self)
-    }
-}
-
-/// A process that searches a shard.
-#[derive(Debug)]
-struct Replica {
-    address: Uri,
-    /// True if it answered what it was asked last.
-    answers: AtomicBool,
-    /// The part that it holds, if it is another than the one expected of it.
-    wrong: Mutex<Option<Place>>,
-}
-
-impl Replica {
-    /// True if it holds the part that is expected of it; says so where it does not.
-    fn holds(&self, found: Place, expected: Place) -> bool {
-        let wrong = (found != expected).then_some(found);
-        let mut known = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
-        if wrong.is_some() && *known != wrong {
-            tracing::warn!(
-                "shard {} holds {found}, expected {expected}: its place in --shards is another part's",
-                self.name()
-            );
-        }
-        *known = wrong;
-        wrong.is_none()
-    }
-
-    /// Its address.
-    fn name(&self) -> &str {
-        self.address.authority().map_or("", |authority| authority.as_str())
-    }
-}
-
-/// The replicas of one shard.
-#[derive(Debug)]
-struct Group {
-    /// The part that each of them holds.
-    place: Place,
-    replicas: Vec<Arc<Replica>>,
-    /// Whose turn it is.
-    turn: AtomicUsize,
-}
-
-impl Group {
-    /// Its first address, or the replicas that hold another part, with what they hold.
-    fn described(&self) -> String {
-        let wrong = |replica: &Arc<Replica>| {
-            let found = (*replica.wrong.lock().unwrap_or_else(PoisonError::into_inner))?;
-            let name = replica.name();
-            Some(format!("{name}, which holds {found}, expected {}", self.place))
-        };
-        let wrong: Vec<String> = self.replicas.iter().filter_map(wrong).collect();
-        if wrong.is_empty() { self.replicas[0].name().to_owned() } else { wrong.join("; ") }
-    }
 }
 
 /// The shards of the bundle that answers.
@@ -158,7 +75,8 @@ impl Front {
     /// # Errors
     /// [`Error::Setting`] for a least number of shards that there is not, or no token.
     pub(super) fn new(shards: Shards) -> Result<Self> {
-        let Shards { addresses: Addresses(groups), least, timeout, token } = shards;
+        let Shards { addresses, least, timeout, token } = shards;
+        let groups = addresses.groups();
         let least = least.unwrap_or(groups.len());
         if !(1..=groups.len()).contains(&least) {
             let problem =
@@ -169,18 +87,8 @@ impl Front {
             let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
             value.map_err(|_| Error::setting("shard-token", "is no text of a header"))
         });
-        let replica = |address| {
-            let (answers, wrong) = (AtomicBool::new(false), Mutex::default());
-            Arc::new(Replica { address, answers, wrong })
-        };
-        let of = groups.len();
-        let group = |(at, addresses): (usize, Vec<Uri>)| Group {
-            place: Place { index: at + 1, of },
-            replicas: addresses.into_iter().map(replica).collect(),
-            turn: AtomicUsize::new(0),
-        };
         Ok(Self {
-            groups: groups.into_iter().enumerate().map(group).collect(),
+            groups,
             least,
             timeout,
             token: token.transpose()?,
@@ -448,23 +356,5 @@ impl FanOut for AskedOnce {
             }
         }
         Ok(found)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_have_shards_and_replicas() {
-        let read = |text: &str| text.parse::<Addresses>().map(|of| of.0);
-        let found = read("http://a:1|http://b:1, http://c:1/").unwrap();
-        let texts: Vec<Vec<String>> =
-            found.iter().map(|shard| shard.iter().map(ToString::to_string).collect()).collect();
-        let search = |host: &str| format!("http://{host}:1/v1/search");
-        assert_eq!(texts, [vec![search("a"), search("b")], vec![search("c")]]);
-        for wrong in ["", "a:1", "https://a:1", "http://a:1/path", "http://a:1,"] {
-            assert!(read(wrong).unwrap_err().contains("is no address"), "{wrong}");
-        }
     }
 }

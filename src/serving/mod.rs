@@ -32,6 +32,7 @@ mod metrics;
 mod operations;
 mod page;
 mod problem;
+mod replicas;
 mod search;
 mod service;
 mod slates;
@@ -56,8 +57,9 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub use front::{Addresses, Shards};
+pub use front::Shards;
 pub use gate::{Access, Token};
+pub use replicas::Addresses;
 
 use crate::device;
 use crate::error::{Error, Result};
