@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::value::{LogMeans, Measured};
+use super::estimators::Measured;
+use super::value::LogMeans;
 use super::{BadRows, PositionLog};
 
 /// What a log of positions holds.

@@ -21,6 +21,7 @@
 mod cells;
 mod columns;
 mod direct;
+mod estimators;
 mod held;
 mod policy;
 mod read;
@@ -28,10 +29,11 @@ mod value;
 
 pub use columns::Columns;
 pub use direct::DirectOptions;
+pub use estimators::Measured;
 pub use held::{Held, HeldAt, Known};
 pub use policy::Stationary;
 pub use read::{BadRows, PositionLog};
-pub use value::{LogMeans, Measured, PolicyValue, ValueAt};
+pub use value::{LogMeans, PolicyValue, ValueAt};
 
 #[cfg(test)]
 pub(super) mod samples {
