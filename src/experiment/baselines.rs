@@ -99,7 +99,8 @@ const ITERATIONS: &[f64] = &[5.0, 10.0, 15.0, 30.0];
 const REGULARIZATIONS: &[f64] = &[0.01, 0.1, 1.0, 10.0, 30.0, 100.0, 300.0];
 const CONFIDENCES: &[f64] = &[0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0];
 const RIDGES: &[f64] = &[10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
-const NEIGHBOURS: &[f64] = &[5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
+const NEIGHBOURS: &[f64] =
+    &[2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0];
 const SHRINKAGES: &[f64] = &[0.0, 3.0, 10.0, 30.0, 100.0, 300.0];
 
 /// The value of each hyperparameter, and the values worth trying, ascending.
@@ -172,7 +173,7 @@ mod tests {
         let knn = |neighbours, shrinkage| Baseline::ItemKnn { neighbours, shrinkage };
         assert!(!is_at_an_end(knn(100, 0.0)), "less than no shrinkage is none");
         assert!(is_at_an_end(knn(100, 300.0)));
-        assert!(is_at_an_end(knn(5, 10.0)));
+        assert!(is_at_an_end(knn(2, 10.0)));
         assert!(!is_at_an_end(Baseline::Ease { ridge: 200.0 }));
         assert!(is_at_an_end(Baseline::Ease { ridge: 10.0 }));
         assert!(!is_at_an_end(Baseline::Popularity));

@@ -200,7 +200,7 @@ fn baselines_have_a_row_each() {
     assert!(table[10].contains("run, step") && table[10].ends_with("+0.0000 [+0.0000, +0.0000]"));
     assert!(table[1..].iter().all(|line| line.chars().count() <= 100), "{text}");
     // 48 training users and 40 items allow an L of 39.
-    assert_says(&text, &["ease: λ = 200 (not tuned: --tune SECONDS)", "svd: L = 39 (not"]);
+    assert_says(&text, &["ease: λ = 100 (not tuned: --tune SECONDS)", "svd: L = 39 (not"]);
 
     let report = json(&mut against(all, &["--tune", "1"]));
     for row in report["against"].as_array().unwrap() {
