@@ -1,6 +1,6 @@
 """The crates of a build as a CycloneDX list: sbom.py OUT FEATURES
 
-Of `cargo metadata` of the features that are named, without what only tests and builds need. With the package
+It has the crates that `cargo metadata` lists for the named features, without what only tests and builds need. With the package
 `cyclonedx-python-lib[json-validation]` the file is checked against its schema, and an error ends it.
 """
 

@@ -414,8 +414,8 @@ class SlatePolicy(Answering):
         Parameters
         ----------
         against
-            Of ``"popularity"``, ``"uniform"``, ``"svd"``, ``"als"``, ``"ease"``, ``"item-knn"``, or
-            folders of runs on the same data.
+            The other recommenders: ``"popularity"``, ``"uniform"``, ``"svd"``, ``"als"``, ``"ease"``,
+            ``"item-knn"``, or folders of runs on the same data.
         split
             ``"train"``, ``"validation"`` or ``"test"``; by default the test, if it has users.
         metrics

@@ -67,7 +67,7 @@ def prepare(
     parts
         Parts of the users; a process holds the pairs of one. By default four for each CPU there is.
     settings, arguments
-        Those of :func:`fast_slate.prepare`. Rows of known sets are not chosen by themselves: say
+        The parameters of :func:`fast_slate.prepare`. Rows of known sets are not chosen by themselves: say
         ``prepare.rows``. ``prepare.skip_bad_rows`` is refused: no process sees all rows.
     """
     given = [(name, key, arguments.pop(name, None)) for name, key in KEYS.items()]
