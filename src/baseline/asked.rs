@@ -35,14 +35,6 @@ impl Training {
     }
 }
 
-/// For each member of `set`, adds 1 to the count of every other set that has the member; `others_of`
-/// lists those sets.
-pub(super) fn count_shared(set: &[u32], others_of: &ActionSets, mut add: impl FnMut(u32)) {
-    for &member in set {
-        others_of.of(member).iter().for_each(|&other| add(other));
-    }
-}
-
 /// The contexts that need slates, and what a baseline may know of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {

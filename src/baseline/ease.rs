@@ -13,10 +13,11 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, MatMut, Par};
 use rayon::prelude::*;
 
-use super::asked::{Asked, Fitted, Training, count_shared};
+use super::asked::{Asked, Fitted, Training};
 use super::inverse::inverse;
 use crate::dataset::ActionSets;
 use crate::device::available_memory;
+use crate::embedding::count_shared;
 use crate::error::{Error, Result};
 use crate::matrix::Matrix;
 use crate::retrieval::Slates;

@@ -1,13 +1,13 @@
-//! The training matrix goes in; item-based neighbours come out, by cosine similarity with shrinkage:
-//! `|i ∩ j| / (√|i||j| + s)`, where i and j are the sets of training contexts of two actions.
+//! The training matrix goes in; a score by the most similar actions of those that a context has comes out
+//! ([`most_similar`]).
 
 use rayon::prelude::*;
 
-use super::asked::{Asked, Fitted, Training, count_shared};
+use super::asked::{Asked, Fitted, Training};
 use crate::device::available_memory;
+use crate::embedding::most_similar;
 use crate::error::{Error, Result};
-use crate::interrupt;
-use crate::retrieval::{Slates, best_of_scores};
+use crate::retrieval::Slates;
 
 /// The most similar actions of each action with their similarities, `[P]`.
 #[derive(Debug)]
@@ -34,27 +34,8 @@ impl ItemKnn {
             );
             return Err(Error::setting("item-knn", problem));
         }
-        let size = |action| contexts_of.of(action).len() as f32;
-        let neighbours_of = contexts_of.contexts().into_par_iter().map_init(
-            || (vec![0_u32; contexts_of.len()], Vec::new()),
-            |(counts, others), action| {
-                interrupt::check()?;
-                count_shared(contexts_of.of(action), &training.actions_of, |other| {
-                    if counts[other as usize] == 0 {
-                        others.push(other);
-                    }
-                    counts[other as usize] += 1;
-                });
-                others.sort_unstable();
-                let similar = others.drain(..).filter_map(|other| {
-                    let shared = std::mem::take(&mut counts[other as usize]) as f32;
-                    let norms = (size(action) * size(other)).sqrt();
-                    (other != action).then(|| (other, shared / (norms + shrinkage)))
-                });
-                Ok(most_similar(&similar.collect::<Vec<_>>(), neighbours))
-            },
-        );
-        Ok(Self(neighbours_of.collect::<Result<_>>()?))
+        let sides = [&training.actions_of, contexts_of];
+        Ok(Self(most_similar(sides, neighbours, shrinkage)?))
     }
 }
 
@@ -67,15 +48,6 @@ fn bytes(training: &Training, neighbours: usize) -> f64 {
     let pairs = training.contexts_of.contexts().into_par_iter();
     let pairs: usize = pairs.map(|action| others_of(action).min(neighbours)).sum();
     (pairs * size_of::<(u32, f32)>()) as f64
-}
-
-/// The `count` most similar, by falling similarity; `similar` is in order of ascending action.
-fn most_similar(similar: &[(u32, f32)], count: usize) -> Vec<(u32, f32)> {
-    let count = count.min(similar.len());
-    let similarities: Vec<f32> = similar.iter().map(|(_, similarity)| *similarity).collect();
-    let (mut places, mut best) = (vec![0; count], vec![0.0; count]);
-    best_of_scores(&similarities, &[], &mut places, &mut best);
-    places.iter().map(|&place| similar[place as usize]).collect()
 }
 
 impl Fitted for ItemKnn {

@@ -1,6 +1,6 @@
 //! Takes the training interactions and returns action embeddings β, by a truncated SVD ([`svd`]),
-//! alternating least squares ([`als`]) or both together ([`mod@blend`]), or reads them from a file
-//! ([`mod@import`]). β stays fixed while the policy learns (section 3). [`fold_in`] computes the ALS vector
+//! alternating least squares ([`als`]) or both together ([`mod@blend`]), with neighbours beside them ([`neighbours`]) or
+//! without, or reads them from a file ([`mod@import`]). β stays fixed while the policy learns (section 3). [`fold_in`] computes the ALS vector
 //! of a user.
 
 pub mod als;
@@ -10,8 +10,10 @@ mod descent;
 pub mod fold_in;
 mod form;
 pub mod import;
+pub mod neighbours;
 mod npy;
 mod orthonormal;
+mod similar;
 mod slice;
 mod stored;
 mod subspace;
@@ -31,6 +33,8 @@ pub use blocks::{Blocks, RowFormat};
 pub use fold_in::{FoldIn, FoldInOptions};
 pub use form::{Form, Power, Spectrum};
 pub use import::{Import, Missing, import};
+pub use neighbours::{Beside, NeighbourOptions, with_neighbours};
+pub(crate) use similar::{count_shared, most_similar};
 pub use slice::Slice;
 pub use stored::{EmbeddingFile, StoredEmbeddings};
 pub use subspace::Gram;

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{CHOICE, Manifest};
 use crate::dataset::{Folds, Sessions, Times};
 use crate::embedding::{
-    AlsOptions, BlendOptions, Form, Import, SessionPart, StoredEmbeddings, SvdOptions, blend,
-    implicit_als, interactions_of, truncated_svd,
+    AlsOptions, Beside, BlendOptions, Form, Import, NeighbourOptions, SessionPart,
+    StoredEmbeddings, SvdOptions, blend, implicit_als, interactions_of, truncated_svd,
+    with_neighbours,
 };
 use crate::encoder::EncoderKind;
 use crate::error::{Error, Result};
@@ -43,6 +44,13 @@ pub enum EmbeddingSource {
         interactions: SessionPart,
         /// Settings of both.
         options: BlendOptions,
+    },
+    /// One of these and the most similar items of each.
+    Neighbours {
+        /// The interactions to fit.
+        interactions: SessionPart,
+        /// Settings of both.
+        options: NeighbourOptions,
     },
     /// A file.
     Import(Import),
@@ -147,7 +155,21 @@ impl EmbeddingSource {
     /// True if [`fit`](Self::fit) makes the embeddings of interactions.
     #[must_use]
     pub fn is_fitted(&self) -> bool {
-        matches!(self, Self::Svd { .. } | Self::Als { .. } | Self::Blend { .. })
+        match self {
+            Self::Svd { .. } | Self::Als { .. } | Self::Blend { .. } | Self::Neighbours { .. } => {
+                true
+            }
+            Self::Auto(_) | Self::Import(_) | Self::Again { .. } => false,
+        }
+    }
+
+    /// What stands beside neighbours.
+    #[must_use]
+    pub fn beside(beside: Beside, interactions: SessionPart) -> Self {
+        match beside {
+            Beside::Svd(options) => Self::Svd { interactions, options },
+            Beside::Blend(options) => Self::Blend { interactions, options },
+        }
     }
 
     /// This source with at most so many dimensions.
@@ -157,6 +179,7 @@ impl EmbeddingSource {
             Self::Svd { options, .. } => options.latent_dim = options.latent_dim.min(most),
             Self::Als { options, .. } => options.latent_dim = options.latent_dim.min(most),
             Self::Blend { options, .. } => *options = options.at_most(most),
+            Self::Neighbours { options, .. } => *options = options.at_most(most),
             Self::Auto(_) | Self::Import(_) | Self::Again { .. } => {}
         }
         self
@@ -181,9 +204,15 @@ impl EmbeddingSource {
                 let svd = truncated_svd(&matrix, sessions.num_actions, options.svd, seed)?;
                 blend(&svd.into_stored(), &matrix, *options)
             }
-            Self::Auto(_) | Self::Import(_) | Self::Again { .. } => {
-                Err(Error::setting("embeddings", "expected svd, als or a blend, which are fitted"))
+            Self::Neighbours { interactions, options } => {
+                let beside = Self::beside(options.beside, *interactions);
+                let beside = beside.fit(sessions, users, seed)?;
+                with_neighbours(&beside, &of(interactions), *options, seed)
             }
+            Self::Auto(_) | Self::Import(_) | Self::Again { .. } => Err(Error::setting(
+                "embeddings",
+                "expected svd, als, a blend or neighbours, which are fitted",
+            )),
         }
     }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use fast_slate::baseline::{Asked, Baseline, Fitter};
 use fast_slate::dataset::{Split, SyntheticSettings};
 use fast_slate::device;
-use fast_slate::embedding::{BlendOptions, Form, SessionPart, SvdOptions};
+use fast_slate::embedding::{
+    Beside, BlendOptions, Form, NeighbourOptions, SessionPart, SvdOptions,
+};
 use fast_slate::evaluation::{Evaluation, Panel};
 use fast_slate::experiment::{Candidate, league};
 use fast_slate::facade::Prepared;
@@ -198,6 +200,27 @@ fn a_fold_decides_by_itself_in_the_space_of_all() {
     let prepared = Prepared::open(&data).unwrap();
     assert_eq!(prepared.preset(Preset::Default).embedding, Form::default());
     decide_by_themselves(&prepared);
+
+    let options = NeighbourOptions {
+        dims: 24,
+        count: 5,
+        weight: 1.0,
+        shrinkage: 3.0,
+        form: Form { popularity: 0.25, ..Form::default() },
+        beside: Beside::Blend(options),
+    };
+    let embedding = EmbeddingSource::Neighbours { interactions: SessionPart::All, options };
+    let data = folder.path().join("neighbours");
+    small_with(&data, &PrepareSettings { embedding, ..PrepareSettings::default() });
+    let prepared = Prepared::open(&data).unwrap();
+    assert_eq!(prepared.embeddings.latent_dim(), 24 + 16);
+    decide_by_themselves(&prepared);
+    // What was fitted once is fitted again from what the folder says of it.
+    let again = folder.path().join("again");
+    let embedding = EmbeddingSource::again(&data).unwrap();
+    small_with(&again, &PrepareSettings { embedding, ..PrepareSettings::default() });
+    let again = Prepared::open(&again).unwrap();
+    assert_eq!(again.embeddings.load().unwrap(), prepared.embeddings.load().unwrap());
 }
 
 fn decide_by_themselves(prepared: &Prepared) {

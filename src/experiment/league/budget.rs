@@ -19,6 +19,8 @@ pub(super) const FINALISTS: u32 = 4;
 const LAST: u32 = 16;
 /// Share of the time limit that is kept for them, at most.
 const SETTLING: f64 = 0.25;
+/// Share of the time limit that is kept for neighbours.
+const NEIGHBOURS: f64 = 0.15;
 /// The time of a fit, of an SVD or of ALS, grows as this power of its columns from one length to the next,
 /// between the sparse products' 1 and the dense ones' 2.
 const GROWTH: f64 = 1.5;
@@ -42,7 +44,10 @@ impl Fit {
 
 /// The clock of a league.
 pub(super) struct Budget {
+    /// The limit of all but the neighbours.
     limit: Duration,
+    /// The limit of everything.
+    whole: Duration,
     clock: Deadline,
     /// How many times as many users judge in the last round.
     others: f64,
@@ -69,6 +74,7 @@ impl Budget {
         let limit = Duration::from_secs(seconds);
         Self {
             limit,
+            whole: limit,
             clock: Deadline::new(began, Some(limit)),
             others,
             fits,
@@ -81,7 +87,19 @@ impl Budget {
         }
     }
 
-    /// The end of everything.
+    /// Keeps a share of the time for neighbours.
+    pub(super) fn keep_for_neighbours(&mut self) {
+        self.limit = self.whole.mul_f64(1.0 - NEIGHBOURS);
+        self.clock = self.clock.until(Some(self.limit));
+    }
+
+    /// Ends the time of all else.
+    pub(super) fn begin_neighbours(&mut self) {
+        self.limit = self.whole;
+        self.clock = self.clock.until(Some(self.limit));
+    }
+
+    /// The end of everything, for what comes before the neighbours, of that.
     pub(super) fn end(&self) -> Deadline {
         self.clock
     }
@@ -97,6 +115,8 @@ impl Budget {
         match candidate.kind {
             Kind::Als { .. } => self.als = Some(fit),
             Kind::Blend { .. } => self.blend = Some(time),
+            // The last of all.
+            Kind::Neighbours { .. } => {}
             Kind::Svd(_) => {
                 // Of a long one a short one says little.
                 if self.svd.is_none_or(|longest| fit.columns >= longest.columns) {
@@ -132,6 +152,9 @@ impl Budget {
             Kind::Blend { blend } => {
                 let svd = self.time_of_svd(blend.svd);
                 svd + self.blend.unwrap_or_else(|| svd.max(self.time_of_als(blend)))
+            }
+            Kind::Neighbours { .. } => {
+                candidate.beside_neighbours().map_or(Duration::ZERO, |of| self.of(of))
             }
         }
     }
@@ -187,6 +210,14 @@ impl Budget {
         let near = self.near.get(length).unwrap_or(among_all);
         let first = candidates.min(FINALISTS);
         (*among_all * first + *near * (candidates - first)).mul_f64(self.others)
+    }
+
+    /// The time of a judgement until the last round, of one that may be longer than all so far.
+    pub(super) fn judgement(&self, of: Candidate) -> Duration {
+        let longest = self.judging.iter().next_back();
+        longest.map_or(Duration::ZERO, |(length, time)| {
+            time.mul_f64(of.latent_dim() as f64 / *length as f64)
+        })
     }
 
     /// True if there is no time for such fits before the last round, for the `last` ones after it, and for

@@ -5,7 +5,9 @@ use std::mem::discriminant;
 use serde::Serialize;
 
 use crate::embedding::svd::OVERSAMPLING;
-use crate::embedding::{BlendOptions, Form, Power, SessionPart, SvdOptions};
+use crate::embedding::{
+    Beside, BlendOptions, Form, NeighbourOptions, Power, SessionPart, SvdOptions,
+};
 use crate::encoder::EncoderKind;
 use crate::prepared::{ChosenSettings, EmbeddingSource};
 
@@ -31,6 +33,15 @@ const OF_BLEND: usize = 512;
 /// The first blends, which are judged before any other: one that is good on Gowalla and Amazon CDs, and one
 /// that is on smaller sets (Last.fm, Amazon Office).
 pub(super) const FIRST_BLENDS: u32 = 2;
+/// m, the dimensions of neighbours, and those that are tried for their best weights.
+const OF_NEIGHBOURS: usize = 1024;
+const OF_FEWER: usize = 512;
+/// The number of neighbours, their ω and their s.
+const COUNTS: [usize; 3] = [5, 10, 20];
+const WEIGHTS: [f32; 4] = [0.1, 0.3, 1.0, 3.0];
+const SHRINKAGES: [f32; 5] = [0.0, 1.0, 3.0, 10.0, 30.0];
+/// The first of them, of little weight: where that earns no more, more earns less.
+const FIRST_NEIGHBOURS: (usize, f32, f32) = (10, 0.3, 10.0);
 /// α, λ and ω of the first ALS.
 const FIRST_ALS: [f64; 3] = [10.0, 1.0, 1.0];
 /// The same of a later, longer one.
@@ -68,6 +79,11 @@ pub enum Kind {
         /// L and all that is fitted.
         blend: BlendOptions,
     },
+    /// One of these with neighbours beside it.
+    Neighbours {
+        /// L and all that is fitted; the weights of the decomposition are in it.
+        neighbours: NeighbourOptions,
+    },
 }
 
 impl Candidate {
@@ -77,16 +93,18 @@ impl Candidate {
         match self.kind {
             Kind::Svd(svd) => svd.latent_dim,
             Kind::Als { blend } | Kind::Blend { blend } => blend.latent_dim,
+            Kind::Neighbours { neighbours } => neighbours.latent_dim(),
         }
     }
 
-    /// The columns of its fit; of ALS and a blend, those of both parts.
+    /// The columns of its fit; of ALS and a blend, those of both parts, of neighbours, of input vectors too.
     pub(super) fn columns(self) -> f64 {
         match self.kind {
             Kind::Svd(svd) => svd_columns(svd.latent_dim),
             Kind::Als { blend } | Kind::Blend { blend } => {
                 (blend.svd.latent_dim + blend.als_dim) as f64
             }
+            Kind::Neighbours { neighbours } => 2.0 * neighbours.latent_dim() as f64,
         }
     }
 
@@ -95,6 +113,10 @@ impl Candidate {
         match self.kind {
             Kind::Svd(svd) => svd,
             Kind::Als { blend } | Kind::Blend { blend } => blend.svd,
+            Kind::Neighbours { neighbours } => match neighbours.beside {
+                Beside::Svd(svd) => svd,
+                Beside::Blend(blend) => blend.svd,
+            },
         }
     }
 
@@ -105,6 +127,7 @@ impl Candidate {
             Kind::Svd(svd) => format!("svd with {} and L = {length}", svd.kind()),
             Kind::Als { .. } => format!("als with L = {length}"),
             Kind::Blend { .. } => format!("blend with L = {length}"),
+            Kind::Neighbours { .. } => format!("neighbours with L = {length}"),
         }
     }
 
@@ -128,6 +151,8 @@ impl Candidate {
                 *blend = BlendOptions { latent_dim: length, svd, als_dim: length, ..*blend };
             }
             Kind::Blend { blend } => blend.latent_dim = length,
+            // It is as long as what stands beside.
+            Kind::Neighbours { .. } => {}
         }
         self
     }
@@ -197,7 +222,7 @@ impl Candidate {
     /// What it fits beside an SVD, and of which; none for an SVD alone.
     pub(super) fn beside_svd(self) -> Option<BlendOptions> {
         match self.kind {
-            Kind::Svd(_) => None,
+            Kind::Svd(_) | Kind::Neighbours { .. } => None,
             Kind::Als { blend } | Kind::Blend { blend } => Some(blend),
         }
     }
@@ -213,7 +238,53 @@ impl Candidate {
             Kind::Als { blend: options } | Kind::Blend { blend: options } => {
                 EmbeddingSource::Blend { interactions, options }
             }
+            Kind::Neighbours { neighbours: options } => {
+                EmbeddingSource::Neighbours { interactions, options }
+            }
         }
+    }
+
+    /// This decomposition with neighbours beside it, of `num_actions` actions, in all their weights; the first is to be
+    /// judged before any other. None of what has neighbours.
+    pub(super) fn neighbours(self, num_actions: usize) -> Vec<Self> {
+        let beside = match self.kind {
+            Kind::Svd(svd) => Beside::Svd(svd),
+            Kind::Als { blend } | Kind::Blend { blend } => Beside::Blend(blend),
+            Kind::Neighbours { .. } => return Vec::new(),
+        };
+        let (dims, form) = (OF_NEIGHBOURS.min(num_actions), self.form);
+        let mut all = vec![FIRST_NEIGHBOURS];
+        // Next to the first, more weight comes before all else.
+        for weight in WEIGHTS.into_iter().rev() {
+            for count in COUNTS {
+                all.extend(SHRINKAGES.map(|shrinkage| (count, weight, shrinkage)));
+            }
+        }
+        let with = |(count, weight, shrinkage)| {
+            let neighbours = NeighbourOptions { dims, count, weight, shrinkage, form, beside };
+            Self { kind: Kind::Neighbours { neighbours }, form: plain(), ..self }
+        };
+        all.into_iter().map(with).collect()
+    }
+
+    /// The same neighbours in fewer dimensions; none where there are no neighbours, or no more items.
+    pub(super) fn in_fewer(self) -> Option<Self> {
+        let Kind::Neighbours { neighbours } = self.kind else { return None };
+        let fewer = NeighbourOptions { dims: OF_FEWER, ..neighbours };
+        let in_fewer = Self { kind: Kind::Neighbours { neighbours: fewer }, ..self };
+        (neighbours.dims > OF_FEWER).then_some(in_fewer)
+    }
+
+    /// What stands beside its neighbours, if it has any.
+    #[must_use]
+    pub fn beside_neighbours(self) -> Option<Self> {
+        let Kind::Neighbours { neighbours } = self.kind else { return None };
+        let kind = match neighbours.beside {
+            Beside::Svd(svd) => Kind::Svd(svd),
+            Beside::Blend(blend) if blend.share < 1.0 => Kind::Blend { blend },
+            Beside::Blend(blend) => Kind::Als { blend },
+        };
+        Some(Self { kind, form: neighbours.form, ..self })
     }
 
     pub(super) fn settings(&self) -> ChosenSettings {
@@ -306,7 +377,7 @@ pub(super) fn weights(of: Candidate, ordered: bool) -> Vec<Candidate> {
 }
 
 /// The places of a candidate on its axes: of a decomposition power or ridge, how strong, κ, γ − κ, ρ; of
-/// ALS and a blend also α, λ and ω.
+/// ALS and a blend also α, λ and ω, of neighbours their number, ω and s.
 pub(super) fn places(candidate: &Candidate) -> Vec<usize> {
     let Candidate { form, popularity_power, recency, .. } = *candidate;
     let below = |values: &[f32], value: f32| values.partition_point(|other| *other < value);
@@ -325,6 +396,11 @@ pub(super) fn places(candidate: &Candidate) -> Vec<usize> {
             below(&REGULARIZATIONS, regularization),
             below(&SHARES, share),
         ]);
+    }
+    if let Kind::Neighbours { neighbours } = candidate.kind {
+        let NeighbourOptions { count, weight, shrinkage, .. } = neighbours;
+        all.push(COUNTS.partition_point(|other| *other < count));
+        all.extend([below(&WEIGHTS, weight), below(&SHRINKAGES, shrinkage)]);
     }
     all
 }

@@ -6,7 +6,7 @@ use super::candidate::{Candidate, Kind, plain};
 use super::nobody;
 use crate::dataset::{Folds, Sessions, Split};
 use crate::embedding::{
-    Form, SessionPart, Spectrum, StoredEmbeddings, Vectors, blend, interactions_of,
+    Form, SessionPart, Spectrum, StoredEmbeddings, Vectors, blend, interactions_of, with_neighbours,
 };
 use crate::error::Result;
 use crate::interrupt;
@@ -28,7 +28,9 @@ impl Fitted {
     fn serves(&self, candidate: Candidate) -> bool {
         let (fitted, length) = (self.candidate, candidate.latent_dim());
         match fitted.kind {
-            Kind::Svd(_) | Kind::Als { .. } => fitted.source() == candidate.source(),
+            Kind::Svd(_) | Kind::Als { .. } | Kind::Neighbours { .. } => {
+                fitted.source() == candidate.source()
+            }
             Kind::Blend { .. } => {
                 let source = fitted.with_length(length).source();
                 fitted.latent_dim() >= length && source == candidate.source()
@@ -79,7 +81,7 @@ pub(super) struct Fits<'a> {
     fitted: Option<Fitted>,
     /// The fits with κ in place.
     searched: Vec<Arc<Searched>>,
-    /// The SVD at which ALS starts, and of which blends are made.
+    /// The SVD at which ALS starts, and of which blends are made; in the end, what neighbours stand beside.
     base: Option<Fitted>,
 }
 
@@ -173,6 +175,20 @@ impl<'a> Fits<'a> {
         if self.by_folds() { [self.all() - 1, 1] } else { [1, self.all()] }
     }
 
+    /// The number of fits that those who judge now have made, and of those that are still to make if it wins.
+    pub(super) fn now_and_later(&self, candidate: Candidate) -> [u32; 2] {
+        let judging = u32::from(self.judging);
+        let now = if self.is_fitted(candidate) { 0 } else { judging };
+        [now, if self.by_folds() { self.all() - judging } else { self.all() }]
+    }
+
+    /// The pairs of items that a training user has both of, of all users.
+    pub(super) fn pairs(&self) -> usize {
+        let Sessions { observed, hidden, .. } = self.sessions;
+        let size = |user| observed.of(user).len() + hidden.of(user).len();
+        self.sessions.contexts(Split::Train).into_iter().map(|user| size(user).pow(2)).sum()
+    }
+
     /// The fit that a part of the judges judges: that without their fold, or the only one.
     pub(super) fn of_part(&self, part: usize) -> usize {
         if self.by_folds() && self.folds.count() > 1 { part } else { 0 }
@@ -226,10 +242,23 @@ impl<'a> Fits<'a> {
                 return blend(svd, &interactions_of(sessions, &users, part), options);
             }
         }
+        let base = self
+            .base
+            .as_ref()
+            .filter(|base| candidate.beside_neighbours().is_some_and(|beside| base.serves(beside)));
+        if let (Kind::Neighbours { neighbours }, Some(base)) = (candidate.kind, base) {
+            let matrix = interactions_of(sessions, &users, part);
+            return with_neighbours(
+                &base.stored[usize::from(fold)],
+                &matrix,
+                neighbours,
+                self.seed,
+            );
+        }
         candidate.source_of(part).fit(sessions, &users, self.seed)
     }
 
-    /// Keeps the fits of an SVD for what is made of it.
+    /// Keeps what is fitted for what is made of it.
     pub(super) fn keep_base(&mut self) {
         self.base = self.take();
     }

@@ -261,6 +261,16 @@ impl<'a> Jury<'a> {
         self.asked.len()
     }
 
+    /// True in the last round.
+    pub(super) fn calls_others(&self) -> bool {
+        self.called > self.asking
+    }
+
+    /// Lets those judge who did until the last round.
+    pub(super) fn dismiss_others(&mut self) {
+        self.called = self.asking;
+    }
+
     /// Lets all parts judge `candidate` and its source from now on: of strangers, what training needs is
     /// fitted, the source without each fold. Returns the number of judges; the first of them are those who
     /// judged before.

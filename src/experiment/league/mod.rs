@@ -36,6 +36,8 @@
 //! Last, unless ALS leads, blends are made of the winner so far, or of a shorter SVD, if there is time to make them
 //! for every fold; more of them where the first earn as much as it does.
 //! Where one judgement takes long, weights near the best are judged among its best actions (see [`shortlist`]).
+//! In the end neighbours are put beside the winner: on logs of many users with a few items each both together earn up to
+//! a tenth more ([`neighbours`](crate::embedding::neighbours)).
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
 //!
@@ -51,6 +53,7 @@ mod candidate;
 mod fits;
 mod jury;
 mod last_round;
+mod neighbours;
 mod rounds;
 mod shortlist;
 mod standing;
@@ -97,6 +100,7 @@ pub fn league(
 
     let winner = play.standings.winner()?;
     let winner = play.settle(winner)?;
+    let winner = play.neighbours(winner)?;
     let source = winner.source();
     let embeddings = source.fit(sessions, &sessions.contexts(Split::Train), seed)?;
     let (table, judges, draws) =

@@ -42,7 +42,7 @@ impl<'a> Play<'a> {
     ) -> Result<Self> {
         let began = Instant::now();
         let jury = Jury::new(sessions, held_out, judge, seed)?;
-        Ok(Self {
+        let mut play = Self {
             standings: Standings::default(),
             budget: Budget::new(began, judge.within, jury.others(), jury.fits.all()),
             longest: jury.fits.longest()?,
@@ -50,7 +50,11 @@ impl<'a> Play<'a> {
             settled: None,
             left_out: Vec::new(),
             jury,
-        })
+        };
+        if play.has_few_pairs() {
+            play.budget.keep_for_neighbours();
+        }
+        Ok(play)
     }
 
     /// A deadline that leaves time for so many more of the slowest fits, and for the last round.
@@ -165,6 +169,11 @@ impl<'a> Play<'a> {
         }
     }
 
+    /// True if not all fits of a candidate are possible at once.
+    pub(super) fn lacks_memory(&self, candidate: Candidate) -> bool {
+        self.takes(candidate, self.jury.fits.all() + 1) > memory()
+    }
+
     /// The bytes of so many of a candidate's fits, and of the users' side of the one that is made, twice.
     fn takes(&self, candidate: Candidate, fits: u32) -> f64 {
         let (actions, users) = (self.jury.fits.num_actions(), self.jury.fits.num_users());
@@ -211,12 +220,12 @@ impl<'a> Play<'a> {
         let began = Instant::now();
         let near = self.jury.judge_near(candidate)?.map(|rewards| Tried::new(candidate, rewards));
         let tried = if let Some(near) = near.filter(|near| Some(near.mean) < highest) {
-            self.budget.judged_near(candidate, began.elapsed());
+            self.note(Budget::judged_near, candidate, began);
             near
         } else {
             let began = Instant::now();
             let (rewards, list) = self.jury.judge(candidate)?;
-            self.budget.judged(candidate, began.elapsed());
+            self.note(Budget::judged, candidate, began);
             let tried = Tried::new(candidate, rewards);
             self.jury.keep(list, tried.mean, |kept| self.standings.mean_of(kept));
             tried
@@ -225,6 +234,18 @@ impl<'a> Play<'a> {
         tracing::debug!("{mean:.4} {candidate:?}");
         self.standings.0.push(tried);
         Ok(mean)
+    }
+
+    /// Notes the time of a judgement, but of one of the last round, by more users.
+    fn note(
+        &mut self,
+        judged: fn(&mut Budget, Candidate, Duration),
+        of: Candidate,
+        began: Instant,
+    ) {
+        if !self.jury.calls_others() {
+            judged(&mut self.budget, of, began.elapsed());
+        }
     }
 
     /// Judges a candidate whose source is fitted and the weights near it; where ALS leads, which wants the time,

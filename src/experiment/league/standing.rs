@@ -221,7 +221,7 @@ impl Standings {
         let winner = self.winner()?;
         let of = match winner.kind {
             Kind::Als { .. } => self.highest()?.candidate,
-            Kind::Svd(_) | Kind::Blend { .. } => winner,
+            Kind::Svd(_) | Kind::Blend { .. } | Kind::Neighbours { .. } => winner,
         };
         Ok(matches!(of.kind, Kind::Svd(_)).then_some(of))
     }
@@ -235,6 +235,15 @@ impl Standings {
     pub(super) fn is_far_above(&self, like: Candidate, other: Candidate) -> bool {
         let both = self.highest_like(like).zip(self.highest_like(other));
         both.is_some_and(|(like, other)| other.is_hopeless(like))
+    }
+
+    /// True if a candidate earns more than another one by more than a standard error and one percent.
+    pub(super) fn is_worth_more(&self, candidate: Candidate, other: Candidate) -> bool {
+        let tried = |of| self.0.iter().find(|tried| tried.candidate == of);
+        tried(candidate).zip(tried(other)).is_some_and(|(tried, other)| {
+            let Estimate { mean, standard_error } = tried.minus(other);
+            mean > standard_error.max(LOSS * other.mean.abs())
+        })
     }
 
     /// The best of those like this one with its length, unless it is beyond doubt not the

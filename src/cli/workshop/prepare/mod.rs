@@ -16,7 +16,7 @@ use super::prologue::watched;
 use crate::cli::progress::spinner;
 use crate::cli::report::Report;
 use crate::dataset::{FeatureColumn, FeatureTable};
-use crate::embedding::BlendOptions;
+use crate::embedding::{BlendOptions, NeighbourOptions};
 use crate::error::listed;
 use crate::estimate::Estimate;
 use crate::experiment::{Candidate, Kind, League, Settled, Standing, league};
@@ -184,6 +184,13 @@ fn name(candidate: &Candidate) -> String {
                 svd.latent_dim,
                 svd.kind(),
             )
+        }
+        Kind::Neighbours { neighbours } => {
+            let NeighbourOptions { dims, count, weight, shrinkage, .. } = neighbours;
+            let beside = candidate.beside_neighbours().as_ref().map(name).unwrap_or_default();
+            return format!(
+                "{count} neighbours in {dims} dimensions, ω = {weight}, s = {shrinkage}, beside {beside}"
+            );
         }
     };
     let Candidate { form, popularity_power, recency, .. } = candidate;

@@ -1,0 +1,58 @@
+//! The training matrix goes in; the most similar actions of each action come out, by cosine similarity with
+//! shrinkage: `|i ∩ j| / (√|i||j| + s)`, where i and j are the sets of training contexts of two actions.
+
+use rayon::prelude::*;
+
+use crate::dataset::ActionSets;
+use crate::error::Result;
+use crate::interrupt;
+use crate::retrieval::best_of_scores;
+
+/// For each member of `set`, adds 1 to the count of every other set that has the member; `others_of`
+/// lists those sets.
+pub(crate) fn count_shared(set: &[u32], others_of: &ActionSets, mut add: impl FnMut(u32)) {
+    for &member in set {
+        others_of.of(member).iter().for_each(|&other| add(other));
+    }
+}
+
+/// The `count` most similar actions of each action, by falling similarity, `[P]`; s is `shrinkage`.
+///
+/// # Errors
+/// [`Error::Interrupted`](crate::Error::Interrupted).
+pub(crate) fn most_similar(
+    [actions_of, contexts_of]: [&ActionSets; 2],
+    count: usize,
+    shrinkage: f32,
+) -> Result<Vec<Vec<(u32, f32)>>> {
+    let size = |action| contexts_of.of(action).len() as f32;
+    let similar = contexts_of.contexts().into_par_iter().map_init(
+        || (vec![0_u32; contexts_of.len()], Vec::new()),
+        |(counts, others), action| {
+            interrupt::check()?;
+            count_shared(contexts_of.of(action), actions_of, |other| {
+                if counts[other as usize] == 0 {
+                    others.push(other);
+                }
+                counts[other as usize] += 1;
+            });
+            others.sort_unstable();
+            let similar = others.drain(..).filter_map(|other| {
+                let shared = std::mem::take(&mut counts[other as usize]) as f32;
+                let norms = (size(action) * size(other)).sqrt();
+                (other != action).then(|| (other, shared / (norms + shrinkage)))
+            });
+            Ok(first(&similar.collect::<Vec<_>>(), count))
+        },
+    );
+    similar.collect()
+}
+
+/// The `count` most similar, by falling similarity; `similar` is in order of ascending action.
+fn first(similar: &[(u32, f32)], count: usize) -> Vec<(u32, f32)> {
+    let count = count.min(similar.len());
+    let similarities: Vec<f32> = similar.iter().map(|(_, similarity)| *similarity).collect();
+    let (mut places, mut best) = (vec![0; count], vec![0.0; count]);
+    best_of_scores(&similarities, &[], &mut places, &mut best);
+    places.iter().map(|&place| similar[place as usize]).collect()
+}
