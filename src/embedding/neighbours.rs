@@ -19,7 +19,8 @@
 //! ```
 //!
 //! The few that are not 0 stay far above that. With B = V f(s) n^κ of the decomposition ([`Form`]), an action's input
-//! vector is `[Ω | B]` and its action vector `[ω u S Ω | B]`, where u is what makes ω the weight of the similarities
+//! vector is `√(ω u) [Ω | 0] + [0 | B]` and its action vector `√(ω u) [S Ω | 0] + [0 | B]`, so that neither part of a
+//! query is much longer than the other and noise has no more of it; u is what makes ω the weight of the similarities
 //! beside the decomposition: the median of `B_i · B_j / s_ij` of the pairs in S.
 
 use rayon::prelude::*;
@@ -110,8 +111,8 @@ pub fn with_neighbours(
     let stored = decomposition.resized(options.latent_dim() - dims);
     let Vectors { actions, .. } = stored.into_vectors(&form, &popularity)?;
     let similar = mutual(most_similar([matrix, &contexts_of], count, shrinkage)?);
-    let signs = signs(similar.len(), dims, seed);
-    let weight = weight * unit(&similar, actions.beta());
+    let length = (weight * unit(&similar, actions.beta())).sqrt();
+    let signs = signs(similar.len(), dims, length, seed);
     let joined = |of_neighbours: &Matrix| {
         let mut joined = Matrix::zeros(similar.len(), options.latent_dim());
         joined.par_rows_mut().enumerate().for_each(|(action, row)| {
@@ -125,7 +126,7 @@ pub fn with_neighbours(
     projected.par_rows_mut().zip(&similar).for_each(|(row, similar)| {
         for &(other, similarity) in similar {
             let others = signs.row(other as usize);
-            row.iter_mut().zip(others).for_each(|(sum, sign)| *sum += weight * similarity * sign);
+            row.iter_mut().zip(others).for_each(|(sum, sign)| *sum += similarity * sign);
         }
     });
     Ok(StoredEmbeddings { v: joined(&projected), spectrum: None, inputs: Some(joined(&signs)) })
@@ -142,16 +143,16 @@ fn mutual(similar: Vec<Vec<(u32, f32)>>) -> Vec<Vec<(u32, f32)>> {
     similar.par_iter().enumerate().map(of_action).collect()
 }
 
-/// Ω; the unit vectors, where they are no longer than it.
-fn signs(rows: usize, dims: usize, seed: Seed) -> Matrix {
+/// Ω, its rows of a `length`; of the unit vectors, where they are no longer than it.
+fn signs(rows: usize, dims: usize, length: f32, seed: Seed) -> Matrix {
     let mut signs = Matrix::zeros(rows, dims);
-    let length = (dims as f32).sqrt().recip();
+    let each = length / (dims as f32).sqrt();
     signs.par_rows_mut().enumerate().for_each(|(action, row)| {
         if rows <= dims {
-            row[action] = 1.0;
+            row[action] = length;
         } else {
             seed.stream(Purpose::Sketch, 2, action as u64).fill_normals(row);
-            row.iter_mut().for_each(|value| *value = length.copysign(*value));
+            row.iter_mut().for_each(|value| *value = each.copysign(*value));
         }
     });
     signs
@@ -263,23 +264,27 @@ mod tests {
         let found = with_neighbours(&svd(6), &tastes(), options(dims), Seed(3)).unwrap();
         let row =
             |j: usize| exact.v.row(j)[..ITEMS].iter().map(|s| f64::from(*s).powi(2)).sum::<f64>();
+        let unit = f64::from(exact.inputs.as_ref().unwrap().row(0)[0]).powi(2);
         let (mut errors, mut expected) = (0.0, 0.0);
         for (i, j) in (0..ITEMS).flat_map(|i| (0..ITEMS).map(move |j| (i, j))) {
             errors += (score(&found, i, j) - score(&exact, i, j)).powi(2);
             // The item's own sign times itself is 1, and no noise.
-            expected += (row(j) - f64::from(exact.v.row(j)[i]).powi(2)) / dims as f64;
+            expected += unit * (row(j) - f64::from(exact.v.row(j)[i]).powi(2)) / dims as f64;
         }
         let ratio = errors / expected;
         assert!(expected > 0.0 && (0.8..1.25).contains(&ratio), "{ratio}");
     }
 
     #[test]
-    fn an_item_has_the_same_input_whoever_is_left_out() {
+    fn the_signs_of_an_item_are_the_same_whoever_is_left_out() {
         let some = users_of(5, 40, 7, 9);
         let of =
             |matrix: &ActionSets| with_neighbours(&svd(6), matrix, options(16), Seed(3)).unwrap();
-        let inputs = [of(&tastes()), of(&some)].map(|of| of.inputs.unwrap().resized(16));
-        assert_eq!(inputs[0], inputs[1]);
+        let signs = [of(&tastes()), of(&some)].map(|of| {
+            let inputs = of.inputs.unwrap().resized(16);
+            inputs.as_slice().iter().map(|value| value.signum()).collect::<Vec<_>>()
+        });
+        assert_eq!(signs[0], signs[1]);
         assert_same_on_any_threads(|| of(&some));
     }
 
