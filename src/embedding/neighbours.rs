@@ -106,11 +106,10 @@ pub fn with_neighbours(
         }
     }
     let contexts_of = matrix.transposed(decomposition.v.rows());
-    let popularity: Vec<u32> =
-        contexts_of.contexts().map(|action| contexts_of.of(action).len() as u32).collect();
+    let popularity = matrix.popularity(matrix.contexts(), decomposition.v.rows());
     let stored = decomposition.resized(options.latent_dim() - dims);
     let Vectors { actions, .. } = stored.into_vectors(&form, &popularity)?;
-    let similar = mutual(most_similar([matrix, &contexts_of], count, shrinkage)?);
+    let similar = mutual(&most_similar([matrix, &contexts_of], count, shrinkage)?);
     let length = (weight * unit(&similar, actions.beta())).sqrt();
     let signs = signs(similar.len(), dims, length, seed);
     let joined = |of_neighbours: &Matrix| {
@@ -133,7 +132,7 @@ pub fn with_neighbours(
 }
 
 /// Those who are in each other's lists.
-fn mutual(similar: Vec<Vec<(u32, f32)>>) -> Vec<Vec<(u32, f32)>> {
+fn mutual(similar: &[Vec<(u32, f32)>]) -> Vec<Vec<(u32, f32)>> {
     let has = |of: u32, action: usize| {
         similar[of as usize].iter().any(|(other, _)| *other as usize == action)
     };
@@ -152,7 +151,9 @@ fn signs(rows: usize, dims: usize, length: f32, seed: Seed) -> Matrix {
             row[action] = length;
         } else {
             seed.stream(Purpose::Sketch, 2, action as u64).fill_normals(row);
-            row.iter_mut().for_each(|value| *value = each.copysign(*value));
+            for value in row {
+                *value = each.copysign(*value);
+            }
         }
     });
     signs
@@ -202,15 +203,14 @@ mod tests {
     }
 
     fn popularity() -> Vec<u32> {
-        let of = tastes().transposed(ITEMS);
-        of.contexts().map(|item| of.of(item).len() as u32).collect()
+        tastes().popularity(tastes().contexts(), ITEMS)
     }
 
     /// S by its definition.
     fn similarities(options: NeighbourOptions) -> Vec<Vec<f64>> {
         let (matrix, popularity) = (tastes(), popularity());
         let shared = |i: usize, j: usize| {
-            let has = |user: u32, item: usize| matrix.contains(user, item as u32);
+            let has = |user: u32, item: usize| matrix.contains(user, u32::try_from(item).unwrap());
             matrix.contexts().filter(|user| has(*user, i) && has(*user, j)).count() as f64
         };
         let size = |item: usize| f64::from(popularity[item]);
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn without_neighbours_the_decomposition_decides() {
         // Nobody has two items.
-        let alone = ActionSets::from_pairs(ITEMS, (0..ITEMS as u32).map(|item| (item, item)));
+        let alone = ActionSets::from_pairs(ITEMS, (0_u32..40).map(|item| (item, item)));
         let found = with_neighbours(&svd(6), &alone, options(16), Seed(3)).unwrap();
         assert!(found.v.iter_rows().all(|row| row[..16].iter().all(|value| *value == 0.0)));
         assert!(found.v.require_finite("found").is_ok());
