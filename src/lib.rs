@@ -71,7 +71,7 @@
 //! |---|---|
 //! | context x, action a, slate A_K, K, P, L, S | `context`, `action: u32`, `slate`, `slate_size`, `num_actions`, `latent_dim`, `num_samples` |
 //! | X, Y, U users | [`Sessions::observed`](dataset::Sessions), `hidden`, `num_contexts` |
-//! | β (SVD of the interactions) | [`embedding::ActionEmbeddings`], [`embedding::svd`]; beside it [`embedding::als`] and [`embedding::blend`](mod@embedding::blend) |
+//! | β (SVD of the interactions) | [`embedding::ActionEmbeddings`], [`embedding::svd`]; beside it [`embedding::als`], [`embedding::blend`](mod@embedding::blend) and [`embedding::neighbours`] |
 //! | M(X), mean embedding | [`encoder::Mean`] |
 //! | `argsort^K`, equation 2 | [`retrieval::Retriever`]; for all samples at once [`retrieval::Candidates`] |
 //! | `h_θ(X) = M(X)θ`, equation 10 | [`tower::LinearTower`] |

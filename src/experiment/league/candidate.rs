@@ -33,7 +33,8 @@ const OF_BLEND: usize = 512;
 /// The first blends, which are judged before any other: one that is good on Gowalla and Amazon CDs, and one
 /// that is on smaller sets (Last.fm, Amazon Office).
 pub(super) const FIRST_BLENDS: u32 = 2;
-/// m, the dimensions of neighbours, and those that are tried for their best weights.
+/// m, the dimensions of neighbours, and fewer, which are tried for their best weights alone: on books they earn
+/// less, on sessions as much.
 const OF_NEIGHBOURS: usize = 1024;
 const OF_FEWER: usize = 512;
 /// The number of neighbours, their ω and their s.
