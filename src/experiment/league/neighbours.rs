@@ -6,16 +6,17 @@ use super::standing::{Lack, LeftOut};
 use crate::error::Result;
 use crate::experiment::search::Deadline;
 
-/// The most pairs of items that some user has both of. Where everybody has that many, neighbours add nothing, and
-/// to count them takes long.
-const MOST_PAIRS: usize = 2_000_000_000;
+/// The most pairs of items that some user has both of, in the fits without a fold together: to count so many takes ten
+/// seconds or so each time. Logs of such pairs beyond it have users with very many items, and neighbours add nothing there.
+const MOST_PAIRS: usize = 1_000_000_000;
 /// The judgements for which there must be time.
 const LEAST: u32 = 2;
 
 impl Play<'_> {
     /// True if similarities are counted soon.
     pub(super) fn has_few_pairs(&self) -> bool {
-        self.jury.fits.pairs() <= MOST_PAIRS
+        let fits = self.jury.fits.all() as usize - 1;
+        self.jury.fits.pairs().saturating_mul(fits) <= MOST_PAIRS
     }
 
     /// The winner, or neighbours beside it in the weights that earn the most, if that is more beyond doubt: they take
