@@ -6,7 +6,6 @@ use rayon::prelude::*;
 use crate::dataset::ActionSets;
 use crate::error::Result;
 use crate::interrupt;
-use crate::retrieval::best_of_scores;
 
 /// For each member of `set`, adds 1 to the count of every other set that has the member; `others_of`
 /// lists those sets.
@@ -36,23 +35,24 @@ pub(crate) fn most_similar(
                 }
                 counts[other as usize] += 1;
             });
-            others.sort_unstable();
             let similar = others.drain(..).filter_map(|other| {
                 let shared = std::mem::take(&mut counts[other as usize]) as f32;
                 let norms = (size(action) * size(other)).sqrt();
                 (other != action).then(|| (other, shared / (norms + shrinkage)))
             });
-            Ok(first(&similar.collect::<Vec<_>>(), count))
+            Ok(first(similar.collect(), count))
         },
     );
     similar.collect()
 }
 
-/// The `count` most similar, by falling similarity; `similar` is in order of ascending action.
-fn first(similar: &[(u32, f32)], count: usize) -> Vec<(u32, f32)> {
-    let count = count.min(similar.len());
-    let similarities: Vec<f32> = similar.iter().map(|(_, similarity)| *similarity).collect();
-    let (mut places, mut best) = (vec![0; count], vec![0.0; count]);
-    best_of_scores(&similarities, &[], &mut places, &mut best);
-    places.iter().map(|&place| similar[place as usize]).collect()
+/// The `count` most similar, by falling similarity; of equals the lower action, which is the more popular one.
+fn first(mut similar: Vec<(u32, f32)>, count: usize) -> Vec<(u32, f32)> {
+    let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+    if count < similar.len() {
+        similar.select_nth_unstable_by(count, order);
+        similar.truncate(count);
+    }
+    similar.sort_unstable_by(order);
+    similar
 }
