@@ -6,11 +6,11 @@
 //! others. Both together earn more than either (`artifacts/quality`). Let S `[P, P]` hold
 //!
 //! ```text
-//! s_ij = |i ∩ j| / (√|i||j| + 10)        (or another number in the place of 10)
+//! s_ij = |i ∩ j| / (√|i||j| + s)
 //! ```
 //!
-//! where each of two actions is among the most similar of the other, ten for instance, i and j being their sets of training
-//! contexts, and 0 elsewhere. S has full rank, but m random signs for each action, Ω `[P, m]` over √m, make vectors
+//! where each of two actions is among the few most similar ones of the other, and 0 elsewhere; i and j are their sets of
+//! training contexts, and s is the shrinkage. S has full rank, but m random signs for each action, Ω `[P, m]` over √m, make vectors
 //! of it by which (Johnson & Lindenstrauss, *Extensions of Lipschitz mappings into a Hilbert space*, 1984; signs by
 //! Achlioptas, *Database-friendly random projections*, 2003)
 //!
@@ -111,27 +111,26 @@ pub fn with_neighbours(
     let Vectors { actions, .. } = stored.into_vectors(&form, &popularity)?;
     let similar = mutual(&most_similar([matrix, &contexts_of], count, shrinkage)?);
     let length = (weight * unit(&similar, actions.beta())).sqrt();
-    let signs = signs(similar.len(), dims, length, seed);
-    let joined = |of_neighbours: &Matrix| {
-        let mut joined = Matrix::zeros(similar.len(), options.latent_dim());
-        joined.par_rows_mut().enumerate().for_each(|(action, row)| {
-            let (first, rest) = row.split_at_mut(dims);
-            first.copy_from_slice(of_neighbours.row(action));
-            rest.copy_from_slice(actions.beta().row(action));
-        });
-        joined
-    };
-    let mut projected = Matrix::zeros(similar.len(), dims);
-    projected.par_rows_mut().zip(&similar).for_each(|(row, similar)| {
-        for &(other, similarity) in similar {
-            let others = signs.row(other as usize);
-            row.iter_mut().zip(others).for_each(|(sum, sign)| *sum += similarity * sign);
-        }
+    let beside = |action: usize, rest: &mut [f32]| rest.copy_from_slice(actions.beta().row(action));
+    let mut inputs = Matrix::zeros(similar.len(), options.latent_dim());
+    inputs.par_rows_mut().enumerate().for_each(|(action, row)| {
+        let (first, rest) = row.split_at_mut(dims);
+        signs(action, similar.len(), length, seed, first);
+        beside(action, rest);
     });
-    Ok(StoredEmbeddings { v: joined(&projected), spectrum: None, inputs: Some(joined(&signs)) })
+    let mut v = Matrix::zeros(similar.len(), options.latent_dim());
+    v.par_rows_mut().zip(&similar).enumerate().for_each(|(action, (row, similar))| {
+        let (first, rest) = row.split_at_mut(dims);
+        for &(other, similarity) in similar {
+            let others = &inputs.row(other as usize)[..dims];
+            first.iter_mut().zip(others).for_each(|(sum, sign)| *sum += similarity * sign);
+        }
+        beside(action, rest);
+    });
+    Ok(StoredEmbeddings { v, spectrum: None, inputs: Some(inputs) })
 }
 
-/// Those who are in each other's lists.
+/// The similarities of pairs that are in each other's lists.
 fn mutual(similar: &[Vec<(u32, f32)>]) -> Vec<Vec<(u32, f32)>> {
     let has = |of: u32, action: usize| {
         similar[of as usize].iter().any(|(other, _)| *other as usize == action)
@@ -142,21 +141,17 @@ fn mutual(similar: &[Vec<(u32, f32)>]) -> Vec<Vec<(u32, f32)>> {
     similar.par_iter().enumerate().map(of_action).collect()
 }
 
-/// Ω, its rows of a `length`; of the unit vectors, where they are no longer than it.
-fn signs(rows: usize, dims: usize, length: f32, seed: Seed) -> Matrix {
-    let mut signs = Matrix::zeros(rows, dims);
-    let each = length / (dims as f32).sqrt();
-    signs.par_rows_mut().enumerate().for_each(|(action, row)| {
-        if rows <= dims {
-            row[action] = length;
-        } else {
-            seed.stream(Purpose::Sketch, 2, action as u64).fill_normals(row);
-            for value in row {
-                *value = each.copysign(*value);
-            }
-        }
-    });
-    signs
+/// An action's row of Ω, of this length; that of a unit vector, where there are no more actions than dimensions.
+fn signs(action: usize, num_actions: usize, length: f32, seed: Seed, row: &mut [f32]) {
+    if num_actions <= row.len() {
+        row[action] = length;
+        return;
+    }
+    seed.stream(Purpose::Sketch, 2, action as u64).fill_normals(row);
+    let each = length / (row.len() as f32).sqrt();
+    for value in row {
+        *value = each.copysign(*value);
+    }
 }
 
 /// u, at least 0; 0 where there are no neighbours.
@@ -166,10 +161,10 @@ fn unit(similar: &[Vec<(u32, f32)>], vectors: &Matrix) -> f32 {
         similar.iter().map(move |&(other, s)| dot(own, vectors.row(other as usize)) / s)
     });
     let mut ratios: Vec<f32> = ratios.collect();
-    let middle = ratios.len() / 2;
-    if middle == 0 {
+    if ratios.is_empty() {
         return 0.0;
     }
+    let middle = ratios.len() / 2;
     ratios.select_nth_unstable_by(middle, f32::total_cmp).1.max(0.0)
 }
 
