@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::LATE;
+use super::axes::{SHORT, lengths, weights};
 use super::budget::Budget;
-use super::candidate::{Candidate, SHORT, lengths, weights};
+use super::candidate::Candidate;
 use super::rounds::Play;
 use crate::error::Result;
 use crate::experiment::search::Deadline;
@@ -165,7 +166,7 @@ impl Play<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::soft;
+    use super::super::axes::soft;
     use super::super::made_up;
     use super::super::standing::Tried;
     use super::*;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::candidate::{Candidate, FIRST_BLENDS, Kind, lengths, weights};
+use super::axes::{FIRST_BLENDS, lengths, weights};
+use super::candidate::{Candidate, Kind};
 use super::rounds::Play;
 use crate::error::Result;
 
@@ -55,7 +56,7 @@ impl Play<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::{SHORT, soft};
+    use super::super::axes::{SHORT, soft};
     use super::super::made_up;
     use super::super::standing::Tried;
     use super::*;

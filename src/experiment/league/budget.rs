@@ -240,7 +240,7 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::soft;
+    use super::super::axes::soft;
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);

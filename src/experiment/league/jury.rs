@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::axes::{NORMALIZATIONS, SHORT, start};
 use super::called::{Called, anybody, strangers};
-use super::candidate::{Candidate, NORMALIZATIONS, SHORT, plain, start};
+use super::candidate::{Candidate, plain};
 use super::fits::{Fits, PARTS, Searched};
 use super::nobody;
 use super::shortlist::{LONG, Shortlist};
@@ -151,11 +152,13 @@ impl<'a> Jury<'a> {
             return Ok(None);
         };
         let kappa = |of: Candidate| of.settings().embedding.popularity;
-        let more = kappa(candidate) - kappa(near.of());
+        // Vectors that are there already, but for κ.
+        let of = if near.is_of_source(candidate) { near.of() } else { candidate };
+        let more = kappa(candidate) - kappa(of);
         let mut rewards = Vec::new();
         for part in 0..self.called {
             let fit = self.fits.of_part(part);
-            let searched = self.fits.searched(fit, near.of())?;
+            let searched = self.fits.searched(fit, of)?;
             let popularity = self.fits.popularity(fit);
             let factor = |action: u32| (popularity[action as usize].max(1) as f32).powf(more);
             rewards.extend(self.ask(candidate, part, &searched, |half, latent, _| {
@@ -165,8 +168,8 @@ impl<'a> Jury<'a> {
         Ok(Some(rewards))
     }
 
-    /// Keeps the lists of a candidate that earned so much, unless those of its source are there already of one that
-    /// `earned` no less.
+    /// Keeps the lists of a candidate that earned so much, unless those of one like it are there already that `earned`
+    /// no less.
     pub(super) fn keep(
         &mut self,
         list: Option<Shortlist>,
@@ -175,7 +178,7 @@ impl<'a> Jury<'a> {
     ) {
         let Some(list) = list else { return };
         let stays = self.shortlist.as_ref().is_some_and(|kept| {
-            kept.is_of_source(list.of(), self.called) && earned(kept.of()) >= Some(mean)
+            kept.is_alike(list.of(), self.called) && earned(kept.of()) >= Some(mean)
         });
         if !stays {
             self.shortlist = Some(list);
@@ -283,7 +286,7 @@ impl<'a> Jury<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::{soft, weights};
+    use super::super::axes::{soft, weights};
     use super::super::made_up;
     use super::*;
     use crate::dataset::{SplitSettings, SyntheticSettings, assemble, synthetic};

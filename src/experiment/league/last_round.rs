@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use super::axes::weights;
 use super::budget::FINALISTS;
-use super::candidate::{Candidate, Kind, weights};
+use super::candidate::{Candidate, Kind};
 use super::rounds::Play;
 use super::standing::{Settled, Tried};
 use crate::error::Result;

@@ -37,7 +37,8 @@
 //! for every fold; more of them where the first earn as much as it does.
 //! Where one judgement takes long, weights near the best are judged among its best actions (see [`shortlist`]).
 //! In the end neighbours are put beside the winner: on logs of many users with a few items each both together earn up to
-//! a tenth more ([`neighbours`](crate::embedding::neighbours)).
+//! a tenth more ([`neighbours`](crate::embedding::neighbours)). Then they are put beside shorter decompositions: of 82 000
+//! books ALS of 512 dimensions earns as much with them as an SVD of 2 048.
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
 //!
@@ -46,6 +47,7 @@
 
 mod als;
 mod asked;
+mod axes;
 mod blends;
 mod budget;
 mod called;

@@ -19,62 +19,97 @@ impl Play<'_> {
         self.jury.fits.pairs().saturating_mul(fits) <= MOST_PAIRS
     }
 
-    /// The winner, or neighbours beside it in the weights that earn the most, if that is more beyond doubt: they take
-    /// a thousand dimensions. They are the last, because they are made of any decomposition, and in a moment.
+    /// The winner, or neighbours beside it or beside a shorter decomposition, if they earn more than the winner beyond
+    /// doubt. They are the last, because they are made of any decomposition, and in a moment.
     pub(super) fn neighbours(&mut self, winner: Candidate) -> Result<Candidate> {
-        let mut others = winner.neighbours(self.jury.fits.num_actions());
-        if others.is_empty() || !self.has_few_pairs() {
+        if winner.beside_neighbours().is_some() || !self.has_few_pairs() {
             return Ok(winner);
         }
-        let first = others.remove(0);
         // The judges of the table: more would take more time than is kept.
         self.jury.dismiss_others();
         self.budget.begin_neighbours();
-        let [now, later] = self.jury.fits.now_and_later(winner);
-        let fit = self.budget.of(winner);
-        let until = self.budget.until(fit * later);
-        let time = fit * now + self.budget.judgement(first) * LEAST;
-        let lack = if until.left().is_some_and(|left| left < time) {
-            Some(Lack::Time)
-        } else {
-            self.lacks_memory(first).then_some(Lack::Memory)
-        };
-        if let Some(reason) = lack {
-            self.left_out.push(LeftOut { what: first.name(), reason });
-            return Ok(winner);
-        }
-        if now > 0 {
-            self.fit(winner)?;
-        }
-        self.jury.fits.keep_base();
-        self.search(until, vec![first], Vec::new(), 0)?;
-        if self.standings.is_above(first, winner) {
-            self.search(until, Vec::new(), others, 1)?;
-        }
-        let best = self.standings.best_like(first).unwrap_or(first);
-        let wins = self.standings.is_worth_more(best, winner);
-        let best = if wins { self.in_fewer(best, until)? } else { winner };
-        if best == winner {
-            let base = self.jury.fits.take_base();
-            self.jury.fits.put(base);
-        } else if !self.jury.fits.is_fitted(best) {
+        let [_, later] = self.jury.fits.now_and_later(winner);
+        let until = self.budget.until(self.budget.of(winner) * later);
+        let Some((beside, best)) = self.beside_which(winner, until)? else { return Ok(winner) };
+        self.search(until, Vec::new(), beside.neighbours(self.jury.fits.num_actions()), 1)?;
+        let best = self.shortest_beside(beside, winner).unwrap_or(best);
+        self.search(until, best.in_fewer().into_iter().collect(), Vec::new(), 0)?;
+        let best = self.shortest_beside(beside, winner).unwrap_or(best);
+        if !self.jury.fits.is_fitted(best) {
             self.jury.fits.fit(best)?;
         }
         Ok(best)
     }
 
-    /// These neighbours in fewer dimensions, if they earn no less.
-    fn in_fewer(&mut self, best: Candidate, until: Deadline) -> Result<Candidate> {
-        let Some(fewer) = best.in_fewer() else { return Ok(best) };
-        self.search(until, vec![fewer], Vec::new(), 0)?;
-        let earns_less = !self.standings.has(fewer) || self.standings.is_worth_more(best, fewer);
-        Ok(if earns_less { best } else { fewer })
+    /// What neighbours stand beside, its fits kept, and the best of them: the winner, or the shortest decomposition that
+    /// is as good with them, since what neighbours hold, a decomposition need not. None where they are not worth more
+    /// than the winner; if its fits were there, they are there again.
+    fn beside_which(
+        &mut self,
+        winner: Candidate,
+        until: Deadline,
+    ) -> Result<Option<(Candidate, Candidate)>> {
+        let (mut best, mut fits) = (None, None);
+        let shorter = self.standings.best_of_shorter(winner);
+        for beside in std::iter::once(winner).chain(shorter) {
+            let mut all = beside.neighbours(self.jury.fits.num_actions());
+            let same = best.and_then(|(_, best): (_, Candidate)| best.beside(beside));
+            let next = same.unwrap_or_else(|| all.remove(0));
+            if let Some(reason) = self.lacks(beside, next, until) {
+                if beside == winner {
+                    self.left_out.push(LeftOut { what: next.name(), reason });
+                    if self.jury.fits.is_fitted(winner) {
+                        return Ok(None);
+                    }
+                }
+                continue;
+            }
+            if !self.jury.fits.is_fitted(beside) {
+                self.fit(beside)?;
+            }
+            self.jury.fits.keep_base();
+            self.search(until, vec![next], Vec::new(), 0)?;
+            if best.is_none() && self.standings.is_above(next, beside) {
+                // The other half is for shorter ones, which take less of it.
+                self.search(until.halfway(), Vec::new(), all, 1)?;
+            }
+            let shortest = self.shortest_beside(beside, winner);
+            if shortest.is_some() || beside == winner {
+                fits = self.jury.fits.take_base();
+            }
+            let Some(shortest) = shortest else { break };
+            best = Some((beside, shortest));
+        }
+        self.jury.fits.put(fits);
+        if best.is_some() {
+            self.jury.fits.keep_base();
+        }
+        Ok(best)
+    }
+
+    /// The shortest neighbours that are as good as the best, if they are `beside` this and worth more than the winner.
+    fn shortest_beside(&self, beside: Candidate, winner: Candidate) -> Option<Candidate> {
+        let shortest = self.standings.winner_of(|of| of.beside_neighbours().is_some())?;
+        let is_beside = shortest.beside_neighbours() == Some(beside);
+        (is_beside && self.standings.is_worth_more(shortest, winner)).then_some(shortest)
+    }
+
+    /// What there is too little of for the first judgements of these neighbours, and for what they stand beside.
+    fn lacks(&self, beside: Candidate, next: Candidate, until: Deadline) -> Option<Lack> {
+        let [now, _] = self.jury.fits.now_and_later(beside);
+        let time = self.budget.of(beside) * now + self.budget.judgement(next) * LEAST;
+        if until.left().is_some_and(|left| left < time) {
+            Some(Lack::Time)
+        } else {
+            self.lacks_memory(next).then_some(Lack::Memory)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::{Kind, soft};
+    use super::super::axes::soft;
+    use super::super::candidate::Kind;
     use super::*;
     use crate::dataset::{ActionSets, Sessions, Split};
     use crate::prepared::{HeldOut, Judge};
@@ -113,20 +148,58 @@ mod tests {
         run(play, svd)
     }
 
+    fn fits_are_there(play: Play<'_>, sessions: &Sessions, best: Candidate) {
+        assert!(play.jury.fits.is_fitted(best));
+        let (folds, fits) = play.jury.fits.into_folds(best).unwrap();
+        for (fold, fit) in (0..folds.count()).zip(fits) {
+            let users = folds.without(fold);
+            assert_eq!(best.source().fit(sessions, &users, Seed(0)).unwrap(), fit);
+        }
+    }
+
     #[test]
     fn neighbours_win_where_items_come_in_pairs_and_their_fits_are_there() {
         let sessions = sessions(true);
         with_a_short_winner(&sessions, |mut play, svd| {
             let best = play.neighbours(svd).unwrap();
             assert_eq!(best.beside_neighbours(), Some(svd));
-            assert!(play.standings.is_worth_more(best, svd) && play.jury.fits.is_fitted(best));
+            assert!(play.standings.is_worth_more(best, svd));
             assert!(play.left_out.is_empty(), "{:?}", play.left_out);
-            let (folds, fits) = play.jury.fits.into_folds(best).unwrap();
-            for (fold, fit) in (0..folds.count()).zip(fits) {
-                let users = folds.without(fold);
-                assert_eq!(best.source().fit(&sessions, &users, Seed(0)).unwrap(), fit);
-            }
+            fits_are_there(play, &sessions, best);
         });
+    }
+
+    #[test]
+    fn they_stand_beside_the_shortest_decomposition_that_is_as_good() {
+        let sessions = sessions(true);
+        // Of ten dimensions less, the SVD adds less to neighbours; of one less, as much.
+        for (length, is_as_good) in [(10, false), (19, true)] {
+            with_a_short_winner(&sessions, |mut play, svd| {
+                let shorter = svd.with_length(length);
+                play.fit(shorter).unwrap();
+                play.judge(shorter).unwrap();
+                let best = play.neighbours(svd).unwrap();
+                let beside = if is_as_good { shorter } else { svd };
+                assert_eq!(best.beside_neighbours(), Some(beside));
+                fits_are_there(play, &sessions, best);
+            });
+        }
+    }
+
+    #[test]
+    fn lists_change_nothing_of_which_are_the_best() {
+        let sessions = sessions(true);
+        let best = |long: usize| {
+            with_a_short_winner(&sessions, |mut play, svd| {
+                play.jury.long = long;
+                let best = play.neighbours(svd).unwrap();
+                let has_lists = play.jury.judge_near(best).unwrap().is_some();
+                (best, play.standings.mean_of(best), has_lists)
+            })
+        };
+        let (with, without) = (best(0), best(usize::MAX));
+        assert!(with.2 && !without.2);
+        assert_eq!((with.0, with.1), (without.0, without.1));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use super::axes::{NORMALIZATIONS, SHORT, lengths, places, probes, start, weights};
 use super::budget::Budget;
-use super::candidate::{Candidate, NORMALIZATIONS, SHORT, lengths, places, probes, start, weights};
+use super::candidate::Candidate;
 use super::jury::Jury;
 use super::standing::{Lack, LeftOut, Settled, Standings, Tried};
 use crate::dataset::Sessions;
@@ -321,7 +322,7 @@ fn too_large(latent_dim: usize, bytes: f64) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::soft;
+    use super::super::axes::soft;
     use super::super::made_up;
     use super::*;
 

@@ -1,12 +1,14 @@
 //! What each judge would be shown by a candidate, and a little more, in; the slates by weights near its own out.
 //!
-//! Weights of one decomposition that are a step or two apart rank nearly the same actions first. So those near a
-//! candidate that was judged among all actions are judged among the best of its own, in a part of the time where
-//! vectors are long; what earns as much there as the best of its length is judged among all actions too.
+//! Weights of one decomposition, or of the neighbours beside it, that are a step or two apart rank nearly the same
+//! actions first. So those near a candidate that was judged among all actions are judged among the best of its own, in
+//! a part of the time where vectors are long; what earns as much there as the best of its length is judged among all
+//! actions too.
 
 use rayon::prelude::*;
 
-use super::candidate::{Candidate, places};
+use super::axes::places;
+use super::candidate::Candidate;
 use super::fits::Searched;
 use crate::matrix::{Matrix, dot};
 use crate::retrieval::Slates;
@@ -42,20 +44,28 @@ impl Shortlist {
         self.of
     }
 
-    /// True for lists of this candidate's source and of so many parts of the judges.
-    pub(super) fn is_of_source(&self, candidate: Candidate, parts: usize) -> bool {
-        candidate.source() == self.of.source() && parts == self.best.len()
+    /// True if their candidate's source is that of this one.
+    pub(super) fn is_of_source(&self, candidate: Candidate) -> bool {
+        candidate.source() == self.of.source()
+    }
+
+    /// True for lists of so many parts of the judges, by this candidate's source or by neighbours beside the same
+    /// decomposition.
+    pub(super) fn is_alike(&self, candidate: Candidate, parts: usize) -> bool {
+        let beside = self.of.beside_neighbours();
+        let is_beside = beside.is_some() && beside == candidate.beside_neighbours();
+        (is_beside || self.is_of_source(candidate)) && parts == self.best.len()
     }
 
     /// True if they serve `candidate`, which is near their own.
     pub(super) fn serves(&self, candidate: Candidate, parts: usize) -> bool {
         let [own, other] = [self.of, candidate].map(|candidate| places(&candidate));
         let steps = own.iter().zip(&other).map(|(a, b)| a.abs_diff(*b)).sum::<usize>();
-        self.is_of_source(candidate, parts) && steps <= NEAR
+        self.is_alike(candidate, parts) && steps <= NEAR
     }
 
     /// The slates of K for the queries `latent` of a part of the judges about a half of theirs, by `searched`, the
-    /// vectors of the lists' candidate, times `factor`.
+    /// vectors of a candidate, times `factor`.
     pub(super) fn slates(
         &self,
         [part, half]: [usize; 2],

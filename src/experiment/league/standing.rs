@@ -303,8 +303,14 @@ impl Standings {
     /// The shortest candidate that is as good as the best; of that length the best, and a blend, which takes
     /// more time to fit, only where nothing else is as good.
     pub(super) fn winner(&self) -> Result<Candidate> {
-        let best = self.highest()?;
-        let as_good = self.0.iter().filter(|tried| {
+        self.winner_of(|_| true).ok_or_else(nobody)
+    }
+
+    /// The same of those that are `among` the candidates; none if none is.
+    pub(super) fn winner_of(&self, among: impl Fn(Candidate) -> bool) -> Option<Candidate> {
+        let judged = || self.0.iter().filter(|tried| among(tried.candidate));
+        let best = highest(judged())?;
+        let as_good = judged().filter(|tried| {
             let Estimate { mean, standard_error } = tried.minus(best);
             -mean <= standard_error && -mean <= LOSS * best.mean.abs()
         });
@@ -314,7 +320,21 @@ impl Standings {
             let by_kind = is_blend(a).cmp(&is_blend(b));
             by_length.then(by_kind).then(b.mean.total_cmp(&a.mean))
         });
-        shortest.map(|tried| tried.candidate).ok_or_else(nobody)
+        shortest.map(|tried| tried.candidate)
+    }
+
+    /// The best candidate of each length below that of `than`, the highest reward first.
+    pub(super) fn best_of_shorter(&self, than: Candidate) -> Vec<Candidate> {
+        let is_shorter = |tried: &&Tried| tried.candidate.latent_dim() < than.latent_dim();
+        let mut order: Vec<&Tried> = self.0.iter().filter(is_shorter).collect();
+        order.sort_by(|a, b| b.mean.total_cmp(&a.mean));
+        let mut best: Vec<Candidate> = Vec::new();
+        for Tried { candidate, .. } in order {
+            if best.iter().all(|known| known.latent_dim() != candidate.latent_dim()) {
+                best.push(*candidate);
+            }
+        }
+        best
     }
 
     /// The best candidate of each kind, η and L, the highest reward first.
@@ -349,7 +369,7 @@ impl Standings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate::soft;
+    use super::super::axes::soft;
     use super::*;
 
     /// What candidates earned from judges.
