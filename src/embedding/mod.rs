@@ -34,6 +34,7 @@ pub use fold_in::{FoldIn, FoldInOptions};
 pub use form::{Form, Power, Spectrum};
 pub use import::{Import, Missing, import};
 pub use neighbours::{Beside, NeighbourOptions, with_neighbours};
+pub use similar::SharedContexts;
 pub(crate) use similar::{count_shared, most_similar};
 pub use slice::Slice;
 pub use stored::{EmbeddingFile, StoredEmbeddings};

@@ -26,9 +26,7 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::ActionSets;
-use crate::embedding::similar::most_similar;
-use crate::embedding::{BlendOptions, Form, StoredEmbeddings, SvdOptions, Vectors};
+use crate::embedding::{BlendOptions, Form, SharedContexts, StoredEmbeddings, SvdOptions, Vectors};
 use crate::error::{Error, Result};
 use crate::matrix::{Matrix, dot};
 use crate::seed::{Purpose, Seed};
@@ -83,13 +81,13 @@ impl NeighbourOptions {
     }
 }
 
-/// Puts the neighbours in `matrix` beside a decomposition of it, which is as long as the options have it or longer.
+/// Puts neighbours beside a decomposition, which is as long as the options have it or longer; both are of the same matrix.
 ///
 /// # Errors
 /// [`Error::Setting`] for a weight, a length or a form that cannot be.
 pub fn with_neighbours(
     decomposition: &StoredEmbeddings,
-    matrix: &ActionSets,
+    shared: &SharedContexts,
     options: NeighbourOptions,
     seed: Seed,
 ) -> Result<StoredEmbeddings> {
@@ -105,11 +103,9 @@ pub fn with_neighbours(
             return Err(Error::setting(format!("embedding.{key}"), problem));
         }
     }
-    let contexts_of = matrix.transposed(decomposition.v.rows());
-    let popularity = matrix.popularity(matrix.contexts(), decomposition.v.rows());
     let stored = decomposition.resized(options.latent_dim() - dims);
-    let Vectors { actions, .. } = stored.into_vectors(&form, &popularity)?;
-    let similar = mutual(&most_similar([matrix, &contexts_of], count, shrinkage)?);
+    let Vectors { actions, .. } = stored.into_vectors(&form, shared.popularity())?;
+    let similar = mutual(&shared.most_similar(count, shrinkage));
     let length = (weight * unit(&similar, actions.beta())).sqrt();
     let beside = |action: usize, rest: &mut [f32]| rest.copy_from_slice(actions.beta().row(action));
     let mut inputs = Matrix::zeros(similar.len(), options.latent_dim());
@@ -171,6 +167,7 @@ fn unit(similar: &[Vec<(u32, f32)>], vectors: &Matrix) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dataset::ActionSets;
     use crate::embedding::tastes::{assert_same_on_any_threads, users_of};
     use crate::embedding::{Power, truncated_svd};
 
@@ -190,6 +187,15 @@ mod tests {
             form: Form { power: Power::Half, ridge: 0.0, popularity: 0.25 },
             beside: Beside::Svd(SvdOptions { latent_dim: 6, ..SvdOptions::default() }),
         }
+    }
+
+    fn beside(
+        svd: &StoredEmbeddings,
+        matrix: &ActionSets,
+        of: NeighbourOptions,
+    ) -> Result<StoredEmbeddings> {
+        let shared = SharedContexts::count(matrix, ITEMS, of.count, &[of.shrinkage])?;
+        with_neighbours(svd, &shared, of, Seed(3))
     }
 
     fn svd(latent_dim: usize) -> StoredEmbeddings {
@@ -236,10 +242,10 @@ mod tests {
         let options = options(ITEMS);
         let s = similarities(options);
         // A longer decomposition serves too, unless it ends softly.
-        let beside = svd(6).into_vectors(&options.form, &popularity()).unwrap().actions;
-        let found = with_neighbours(&svd(9), &tastes(), options, Seed(3)).unwrap();
+        let alone = svd(6).into_vectors(&options.form, &popularity()).unwrap().actions;
+        let found = beside(&svd(9), &tastes(), options).unwrap();
         let score_beside =
-            |i: usize, j: usize| f64::from(dot(beside.beta().row(i), beside.beta().row(j)));
+            |i: usize, j: usize| f64::from(dot(alone.beta().row(i), alone.beta().row(j)));
         let pairs = || (0..ITEMS).flat_map(|i| (0..ITEMS).map(move |j| (i, j)));
         let near = pairs().filter(|(i, j)| s[*i][*j] > 0.0);
         let mut ratios: Vec<f64> = near.map(|(i, j)| score_beside(i, j) / s[i][j]).collect();
@@ -255,8 +261,8 @@ mod tests {
     #[test]
     fn fewer_dimensions_add_noise_of_the_size_that_theory_gives() {
         let dims = 24;
-        let exact = with_neighbours(&svd(6), &tastes(), options(ITEMS), Seed(3)).unwrap();
-        let found = with_neighbours(&svd(6), &tastes(), options(dims), Seed(3)).unwrap();
+        let exact = beside(&svd(6), &tastes(), options(ITEMS)).unwrap();
+        let found = beside(&svd(6), &tastes(), options(dims)).unwrap();
         let row =
             |j: usize| exact.v.row(j)[..ITEMS].iter().map(|s| f64::from(*s).powi(2)).sum::<f64>();
         let unit = f64::from(exact.inputs.as_ref().unwrap().row(0)[0]).powi(2);
@@ -273,8 +279,7 @@ mod tests {
     #[test]
     fn the_signs_of_an_item_are_the_same_whoever_is_left_out() {
         let some = users_of(5, 40, 7, 9);
-        let of =
-            |matrix: &ActionSets| with_neighbours(&svd(6), matrix, options(16), Seed(3)).unwrap();
+        let of = |matrix: &ActionSets| beside(&svd(6), matrix, options(16)).unwrap();
         let signs = [of(&tastes()), of(&some)].map(|of| {
             let inputs = of.inputs.unwrap().resized(16);
             inputs.as_slice().iter().map(|value| value.signum()).collect::<Vec<_>>()
@@ -287,7 +292,7 @@ mod tests {
     fn without_neighbours_the_decomposition_decides() {
         // Nobody has two items.
         let alone = ActionSets::from_pairs(ITEMS, (0_u32..40).map(|item| (item, item)));
-        let found = with_neighbours(&svd(6), &alone, options(16), Seed(3)).unwrap();
+        let found = beside(&svd(6), &alone, options(16)).unwrap();
         assert!(found.v.iter_rows().all(|row| row[..16].iter().all(|value| *value == 0.0)));
         assert!(found.v.require_finite("found").is_ok());
     }
@@ -301,7 +306,7 @@ mod tests {
             (NeighbourOptions { weight: -1.0, ..of }, "weight"),
             (NeighbourOptions { shrinkage: f32::NAN, ..of }, "shrinkage"),
         ] {
-            let error = with_neighbours(&svd(6), &tastes(), options, Seed(3)).unwrap_err();
+            let error = beside(&svd(6), &tastes(), options).unwrap_err();
             assert!(error.to_string().contains(&format!("`embedding.{key}`")), "{error}");
         }
     }

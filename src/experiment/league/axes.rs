@@ -1,7 +1,9 @@
 //! A candidate in, what is tried next out: the axes of the league and the places on them.
 
 use super::candidate::{Candidate, Kind, plain};
-use crate::embedding::{BlendOptions, Form, NeighbourOptions, Power, SvdOptions};
+use crate::dataset::ActionSets;
+use crate::embedding::{BlendOptions, Form, NeighbourOptions, Power, SharedContexts, SvdOptions};
+use crate::error::Result;
 
 const LENGTHS: [usize; 6] = [50, 100, 200, 512, 1024, 2048];
 /// The length at which normalisations are compared; always fitted.
@@ -125,6 +127,15 @@ impl Candidate {
         let in_fewer = Self { kind: Kind::Neighbours { neighbours: fewer }, ..self };
         (neighbours.dims > OF_FEWER).then_some(in_fewer)
     }
+}
+
+/// The contexts that the actions of a matrix share, for all neighbours that are tried.
+pub(super) fn count_shared_contexts(
+    matrix: &ActionSets,
+    num_actions: usize,
+) -> Result<SharedContexts> {
+    let most = COUNTS.into_iter().max().unwrap_or(0);
+    SharedContexts::count(matrix, num_actions, most, &SHRINKAGES)
 }
 
 /// The lengths to choose from, ascending, where the data allow up to `longest`; that one is the last, if it

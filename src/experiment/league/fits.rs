@@ -1,16 +1,19 @@
 //! A candidate in, its vectors out: fitted again without what the judges of each part hide.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use super::axes::count_shared_contexts;
 use super::candidate::{Candidate, Kind, plain};
 use super::nobody;
 use crate::dataset::{Folds, Sessions, Split};
 use crate::embedding::{
-    Form, SessionPart, Spectrum, StoredEmbeddings, Vectors, blend, interactions_of, with_neighbours,
+    BlendOptions, Form, SessionPart, SharedContexts, Spectrum, StoredEmbeddings, Vectors, blend,
+    interactions_of, with_neighbours,
 };
 use crate::error::Result;
 use crate::interrupt;
-use crate::prepared::EmbeddingSource;
 use crate::retrieval::Exact;
 use crate::seed::Seed;
 
@@ -35,6 +38,16 @@ impl Fitted {
                 let source = fitted.with_length(length).source();
                 fitted.latent_dim() >= length && source == candidate.source()
             }
+        }
+    }
+
+    /// True if it is the SVD of which `candidate` is made, or what its neighbours stand beside.
+    fn is_part_of(&self, candidate: Candidate) -> bool {
+        match candidate.beside_svd() {
+            Some(BlendOptions { svd, .. }) => {
+                matches!(self.candidate.kind, Kind::Svd(own) if own == svd)
+            }
+            None => candidate.beside_neighbours().is_some_and(|beside| self.serves(beside)),
         }
     }
 
@@ -83,6 +96,8 @@ pub(super) struct Fits<'a> {
     searched: Vec<Arc<Searched>>,
     /// The SVD at which ALS starts, and of which blends are made; in the end, what neighbours stand beside.
     base: Option<Fitted>,
+    /// What neighbours are made of, of each fit that had some.
+    shared: BTreeMap<u16, SharedContexts>,
 }
 
 impl<'a> Fits<'a> {
@@ -116,6 +131,7 @@ impl<'a> Fits<'a> {
             fitted: None,
             searched: Vec::new(),
             base: None,
+            shared: BTreeMap::new(),
         }
     }
 
@@ -178,8 +194,11 @@ impl<'a> Fits<'a> {
     /// The number of fits that those who judge now have made, and of those that are still to make if it wins.
     pub(super) fn now_and_later(&self, candidate: Candidate) -> [u32; 2] {
         let judging = u32::from(self.judging);
-        let now = if self.is_fitted(candidate) { 0 } else { judging };
-        [now, if self.by_folds() { self.all() - judging } else { self.all() }]
+        let there = [&self.fitted, &self.base].into_iter().flatten();
+        let made = there.filter(|fitted| fitted.serves(candidate)).map(|it| it.stored.len() as u32);
+        let made = made.max().unwrap_or(0);
+        let kept = if self.by_folds() { made.max(judging) } else { 0 };
+        [judging.saturating_sub(made), self.all() - kept]
     }
 
     /// The pairs of items that a training user has both of, of all users.
@@ -226,8 +245,14 @@ impl<'a> Fits<'a> {
         Ok(())
     }
 
-    /// The source of a candidate without what the judges of a fold hide.
-    fn fit_without(&self, fold: u16, candidate: Candidate) -> Result<StoredEmbeddings> {
+    /// Fits for those who judge until the last round again.
+    pub(super) fn dismiss_others(&mut self) {
+        self.judging = self.count;
+    }
+
+    /// The source of a candidate without what the judges of a fold hide; what stands beside it is not fitted again, if
+    /// it is kept.
+    fn fit_without(&mut self, fold: u16, candidate: Candidate) -> Result<StoredEmbeddings> {
         interrupt::check()?;
         let (sessions, users, part) = match &self.without {
             Without::Folds => (self.sessions, self.folds.without(fold), SessionPart::All),
@@ -235,27 +260,24 @@ impl<'a> Fits<'a> {
                 (&**asked, asked.contexts(Split::Train), SessionPart::Observed)
             }
         };
-        if let (Some(options), Some(base)) = (candidate.beside_svd(), &self.base) {
-            let of_svd = EmbeddingSource::Svd { interactions: part, options: options.svd };
-            if base.candidate.source_of(part) == of_svd {
-                let svd = &base.stored[usize::from(fold)];
-                return blend(svd, &interactions_of(sessions, &users, part), options);
+        let base = self.base.as_ref().filter(|base| base.is_part_of(candidate));
+        let stored = base.and_then(|base| base.stored.get(usize::from(fold)));
+        match (candidate.kind, stored) {
+            (Kind::Als { blend: options } | Kind::Blend { blend: options }, Some(svd)) => {
+                blend(svd, &interactions_of(sessions, &users, part), options)
             }
+            (Kind::Neighbours { neighbours }, Some(beside)) => {
+                let shared = match self.shared.entry(fold) {
+                    Entry::Occupied(counted) => counted.into_mut(),
+                    Entry::Vacant(vacant) => {
+                        let matrix = interactions_of(sessions, &users, part);
+                        vacant.insert(count_shared_contexts(&matrix, sessions.num_actions)?)
+                    }
+                };
+                with_neighbours(beside, shared, neighbours, self.seed)
+            }
+            _ => candidate.source_of(part).fit(sessions, &users, self.seed),
         }
-        let base = self
-            .base
-            .as_ref()
-            .filter(|base| candidate.beside_neighbours().is_some_and(|beside| base.serves(beside)));
-        if let (Kind::Neighbours { neighbours }, Some(base)) = (candidate.kind, base) {
-            let matrix = interactions_of(sessions, &users, part);
-            return with_neighbours(
-                &base.stored[usize::from(fold)],
-                &matrix,
-                neighbours,
-                self.seed,
-            );
-        }
-        candidate.source_of(part).fit(sessions, &users, self.seed)
     }
 
     /// Keeps what is fitted for what is made of it.
@@ -316,7 +338,8 @@ impl<'a> Fits<'a> {
         mut self,
         winner: Candidate,
     ) -> Result<(Folds, Vec<StoredEmbeddings>)> {
-        self.base = None;
+        // Anything else may be more than the memory holds.
+        self.base = self.base.filter(|base| base.is_part_of(winner));
         let of_folds = self.folds_of(winner)?;
         Ok((self.folds, of_folds))
     }
@@ -328,8 +351,12 @@ impl<'a> Fits<'a> {
             fitted.stored
         });
         for fold in (0..self.folds.count()).skip(folds.len()) {
-            let users = self.folds.without(fold);
-            folds.push(candidate.source().fit(self.sessions, &users, self.seed)?);
+            folds.push(if self.by_folds() {
+                self.fit_without(fold, candidate)?
+            } else {
+                let users = self.folds.without(fold);
+                candidate.source().fit(self.sessions, &users, self.seed)?
+            });
         }
         Ok(folds)
     }

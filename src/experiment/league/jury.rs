@@ -271,6 +271,7 @@ impl<'a> Jury<'a> {
 
     /// Lets those judge who did until the last round.
     pub(super) fn dismiss_others(&mut self) {
+        self.fits.dismiss_others();
         self.called = self.asking;
     }
 

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::experiment::search::Deadline;
 
 /// The most pairs of items that some user has both of, in the fits without a fold together: to count so many takes ten
-/// seconds or so each time. Logs of such pairs beyond it have users with very many items, and neighbours add nothing there.
+/// seconds or so. Logs of such pairs beyond it have users with very many items, and neighbours add nothing there.
 const MOST_PAIRS: usize = 1_000_000_000;
 /// The judgements for which there must be time.
 const LEAST: u32 = 2;
@@ -28,9 +28,8 @@ impl Play<'_> {
         // The judges of the table: more would take more time than is kept.
         self.jury.dismiss_others();
         self.budget.begin_neighbours();
-        let [_, later] = self.jury.fits.now_and_later(winner);
-        let until = self.budget.until(self.budget.of(winner) * later);
-        let Some((beside, best)) = self.beside_which(winner, until)? else { return Ok(winner) };
+        let Some((beside, best)) = self.beside_which(winner)? else { return Ok(winner) };
+        let until = self.until_fits_of(beside);
         self.search(until, Vec::new(), beside.neighbours(self.jury.fits.num_actions()), 1)?;
         let best = self.shortest_beside(beside, winner).unwrap_or(best);
         self.search(until, best.in_fewer().into_iter().collect(), Vec::new(), 0)?;
@@ -44,15 +43,12 @@ impl Play<'_> {
     /// What neighbours stand beside, its fits kept, and the best of them: the winner, or the shortest decomposition that
     /// is as good with them, since what neighbours hold, a decomposition need not. None where they are not worth more
     /// than the winner; if its fits were there, they are there again.
-    fn beside_which(
-        &mut self,
-        winner: Candidate,
-        until: Deadline,
-    ) -> Result<Option<(Candidate, Candidate)>> {
+    fn beside_which(&mut self, winner: Candidate) -> Result<Option<(Candidate, Candidate)>> {
         let (mut best, mut fits) = (None, None);
         let shorter = self.standings.best_of_shorter(winner);
         for beside in std::iter::once(winner).chain(shorter) {
             let mut all = beside.neighbours(self.jury.fits.num_actions());
+            let until = self.until_fits_of(beside);
             let same = best.and_then(|(_, best): (_, Candidate)| best.beside(beside));
             let next = same.unwrap_or_else(|| all.remove(0));
             if let Some(reason) = self.lacks(beside, next, until) {
@@ -87,6 +83,12 @@ impl Play<'_> {
         Ok(best)
     }
 
+    /// A deadline that leaves the time in which what neighbours stand beside is fitted without the other folds.
+    fn until_fits_of(&self, beside: Candidate) -> Deadline {
+        let [_, later] = self.jury.fits.now_and_later(beside);
+        self.budget.until(self.budget.of(beside) * later)
+    }
+
     /// The shortest neighbours that are as good as the best, if they are `beside` this and worth more than the winner.
     fn shortest_beside(&self, beside: Candidate, winner: Candidate) -> Option<Candidate> {
         let shortest = self.standings.winner_of(|of| of.beside_neighbours().is_some())?;
@@ -115,15 +117,18 @@ mod tests {
     use crate::prepared::{HeldOut, Judge};
     use crate::seed::{Purpose, Seed};
 
-    const USERS: u32 = 1200;
     const PAIRS: u32 = 250;
 
     /// Users who observe one item each of four pairs, and hide another: that of the pair, or any.
     fn sessions(of_pairs: bool) -> Sessions {
+        sessions_of(1200, of_pairs)
+    }
+
+    fn sessions_of(users: u32, of_pairs: bool) -> Sessions {
         let draw =
             |user: u32, at: u64| Seed(9).stream(Purpose::Synthetic, at, user.into()).below(PAIRS);
         let items = |hidden: bool| {
-            (0..USERS).flat_map(move |user| {
+            (0..users).flat_map(move |user| {
                 (0..4).map(move |at| {
                     let at = if hidden && !of_pairs { at + 4 } else { at };
                     (user, 2 * draw(user, at) + u32::from(hidden))
@@ -131,9 +136,9 @@ mod tests {
             })
         };
         Sessions {
-            observed: ActionSets::from_pairs(USERS as usize, items(false)),
-            hidden: ActionSets::from_pairs(USERS as usize, items(true)),
-            split: vec![Split::Train; USERS as usize],
+            observed: ActionSets::from_pairs(users as usize, items(false)),
+            hidden: ActionSets::from_pairs(users as usize, items(true)),
+            split: vec![Split::Train; users as usize],
             num_actions: 2 * PAIRS as usize,
         }
     }
@@ -184,6 +189,20 @@ mod tests {
                 fits_are_there(play, &sessions, best);
             });
         }
+    }
+
+    #[test]
+    fn after_the_last_round_only_those_who_judge_have_fits_until_neighbours_win() {
+        let sessions = sessions_of(30_000, true);
+        with_a_short_winner(&sessions, |mut play, svd| {
+            play.jury.call_others(svd).unwrap();
+            let all = play.jury.fits.all();
+            assert_eq!(play.jury.fits.now_and_later(svd), [0, 1]);
+            let best = play.neighbours(svd).unwrap();
+            assert_eq!(best.beside_neighbours(), Some(svd));
+            assert_eq!(play.jury.fits.now_and_later(best), [0, all - 1]);
+            fits_are_there(play, &sessions, best);
+        });
     }
 
     #[test]
