@@ -19,8 +19,9 @@ impl Play<'_> {
         self.jury.fits.pairs().saturating_mul(fits) <= MOST_PAIRS
     }
 
-    /// The winner, or neighbours beside it or beside a shorter decomposition, if they earn more than the winner beyond
-    /// doubt. They are the last, because they are made of any decomposition, and in a moment.
+    /// The winner, or neighbours beside it or beside a shorter decomposition, if they earn more than the winner by more
+    /// than a standard error and one percent. They are the last, because they are made of any decomposition, and in a
+    /// moment.
     pub(super) fn neighbours(&mut self, winner: Candidate) -> Result<Candidate> {
         if winner.beside_neighbours().is_some() || !self.has_few_pairs() {
             return Ok(winner);
@@ -65,7 +66,8 @@ impl Play<'_> {
             }
             self.jury.fits.keep_base();
             self.search(until, vec![next], Vec::new(), 0)?;
-            if best.is_none() && self.standings.is_above(next, beside) {
+            // Not more than the best of its weights: after a last round that is another one, by chance.
+            if best.is_none() && self.standings.mean_of(next) > self.standings.mean_of(beside) {
                 // The other half is for shorter ones, which take less of it.
                 self.search(until.halfway(), Vec::new(), all, 1)?;
             }
@@ -110,8 +112,9 @@ impl Play<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::axes::soft;
+    use super::super::axes::{soft, weights};
     use super::super::candidate::Kind;
+    use super::super::standing::Tried;
     use super::*;
     use crate::dataset::{ActionSets, Sessions, Split};
     use crate::prepared::{HeldOut, Judge};
@@ -202,6 +205,24 @@ mod tests {
             assert_eq!(best.beside_neighbours(), Some(svd));
             assert_eq!(play.jury.fits.now_and_later(best), [0, all - 1]);
             fits_are_there(play, &sessions, best);
+        });
+    }
+
+    #[test]
+    fn weights_that_more_users_put_below_the_winner_do_not_stand_in_the_way() {
+        let sessions = sessions(true);
+        with_a_short_winner(&sessions, |mut play, svd| {
+            let best = play.neighbours(svd).unwrap();
+            let of = |tried: &&Tried| tried.candidate.beside_neighbours().is_some();
+            let first = play.standings.0.iter().find(of).unwrap();
+            assert_ne!(first.candidate, best);
+            let rewards = first.rewards.iter().map(|reward| 1.03 * reward).collect();
+            with_a_short_winner(&sessions, |mut play, svd| {
+                let others = weights(svd, false);
+                let other = others.into_iter().find(|other| *other != svd).unwrap();
+                play.standings.0.push(Tried::new(other, rewards));
+                assert_eq!(play.neighbours(svd).unwrap(), best);
+            });
         });
     }
 
