@@ -7,8 +7,9 @@ use crate::dataset::ActionSets;
 use crate::error::Result;
 use crate::interrupt;
 
-/// The contexts that actions share, counted once for several numbers of neighbours and several s, since to count them
-/// takes longer than all else: of each action, those others that are among its most similar ones by any of them.
+/// The contexts that actions share, counted once for several numbers of neighbours and several s: counting takes long
+/// where contexts have many actions. Of each action, those others are kept that are among its most similar ones by
+/// any of them.
 #[derive(Debug)]
 pub struct SharedContexts {
     /// Other actions, ascending, with the number of shared contexts; `[P]`.
@@ -20,7 +21,7 @@ pub struct SharedContexts {
 }
 
 impl SharedContexts {
-    /// Of a `[contexts, num_actions]` matrix, for up to `most` neighbours by these `shrinkages`.
+    /// Counts them in a `[contexts, num_actions]` matrix, for up to `most` neighbours by these `shrinkages`.
     ///
     /// # Errors
     /// [`Error::Interrupted`](crate::Error::Interrupted).
@@ -106,9 +107,9 @@ fn of_shared<T: Send>(
                 }
                 counts[other as usize] += 1;
             });
-            others.iter_mut().for_each(|(other, shared)| {
+            for (other, shared) in &mut *others {
                 *shared = std::mem::take(&mut counts[*other as usize]);
-            });
+            }
             others.retain(|(other, _)| *other != action);
             let made = of(action as usize, others);
             others.clear();

@@ -195,8 +195,8 @@ impl<'a> Fits<'a> {
     pub(super) fn now_and_later(&self, candidate: Candidate) -> [u32; 2] {
         let judging = u32::from(self.judging);
         let there = [&self.fitted, &self.base].into_iter().flatten();
-        let made = there.filter(|fitted| fitted.serves(candidate)).map(|it| it.stored.len() as u32);
-        let made = made.max().unwrap_or(0);
+        let made = there.filter(|fitted| fitted.serves(candidate)).map(|it| it.stored.len()).max();
+        let made = made.map_or(0, |made| u32::try_from(made).unwrap_or(u32::MAX));
         let kept = if self.by_folds() { made.max(judging) } else { 0 };
         [judging.saturating_sub(made), self.all() - kept]
     }

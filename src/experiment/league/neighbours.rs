@@ -216,11 +216,11 @@ mod tests {
             let of = |tried: &&Tried| tried.candidate.beside_neighbours().is_some();
             let first = play.standings.0.iter().find(of).unwrap();
             assert_ne!(first.candidate, best);
-            let rewards = first.rewards.iter().map(|reward| 1.03 * reward).collect();
+            let rewards: Vec<f64> = first.rewards.iter().map(|reward| 1.03 * reward).collect();
             with_a_short_winner(&sessions, |mut play, svd| {
                 let others = weights(svd, false);
                 let other = others.into_iter().find(|other| *other != svd).unwrap();
-                play.standings.0.push(Tried::new(other, rewards));
+                play.standings.0.push(Tried::new(other, rewards.clone()));
                 assert_eq!(play.neighbours(svd).unwrap(), best);
             });
         });
