@@ -67,13 +67,12 @@ impl Play<'_> {
             self.search(until, Vec::new(), weights(near, self.jury.ordered()), 1)?;
         }
         let winner = self.standings.winner()?;
-        let last = std::mem::replace(&mut self.standings, before);
-        self.settled = Some(Settled { tried: last.0.len(), judges });
-        for Tried { candidate, mut rewards, .. } in last.0 {
-            // The table is about those who judged everything.
-            rewards.truncate(count);
-            if !self.standings.has(candidate) {
-                self.standings.0.push(Tried::new(candidate, rewards));
+        self.last = std::mem::replace(&mut self.standings, before);
+        self.settled = Some(Settled { tried: self.last.0.len(), judges });
+        for Tried { candidate, rewards, .. } in &self.last.0 {
+            if !self.standings.has(*candidate) {
+                // The table is about those who judged everything.
+                self.standings.0.push(Tried::new(*candidate, rewards[..count].to_vec()));
             }
         }
         Ok(winner)

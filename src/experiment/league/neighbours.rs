@@ -1,8 +1,9 @@
 //! The winner in, and out: alone or with neighbours beside it.
 
 use super::candidate::Candidate;
+use super::fits::{Fitted, PARTS};
 use super::rounds::Play;
-use super::standing::{Lack, LeftOut};
+use super::standing::{Lack, LeftOut, Tried};
 use crate::error::Result;
 use crate::experiment::search::Deadline;
 
@@ -11,6 +12,14 @@ use crate::experiment::search::Deadline;
 const MOST_PAIRS: usize = 1_000_000_000;
 /// The judgements for which there must be time.
 const LEAST: u32 = 2;
+
+/// What neighbours stand beside, and the best of them.
+struct Found {
+    beside: Candidate,
+    best: Candidate,
+    /// The fits of the winner, if they were there and it is another one.
+    of_winner: Option<Fitted>,
+}
 
 impl Play<'_> {
     /// True if similarities are counted soon.
@@ -29,29 +38,36 @@ impl Play<'_> {
         // The judges of the table: more would take more time than is kept.
         self.jury.dismiss_others();
         self.budget.begin_neighbours();
-        let Some((beside, best)) = self.beside_which(winner)? else { return Ok(winner) };
-        let until = self.until_fits_of(beside);
-        self.search(until, Vec::new(), beside.neighbours(self.jury.fits.num_actions()), 1)?;
+        let Some(found) = self.beside_which(winner)? else { return Ok(winner) };
+        let Found { beside, best, of_winner } = found;
+        let all = beside.neighbours(self.jury.fits.num_actions());
+        let until = self.until_last_fits(all[0]);
+        self.search(until, Vec::new(), all, 1)?;
         let best = self.shortest_beside(beside, winner).unwrap_or(best);
         self.search(until, best.in_fewer().into_iter().collect(), Vec::new(), 0)?;
         let best = self.shortest_beside(beside, winner).unwrap_or(best);
         if !self.jury.fits.is_fitted(best) {
             self.jury.fits.fit(best)?;
         }
-        Ok(best)
+        if self.are_worth_more_to_all(best, winner)? {
+            return Ok(best);
+        }
+        let of_winner = of_winner.or_else(|| self.jury.fits.take_base());
+        self.jury.fits.put(of_winner);
+        Ok(winner)
     }
 
-    /// What neighbours stand beside, its fits kept, and the best of them: the winner, or the shortest decomposition that
-    /// is as good with them, since what neighbours hold, a decomposition need not. None where they are not worth more
-    /// than the winner; if its fits were there, they are there again.
-    fn beside_which(&mut self, winner: Candidate) -> Result<Option<(Candidate, Candidate)>> {
-        let (mut best, mut fits) = (None, None);
+    /// The winner, or the shortest decomposition that is as good with neighbours, since what they hold, it need not. Its
+    /// fits are kept. None where neighbours are not worth more than the winner; if its fits were there, they are there
+    /// again.
+    fn beside_which(&mut self, winner: Candidate) -> Result<Option<Found>> {
+        let (mut found, mut of_winner, mut of_found) = (None, None, None);
         let shorter = self.standings.best_of_shorter(winner);
         for beside in std::iter::once(winner).chain(shorter) {
             let mut all = beside.neighbours(self.jury.fits.num_actions());
-            let until = self.until_fits_of(beside);
-            let same = best.and_then(|(_, best): (_, Candidate)| best.beside(beside));
+            let same = found.and_then(|(_, best): (_, Candidate)| best.beside(beside));
             let next = same.unwrap_or_else(|| all.remove(0));
+            let until = self.until_last_fits(next);
             if let Some(reason) = self.lacks(beside, next, until) {
                 if beside == winner {
                     self.left_out.push(LeftOut { what: next.name(), reason });
@@ -67,28 +83,55 @@ impl Play<'_> {
             self.jury.fits.keep_base();
             self.search(until, vec![next], Vec::new(), 0)?;
             // Not more than the best of its weights: after a last round that is another one, by chance.
-            if best.is_none() && self.standings.mean_of(next) > self.standings.mean_of(beside) {
+            if found.is_none() && self.standings.mean_of(next) > self.standings.mean_of(beside) {
                 // The other half is for shorter ones, which take less of it.
                 self.search(until.halfway(), Vec::new(), all, 1)?;
             }
-            let shortest = self.shortest_beside(beside, winner);
-            if shortest.is_some() || beside == winner {
-                fits = self.jury.fits.take_base();
+            let best = self.shortest_beside(beside, winner);
+            let fits = self.jury.fits.take_base();
+            if beside == winner {
+                of_winner = fits;
+            } else if best.is_some() {
+                of_found = fits;
             }
-            let Some(shortest) = shortest else { break };
-            best = Some((beside, shortest));
+            let Some(best) = best else { break };
+            found = Some((beside, best));
         }
-        self.jury.fits.put(fits);
-        if best.is_some() {
-            self.jury.fits.keep_base();
-        }
-        Ok(best)
+        let Some((beside, best)) = found else {
+            self.jury.fits.put(of_winner);
+            return Ok(None);
+        };
+        self.jury.fits.put(if beside == winner { of_winner.take() } else { of_found });
+        self.jury.fits.keep_base();
+        Ok(Some(Found { beside, best, of_winner }))
     }
 
-    /// A deadline that leaves the time in which what neighbours stand beside is fitted without the other folds.
-    fn until_fits_of(&self, beside: Candidate) -> Deadline {
+    /// True if neighbours are worth more than the winner to all who chose it in a last round, if there was one. Their
+    /// fits are those that are still to make if they win.
+    fn are_worth_more_to_all(&mut self, best: Candidate, winner: Candidate) -> Result<bool> {
+        if !self.last.has(winner) {
+            return Ok(true);
+        }
+        self.jury.call_others(best)?;
+        let (rewards, _) = self.jury.judge(best)?;
+        self.last.0.push(Tried::new(best, rewards));
+        let are = self.last.is_worth_more(best, winner);
+        tracing::debug!(
+            "{are} to all: {:?}, {:?}",
+            self.last.mean_of(best),
+            self.last.mean_of(winner)
+        );
+        Ok(are)
+    }
+
+    /// A deadline that leaves the time of the fits that are still to make if `next`, neighbours, win, and of the
+    /// judgement of all.
+    fn until_last_fits(&self, next: Candidate) -> Deadline {
+        let beside = next.beside_neighbours().unwrap_or(next);
         let [_, later] = self.jury.fits.now_and_later(beside);
-        self.budget.until(self.budget.of(beside) * later)
+        let parts = if self.last.0.is_empty() { 0 } else { PARTS };
+        self.budget
+            .until(self.budget.of(beside) * later + self.budget.judgement(next) * parts.into())
     }
 
     /// The shortest neighbours that are as good as the best, if they are `beside` this and worth more than the winner.
@@ -114,7 +157,7 @@ impl Play<'_> {
 mod tests {
     use super::super::axes::{soft, weights};
     use super::super::candidate::Kind;
-    use super::super::standing::Tried;
+    use super::super::standing::Standings;
     use super::*;
     use crate::dataset::{ActionSets, Sessions, Split};
     use crate::prepared::{HeldOut, Judge};
@@ -206,6 +249,25 @@ mod tests {
             assert_eq!(play.jury.fits.now_and_later(best), [0, all - 1]);
             fits_are_there(play, &sessions, best);
         });
+    }
+
+    #[test]
+    fn all_who_chose_the_winner_decide() {
+        let sessions = sessions_of(30_000, true);
+        for is_good in [false, true] {
+            with_a_short_winner(&sessions, |mut play, svd| {
+                let judges = play.jury.call_others(svd).unwrap();
+                let (rewards, _) = play.jury.judge(svd).unwrap();
+                assert_eq!(rewards.len(), judges);
+                // Nothing earns more than what is given to a winner that is good.
+                let rewards = rewards.into_iter().map(|reward| if is_good { 10.0 } else { reward });
+                play.last = Standings(vec![Tried::new(svd, rewards.collect())]);
+                let best = play.neighbours(svd).unwrap();
+                assert_eq!(best == svd, is_good);
+                assert_eq!(play.jury.fits.now_and_later(best), [0, 1]);
+                fits_are_there(play, &sessions, best);
+            });
+        }
     }
 
     #[test]

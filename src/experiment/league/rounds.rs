@@ -25,6 +25,8 @@ const FALLS: usize = 2;
 pub(super) struct Play<'a> {
     pub(super) jury: Jury<'a>,
     pub(super) standings: Standings,
+    /// What the last round judged, by all who may judge.
+    pub(super) last: Standings,
     pub(super) budget: Budget,
     /// The longest SVD that every fold allows.
     pub(super) longest: usize,
@@ -45,6 +47,7 @@ impl<'a> Play<'a> {
         let jury = Jury::new(sessions, held_out, judge, seed)?;
         let mut play = Self {
             standings: Standings::default(),
+            last: Standings::default(),
             budget: Budget::new(began, judge.within, jury.others(), jury.fits.all()),
             longest: jury.fits.longest()?,
             als_from: SHORT,
