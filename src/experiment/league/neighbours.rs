@@ -1,7 +1,7 @@
 //! The winner in, and out: alone or with neighbours beside it.
 
 use super::candidate::Candidate;
-use super::fits::{Fitted, PARTS};
+use super::fits::Fitted;
 use super::rounds::Play;
 use super::standing::{Lack, LeftOut, Tried};
 use crate::error::Result;
@@ -40,9 +40,8 @@ impl Play<'_> {
         self.budget.begin_neighbours();
         let Some(found) = self.beside_which(winner)? else { return Ok(winner) };
         let Found { beside, best, of_winner } = found;
-        let all = beside.neighbours(self.jury.fits.num_actions());
-        let until = self.until_last_fits(all[0]);
-        self.search(until, Vec::new(), all, 1)?;
+        let until = self.until_last_fits(beside);
+        self.search(until, Vec::new(), beside.neighbours(self.jury.fits.num_actions()), 1)?;
         let best = self.shortest_beside(beside, winner).unwrap_or(best);
         self.search(until, best.in_fewer().into_iter().collect(), Vec::new(), 0)?;
         let best = self.shortest_beside(beside, winner).unwrap_or(best);
@@ -65,9 +64,9 @@ impl Play<'_> {
         let shorter = self.standings.best_of_shorter(winner);
         for beside in std::iter::once(winner).chain(shorter) {
             let mut all = beside.neighbours(self.jury.fits.num_actions());
+            let until = self.until_last_fits(beside);
             let same = found.and_then(|(_, best): (_, Candidate)| best.beside(beside));
             let next = same.unwrap_or_else(|| all.remove(0));
-            let until = self.until_last_fits(next);
             if let Some(reason) = self.lacks(beside, next, until) {
                 if beside == winner {
                     self.left_out.push(LeftOut { what: next.name(), reason });
@@ -124,14 +123,11 @@ impl Play<'_> {
         Ok(are)
     }
 
-    /// A deadline that leaves the time of the fits that are still to make if `next`, neighbours, win, and of the
-    /// judgement of all.
-    fn until_last_fits(&self, next: Candidate) -> Deadline {
-        let beside = next.beside_neighbours().unwrap_or(next);
+    /// A deadline that leaves the time in which what neighbours stand beside is fitted without the other folds. The
+    /// judgement of all is not kept time for: of long vectors it takes as long as the search.
+    fn until_last_fits(&self, beside: Candidate) -> Deadline {
         let [_, later] = self.jury.fits.now_and_later(beside);
-        let parts = if self.last.0.is_empty() { 0 } else { PARTS };
-        self.budget
-            .until(self.budget.of(beside) * later + self.budget.judgement(next) * parts.into())
+        self.budget.until(self.budget.of(beside) * later)
     }
 
     /// The shortest neighbours that are as good as the best, if they are `beside` this and worth more than the winner.
