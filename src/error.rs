@@ -24,7 +24,7 @@ pub enum Error {
     },
 
     /// A table without a column that was asked for.
-    #[error("{}: no column `{column}`; {}", path.display(), the_columns(available))]
+    #[error("{}: no column `{column}`; {}", path.display(), the_columns(path, available))]
     MissingColumn {
         /// The table.
         path: PathBuf,
@@ -262,12 +262,16 @@ pub(crate) fn listed(names: &[String]) -> String {
     shown(&names.iter().take(NAMES).map(cut).collect::<Vec<_>>().join(", ")) + &more
 }
 
-/// The columns that there are, and why they are one, perhaps.
-fn the_columns(available: &[String]) -> String {
+/// The columns that there are, and why they are one or numbers, perhaps.
+pub(crate) fn the_columns(path: &Path, available: &[String]) -> String {
     let shown = listed(available);
+    let is_text = path.extension().is_none_or(|kind| kind != "parquet");
     match available {
         [only] if only.contains([',', ';', '\t', '|']) => format!(
             "the only column is {shown}: in a .csv file `,` stands between fields, in a .tsv file a tab"
+        ),
+        _ if is_text && available.iter().all(|name| name.parse::<f64>().is_ok()) => format!(
+            "the first row names the columns, and it holds {shown}: put a row of names before it"
         ),
         _ => format!("the columns are {shown}"),
     }

@@ -9,7 +9,7 @@ use super::filter::Filters;
 use super::source::Source;
 use crate::dataset::parquet::missing_column;
 use crate::dataset::registry;
-use crate::error::{Error, Result, listed, shown};
+use crate::error::{Error, Result, shown, the_columns};
 
 /// Some rows of one file.
 pub(crate) struct Batch {
@@ -64,10 +64,9 @@ impl Columns {
             (Some(column), _) => Err(missing_column(path, column, available)),
             (None, Some(column)) => Ok(column.to_owned()),
             (None, None) => {
-                let columns = listed(available);
+                let columns = the_columns(path, available);
                 let problem = format!(
-                    "which column holds the {what}? Say it with --{kind}-column; the columns are \
-                     {columns}"
+                    "which column holds the {what}? Say it with --{kind}-column; {columns}"
                 );
                 Err(Error::file(path, problem))
             }

@@ -20,6 +20,7 @@ use crate::dataset::registry;
 use crate::error::{Error, Result};
 
 const QUOTE: u8 = b'"';
+const COLON: u8 = b':';
 
 /// What a file begins with that gzip compressed.
 const GZIP: &[u8] = b"\x1f\x8b";
@@ -112,7 +113,7 @@ impl Dialect {
             // stand around a whole field.
             Some((_, "tsv")) => (b'\t', None),
             // `user::item::rating::time`: every second field is the empty one between two colons.
-            Some((_, "dat")) => (b':', None),
+            Some((_, "dat")) => (COLON, None),
             _ => {
                 let problem = "expected a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, a folder \
                                of .parquet files, or a file, folder or archive of a known data set (`slate \
@@ -143,11 +144,16 @@ impl Text {
             let problem = format!("is compressed by gzip: name it {}.gz", path.display());
             return Err(Error::file(&path, problem));
         }
+        let header = records(first, dialect.separator, dialect.quote).next();
+        let header = header.ok_or_else(|| Error::file(&path, "is empty"))?;
         let names = if let Some(names) = dialect.names {
+            if dialect.separator == COLON && memmem::find(&first[header], b"::").is_none() {
+                let problem = "has no :: in its first row; in a .dat file that stands between fields, as MovieLens \
+                               has it: name it .csv if a comma does here, .tsv if a tab does";
+                return Err(Error::file(&path, problem));
+            }
             names.iter().map(ToString::to_string).collect()
         } else {
-            let header = records(first, dialect.separator, dialect.quote).next();
-            let header = header.ok_or_else(|| Error::file(&path, "is empty"))?;
             if unquoted(trimmed(&first[header.clone()]), b'\r', Some(QUOTE)).next().is_some() {
                 let problem = "its lines end in a carriage return alone, as old Macs wrote them: let them \
                                end in a line feed, for example with tr '\\r' '\\n'";

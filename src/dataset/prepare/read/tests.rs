@@ -94,6 +94,13 @@ fn movielens_dat_in_latin_1_and_in_utf_8() {
         assert_eq!(labels(&interactions), expected);
     }
     assert!(problem("ratings.dat", "1::10::5::9\n2\t20\t3\t9\n", &all()).contains("row 2"));
+    assert!(problem("log.dat", "user\titem\n1\t10\n", &all()).contains("name it .csv"));
+}
+
+#[test]
+fn a_table_without_names_of_its_columns_says_that_they_are_expected() {
+    let problem = problem("log.csv", "1,10,3.5\n2,20,4\n", &all());
+    assert!(problem.contains("it holds 1, 10, 3.5: put a row of names before it"), "{problem}");
 }
 
 fn named(mut source: Source) -> Source {
