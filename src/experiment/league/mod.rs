@@ -39,7 +39,8 @@
 //! In the end neighbours are put beside the winner: on logs of many users with a few items each both together earn up to
 //! a tenth more ([`neighbours`](crate::embedding::neighbours)). Then they are put beside shorter decompositions: of 82 000
 //! books ALS of 512 dimensions earns as much with them as an SVD of 2 048. All who judged in the last round decide whether
-//! they win: on Gowalla and Amazon CDs a fifth of them saw gains of two percent that were half as much, or none.
+//! they win: on Gowalla and Amazon CDs a fifth of them saw gains of two percent that were half as much, or none. Where
+//! they put those beside a shorter one below the winner, they are asked about those beside the winner itself.
 //! The shortest candidate wins whose paired difference to the best is within one standard error, and
 //! within one percent: every dimension is paid for in serving.
 //!

@@ -13,12 +13,13 @@ const MOST_PAIRS: usize = 1_000_000_000;
 /// The judgements for which there must be time.
 const LEAST: u32 = 2;
 
-/// What neighbours stand beside, and the best of them.
-struct Found {
+/// A decomposition's turn.
+struct Turn {
     beside: Candidate,
-    best: Candidate,
-    /// The fits of the winner, if they were there and it is another one.
-    of_winner: Option<Fitted>,
+    /// The decomposition's fits.
+    fits: Option<Fitted>,
+    /// The best neighbours beside it, if they are worth more than the winner.
+    best: Option<Candidate>,
 }
 
 impl Play<'_> {
@@ -35,11 +36,92 @@ impl Play<'_> {
         if winner.beside_neighbours().is_some() || !self.has_few_pairs() {
             return Ok(winner);
         }
+        self.budget.begin_neighbours();
+        // Those beside the winner come where all put the others below it.
+        for Turn { beside, fits, best } in self.turns(winner)?.into_iter().rev() {
+            self.jury.fits.put(fits);
+            let Some(best) = best else { break };
+            self.jury.fits.keep_base();
+            let best = self.best_beside(beside, best, winner)?;
+            if self.are_worth_more_to_all(best, winner)? {
+                return Ok(best);
+            }
+            let fits = self.jury.fits.take_base();
+            self.jury.fits.put(fits);
+        }
+        Ok(winner)
+    }
+
+    /// The turn of the winner, unless there is no time for it, and that of the shortest decomposition that is as good with
+    /// neighbours, since what they hold, it need not. Empty if nothing may take the place of the winner's fits.
+    fn turns(&mut self, winner: Candidate) -> Result<Vec<Turn>> {
         // The judges of the table: more would take more time than is kept.
         self.jury.dismiss_others();
-        self.budget.begin_neighbours();
-        let Some(found) = self.beside_which(winner)? else { return Ok(winner) };
-        let Found { beside, best, of_winner } = found;
+        let mut turns: Vec<Turn> = Vec::new();
+        let shorter = self.standings.best_of_shorter(winner);
+        for beside in std::iter::once(winner).chain(shorter) {
+            let before = turns.last().and_then(|turn| turn.best);
+            let Some(turn) = self.turn(beside, winner, before)? else {
+                if self.jury.fits.is_fitted(winner) {
+                    break;
+                }
+                continue;
+            };
+            let ends = turn.best.is_none();
+            if !ends && turns.last().is_some_and(|last| last.beside != winner) {
+                turns.pop();
+            }
+            if !ends || beside == winner {
+                turns.push(turn);
+            }
+            if ends {
+                break;
+            }
+        }
+        Ok(turns)
+    }
+
+    /// The turn of a decomposition, after one whose best neighbours were those `before`. None if there is too little time
+    /// or memory.
+    fn turn(
+        &mut self,
+        beside: Candidate,
+        winner: Candidate,
+        before: Option<Candidate>,
+    ) -> Result<Option<Turn>> {
+        let mut all = beside.neighbours(self.jury.fits.num_actions());
+        let until = self.until_last_fits(beside);
+        let same = before.and_then(|best| best.beside(beside));
+        let next = same.unwrap_or_else(|| all.remove(0));
+        if let Some(reason) = self.lacks(beside, next, until) {
+            if beside == winner {
+                self.left_out.push(LeftOut { what: next.name(), reason });
+            }
+            return Ok(None);
+        }
+        if !self.jury.fits.is_fitted(beside) {
+            self.fit(beside)?;
+        }
+        self.jury.fits.keep_base();
+        self.search(until, vec![next], Vec::new(), 0)?;
+        // Not more than the best of its weights: after a last round that is another one, by chance.
+        if before.is_none() && self.standings.mean_of(next) > self.standings.mean_of(beside) {
+            // The other half is for shorter ones, which take less of it.
+            self.search(until.halfway(), Vec::new(), all, 1)?;
+        }
+        let best = self.shortest_beside(beside, winner);
+        Ok(Some(Turn { beside, fits: self.jury.fits.take_base(), best }))
+    }
+
+    /// The best neighbours beside a decomposition, whose fits are kept, once those near the `best` of its turn are judged,
+    /// and those in fewer dimensions. They are fitted.
+    fn best_beside(
+        &mut self,
+        beside: Candidate,
+        best: Candidate,
+        winner: Candidate,
+    ) -> Result<Candidate> {
+        self.jury.dismiss_others();
         let until = self.until_last_fits(beside);
         self.search(until, Vec::new(), beside.neighbours(self.jury.fits.num_actions()), 1)?;
         let best = self.shortest_beside(beside, winner).unwrap_or(best);
@@ -48,61 +130,7 @@ impl Play<'_> {
         if !self.jury.fits.is_fitted(best) {
             self.jury.fits.fit(best)?;
         }
-        if self.are_worth_more_to_all(best, winner)? {
-            return Ok(best);
-        }
-        let of_winner = of_winner.or_else(|| self.jury.fits.take_base());
-        self.jury.fits.put(of_winner);
-        Ok(winner)
-    }
-
-    /// The winner, or the shortest decomposition that is as good with neighbours, since what they hold, it need not. Its
-    /// fits are kept. None where neighbours are not worth more than the winner; if its fits were there, they are there
-    /// again.
-    fn beside_which(&mut self, winner: Candidate) -> Result<Option<Found>> {
-        let (mut found, mut of_winner, mut of_found) = (None, None, None);
-        let shorter = self.standings.best_of_shorter(winner);
-        for beside in std::iter::once(winner).chain(shorter) {
-            let mut all = beside.neighbours(self.jury.fits.num_actions());
-            let until = self.until_last_fits(beside);
-            let same = found.and_then(|(_, best): (_, Candidate)| best.beside(beside));
-            let next = same.unwrap_or_else(|| all.remove(0));
-            if let Some(reason) = self.lacks(beside, next, until) {
-                if beside == winner {
-                    self.left_out.push(LeftOut { what: next.name(), reason });
-                    if self.jury.fits.is_fitted(winner) {
-                        return Ok(None);
-                    }
-                }
-                continue;
-            }
-            if !self.jury.fits.is_fitted(beside) {
-                self.fit(beside)?;
-            }
-            self.jury.fits.keep_base();
-            self.search(until, vec![next], Vec::new(), 0)?;
-            // Not more than the best of its weights: after a last round that is another one, by chance.
-            if found.is_none() && self.standings.mean_of(next) > self.standings.mean_of(beside) {
-                // The other half is for shorter ones, which take less of it.
-                self.search(until.halfway(), Vec::new(), all, 1)?;
-            }
-            let best = self.shortest_beside(beside, winner);
-            let fits = self.jury.fits.take_base();
-            if beside == winner {
-                of_winner = fits;
-            } else if best.is_some() {
-                of_found = fits;
-            }
-            let Some(best) = best else { break };
-            found = Some((beside, best));
-        }
-        let Some((beside, best)) = found else {
-            self.jury.fits.put(of_winner);
-            return Ok(None);
-        };
-        self.jury.fits.put(if beside == winner { of_winner.take() } else { of_found });
-        self.jury.fits.keep_base();
-        Ok(Some(Found { beside, best, of_winner }))
+        Ok(best)
     }
 
     /// True if neighbours are worth more than the winner to all who chose it in a last round, if there was one. Their
@@ -160,6 +188,7 @@ mod tests {
     use crate::seed::{Purpose, Seed};
 
     const PAIRS: u32 = 250;
+    const SHORTER: usize = 18;
 
     /// Users who observe one item each of four pairs, and hide another: that of the pair, or any.
     fn sessions(of_pairs: bool) -> Sessions {
@@ -264,6 +293,38 @@ mod tests {
                 fits_are_there(play, &sessions, best);
             });
         }
+    }
+
+    #[test]
+    fn those_beside_the_winner_come_where_all_put_those_beside_a_shorter_one_below_it() {
+        let sessions = sessions_of(30_000, true);
+        let asked = |with_shorter: bool, of_winner: Option<Vec<f64>>| {
+            with_a_short_winner(&sessions, |mut play, svd| {
+                if with_shorter {
+                    play.fit(svd.with_length(SHORTER)).unwrap();
+                    play.judge(svd.with_length(SHORTER)).unwrap();
+                    play.fit(svd).unwrap();
+                }
+                let judges = play.jury.call_others(svd).unwrap();
+                let rewards = of_winner.clone().unwrap_or_else(|| vec![0.0; judges]);
+                play.last = Standings(vec![Tried::new(svd, rewards)]);
+                let best = play.neighbours(svd).unwrap();
+                let asked = std::mem::take(&mut play.last.0).split_off(1);
+                fits_are_there(play, &sessions, best);
+                (best, asked)
+            })
+        };
+        let (beside_winner, of_winner) = asked(false, None);
+        let (beside_shorter, of_shorter) = asked(true, None);
+        assert!(beside_shorter.latent_dim() < beside_winner.latent_dim());
+        // What the winner would have to earn so that only the former are worth more.
+        let [high, low] = [&of_winner, &of_shorter].map(|asked| asked[0].mean);
+        assert!(low < high);
+        let rewards = of_winner[0].rewards.iter().map(|reward| reward * (low + high) / 2.02 / high);
+        let (best, asked) = asked(true, Some(rewards.collect()));
+        assert_eq!(best, beside_winner);
+        let asked: Vec<Candidate> = asked.iter().map(|tried| tried.candidate).collect();
+        assert_eq!(asked, [beside_shorter, beside_winner]);
     }
 
     #[test]
