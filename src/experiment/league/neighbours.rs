@@ -188,7 +188,6 @@ mod tests {
     use crate::seed::{Purpose, Seed};
 
     const PAIRS: u32 = 250;
-    const SHORTER: usize = 18;
 
     /// Users who observe one item each of four pairs, and hide another: that of the pair, or any.
     fn sessions(of_pairs: bool) -> Sessions {
@@ -298,33 +297,26 @@ mod tests {
     #[test]
     fn those_beside_the_winner_come_where_all_put_those_beside_a_shorter_one_below_it() {
         let sessions = sessions_of(30_000, true);
-        let asked = |with_shorter: bool, of_winner: Option<Vec<f64>>| {
+        let play = |below: Option<Candidate>| {
             with_a_short_winner(&sessions, |mut play, svd| {
-                if with_shorter {
-                    play.fit(svd.with_length(SHORTER)).unwrap();
-                    play.judge(svd.with_length(SHORTER)).unwrap();
-                    play.fit(svd).unwrap();
-                }
+                let shorter = svd.with_length(19);
+                play.fit(shorter).unwrap();
+                play.judge(shorter).unwrap();
+                play.fit(svd).unwrap();
                 let judges = play.jury.call_others(svd).unwrap();
-                let rewards = of_winner.clone().unwrap_or_else(|| vec![0.0; judges]);
-                play.last = Standings(vec![Tried::new(svd, rewards)]);
+                let (rewards, _) = play.jury.judge(svd).unwrap();
+                let below = below.map(|below| Tried::new(below, vec![0.0; judges]));
+                let last = std::iter::once(Tried::new(svd, rewards)).chain(below);
+                play.last = Standings(last.collect());
                 let best = play.neighbours(svd).unwrap();
-                let asked = std::mem::take(&mut play.last.0).split_off(1);
                 fits_are_there(play, &sessions, best);
-                (best, asked)
+                (best, svd, shorter)
             })
         };
-        let (beside_winner, of_winner) = asked(false, None);
-        let (beside_shorter, of_shorter) = asked(true, None);
-        assert!(beside_shorter.latent_dim() < beside_winner.latent_dim());
-        // What the winner would have to earn so that only the former are worth more.
-        let [high, low] = [&of_winner, &of_shorter].map(|asked| asked[0].mean);
-        assert!(low < high);
-        let rewards = of_winner[0].rewards.iter().map(|reward| reward * (low + high) / 2.02 / high);
-        let (best, asked) = asked(true, Some(rewards.collect()));
-        assert_eq!(best, beside_winner);
-        let asked: Vec<Candidate> = asked.iter().map(|tried| tried.candidate).collect();
-        assert_eq!(asked, [beside_shorter, beside_winner]);
+        let (beside_shorter, svd, shorter) = play(None);
+        assert_eq!(beside_shorter.beside_neighbours(), Some(shorter));
+        let (beside_winner, ..) = play(Some(beside_shorter));
+        assert_eq!(beside_winner.beside_neighbours(), Some(svd));
     }
 
     #[test]

@@ -383,7 +383,7 @@ fn files_that_are_no_log() {
     assert!(message.contains("the columns are c0, c1, "), "{message}");
     assert!(message.ends_with(", c29 and 30 more"), "{message}");
     let message = problem("log.csv", "who;what;".repeat(20), &all());
-    assert!(message.ends_with("who;what;who;wh…"), "{message}");
+    assert!(message.contains("who;what;who;wh…: in a .csv file `,`"), "{message}");
     let mut latin = b"userId,movieId\n1,caf".to_vec();
     latin.write_all(b"\xe9\n").unwrap();
     assert!(problem("ratings.csv", latin, &all()).contains("ratings.csv"));
