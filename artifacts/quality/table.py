@@ -41,6 +41,8 @@ NAMES = {
     "ml-1m": "MovieLens 1M",
     "yelp": "Yelp (IHGCL)",
     "douban-book": "Douban Book",
+    "anime": "Anime (MyAnimeList)",
+    "steam": "Steam",
     "sports-time": "Amazon Sports, by time",
     "toys-time": "Amazon Toys (ICLRec), by time",
     "video-time": "Amazon Video Games, by time",
