@@ -43,6 +43,7 @@ NAMES = {
     "douban-book": "Douban Book",
     "anime": "Anime (MyAnimeList)",
     "steam": "Steam",
+    "kgat-lastfm": "Last.fm (part, KGAT)",
     "sports-time": "Amazon Sports, by time",
     "toys-time": "Amazon Toys (ICLRec), by time",
     "video-time": "Amazon Video Games, by time",
