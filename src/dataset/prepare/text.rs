@@ -144,16 +144,16 @@ impl Text {
             let problem = format!("is compressed by gzip: name it {}.gz", path.display());
             return Err(Error::file(&path, problem));
         }
-        let header = records(first, dialect.separator, dialect.quote).next();
-        let header = header.ok_or_else(|| Error::file(&path, "is empty"))?;
         let names = if let Some(names) = dialect.names {
-            if dialect.separator == COLON && memmem::find(&first[header], b"::").is_none() {
-                let problem = "has no :: in its first row; in a .dat file that stands between fields, as MovieLens \
+            if dialect.separator == COLON && memmem::find(first, b"::").is_none() {
+                let problem = "holds no ::, which stands between fields in a .dat file, as MovieLens \
                                has it: name it .csv if a comma does here, .tsv if a tab does";
                 return Err(Error::file(&path, problem));
             }
             names.iter().map(ToString::to_string).collect()
         } else {
+            let header = records(first, dialect.separator, dialect.quote).next();
+            let header = header.ok_or_else(|| Error::file(&path, "is empty"))?;
             if unquoted(trimmed(&first[header.clone()]), b'\r', Some(QUOTE)).next().is_some() {
                 let problem = "its lines end in a carriage return alone, as old Macs wrote them: let them \
                                end in a line feed, for example with tr '\\r' '\\n'";

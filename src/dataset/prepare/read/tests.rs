@@ -94,6 +94,7 @@ fn movielens_dat_in_latin_1_and_in_utf_8() {
         assert_eq!(labels(&interactions), expected);
     }
     assert!(problem("ratings.dat", "1::10::5::9\n2\t20\t3\t9\n", &all()).contains("row 2"));
+    assert_eq!(read_text("ratings.dat", "\n1::10::5::9\n", &all()).unwrap(), ["1 10"]);
     assert!(problem("log.dat", "user\titem\n1\t10\n", &all()).contains("name it .csv"));
 }
 
