@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// Where interactions are logged, one a row.
 ///
 /// A known data set's folder, archive or file ([`registry::KNOWN`]), any table in a `.csv`, `.tsv`
-/// (`.gz` or not) or `.parquet` file, a folder of Parquet files, however deep and partitioned as
+/// or `.inter` (`.gz` or not) or `.parquet` file, a folder of Parquet files, however deep and partitioned as
 /// Hive does (`day=2024-01-31/part-0.parquet`), or a pattern that names files, or folders of
 /// Parquet files (`logs/*.csv.gz`).
 /// Columns that are not given are a known data set's, where the table has them.
@@ -180,7 +180,7 @@ impl Found {
                 self.search(&path)?;
             } else if file.name().ends_with(".parquet") {
                 self.parquet.push(path);
-            } else if [".csv", ".tsv"].iter().any(|text| file.name().ends_with(text)) {
+            } else if [".csv", ".tsv", ".inter"].iter().any(|text| file.name().ends_with(text)) {
                 self.text.push(path);
             }
         }

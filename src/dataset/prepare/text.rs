@@ -99,6 +99,8 @@ struct Dialect {
     separator: u8,
     /// What stands around fields that hold separators or line breaks, where these may.
     quote: Option<u8>,
+    /// True if the header says of which type each column is: `user_id:token`.
+    typed: bool,
     /// Names of the columns of a file without a header.
     names: Option<&'static [&'static str]>,
 }
@@ -111,17 +113,19 @@ impl Dialect {
             Some((_, "csv")) => (b',', Some(QUOTE)),
             // Databases write a quote as it is, so none of it opens anything: `bare` takes off those that
             // stand around a whole field.
-            Some((_, "tsv")) => (b'\t', None),
+            Some((_, "tsv" | "inter")) => (b'\t', None),
             // `user::item::rating::time`: every second field is the empty one between two colons.
             Some((_, "dat")) => (COLON, None),
             _ => {
-                let problem = "expected a .csv, .tsv, .csv.gz, .tsv.gz or .parquet file, a folder \
-                               of .parquet files, or a file, folder or archive of a known data set (`slate \
-                               datasets` lists them)";
+                let problem = "expected a .csv, .tsv or .inter file (.gz or not), a .parquet file, a \
+                               folder of .parquet files, or a file, folder or archive of a known data set \
+                               (`slate datasets` lists them)";
                 return Err(Error::file(file.shown(), problem));
             }
         };
-        Ok(Self { separator, quote, names: registry::columns_of_file(&name) })
+        // As `RecBole` writes it.
+        let typed = name.ends_with(".inter");
+        Ok(Self { separator, quote, typed, names: registry::columns_of_file(&name) })
     }
 }
 
@@ -160,7 +164,11 @@ impl Text {
                 return Err(Error::file(&path, problem));
             }
             let quoted = Dialect { quote: Some(QUOTE), ..dialect };
-            let names = names_of(&parse(&path, quoted, None, None, &first[header.clone()])?);
+            let mut row = first[header.clone()].to_vec();
+            if dialect.typed {
+                row = untyped(&row, dialect.separator);
+            }
+            let names = names_of(&parse(&path, quoted, None, None, &row)?);
             first.drain(..header.end);
             names
         };
@@ -317,6 +325,13 @@ fn bare(cell: &str) -> Cow<'_, str> {
         }
         _ => cell.into(),
     }
+}
+
+/// A header without the types behind the names: `user_id:token`.
+fn untyped(header: &[u8], separator: u8) -> Vec<u8> {
+    let typed = header.split(|byte| *byte == separator);
+    let names = typed.filter_map(|field| field.split(|byte| *byte == COLON).next());
+    names.collect::<Vec<_>>().join(&separator)
 }
 
 /// The names of a table's columns; polars has made them unique.

@@ -131,7 +131,7 @@ fn ids_that_only_look_like_integers_keep_their_zeros() {
 
 /// The file compressed, beside it.
 fn gzipped(path: &Path) -> PathBuf {
-    let to = path.with_extension("csv.gz");
+    let to = PathBuf::from(format!("{}.gz", path.display()));
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     std::io::Write::write_all(&mut encoder, &fs_err::read(path).unwrap()).unwrap();
     fs_err::write(&to, encoder.finish().unwrap()).unwrap();
@@ -317,6 +317,20 @@ fn folders_and_patterns_of_files_are_one_log() {
     assert_eq!(digest(&source).unwrap().len(), 64);
     let none = Source { path: folder.join("*.tsv"), ..source };
     assert!(read(&none, &all()).unwrap_err().to_string().contains("matches no file"));
+}
+
+#[test]
+fn the_types_in_a_recbole_header_are_no_part_of_the_names() {
+    let text = "who:token\twhat:token\trating:float\n1\ta:b\t5.0\n2\tc\t1\n";
+    let (folder, source) = file("log.inter", text);
+    let packed = gzipped(&folder.path().join("log.inter"));
+    for path in [source.path.clone(), packed] {
+        let source = named(Source { path, ..source.clone() });
+        assert_eq!(pairs(&read(&source, &all()).unwrap()), ["1 a:b", "2 c"]);
+    }
+    // Elsewhere a colon is a letter like any other.
+    let message = problem("log.tsv", text, &all());
+    assert!(message.contains("the columns are who:token, what:token, rating:float"), "{message}");
 }
 
 #[test]
