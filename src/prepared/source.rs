@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{CHOICE, Manifest};
 use crate::dataset::{Folds, Sessions, Times};
 use crate::embedding::{
-    AlsOptions, Beside, BlendOptions, Form, Import, NeighbourOptions, SessionPart, SharedContexts,
+    AlsOptions, Beside, BlendOptions, Form, Import, NeighbourOptions, SessionPart, Slim,
     StoredEmbeddings, SvdOptions, blend, implicit_als, interactions_of, truncated_svd,
     with_neighbours,
 };
@@ -207,10 +207,8 @@ impl EmbeddingSource {
             Self::Neighbours { interactions, options } => {
                 let beside = Self::beside(options.beside, *interactions);
                 let beside = beside.fit(sessions, users, seed)?;
-                let NeighbourOptions { count, shrinkage, .. } = *options;
-                let (matrix, num_actions) = (of(interactions), sessions.num_actions);
-                let shared = SharedContexts::count(&matrix, num_actions, count, &[shrinkage])?;
-                with_neighbours(&beside, &shared, *options, seed)
+                let slim = Slim::new(&of(interactions), sessions.num_actions, options.count)?;
+                with_neighbours(&beside, &slim, *options, seed)
             }
             Self::Auto(_) | Self::Import(_) | Self::Again { .. } => Err(Error::setting(
                 "embeddings",

@@ -205,7 +205,8 @@ fn a_fold_decides_by_itself_in_the_space_of_all() {
         dims: 24,
         count: 5,
         weight: 1.0,
-        shrinkage: 3.0,
+        ridge: 3.0,
+        popularity_power: 0.25,
         form: Form { popularity: 0.25, ..Form::default() },
         beside: Beside::Blend(options),
     };

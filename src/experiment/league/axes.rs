@@ -2,7 +2,7 @@
 
 use super::candidate::{Candidate, Kind, plain};
 use crate::dataset::ActionSets;
-use crate::embedding::{BlendOptions, Form, NeighbourOptions, Power, SharedContexts, SvdOptions};
+use crate::embedding::{BlendOptions, Form, NeighbourOptions, Power, Slim, SvdOptions};
 use crate::error::Result;
 
 const LENGTHS: [usize; 6] = [50, 100, 200, 512, 1024, 2048];
@@ -27,17 +27,15 @@ const OF_BLEND: usize = 512;
 /// The first blends, which are judged before any other: one that is good on Gowalla and Amazon CDs, and one
 /// that is on smaller sets (Last.fm, Amazon Office).
 pub(super) const FIRST_BLENDS: u32 = 2;
-/// m, the dimensions of neighbours, and fewer, which are tried for their best weights alone: on books they earn
-/// less, on sessions as much. With 2 048 they earn 2 % more on books, and take the time of those beside shorter
-/// decompositions, which earn as much; on Amazon Toys they earn no more.
+/// m, the dimensions of neighbours, and others, which are tried for their best weights alone, the fewer first.
 const OF_NEIGHBOURS: usize = 1024;
-const OF_FEWER: usize = 512;
-/// The number of neighbours, their ω and their s.
+const OTHERS_OF_NEIGHBOURS: [usize; 2] = [512, 2048];
+/// The number of neighbours, their ω and their λ.
 const COUNTS: [usize; 4] = [5, 10, 20, 50];
-const WEIGHTS: [f32; 4] = [0.1, 0.3, 1.0, 3.0];
-const SHRINKAGES: [f32; 5] = [0.0, 1.0, 3.0, 10.0, 30.0];
+const WEIGHTS: [f32; 5] = [0.1, 0.3, 1.0, 3.0, 10.0];
+const OF_REGRESSIONS: [f32; 5] = [1.0, 5.0, 20.0, 60.0, 200.0];
 /// The first of them, of little weight: where that earns no more, more earns less.
-const FIRST_NEIGHBOURS: (usize, f32, f32) = (10, 0.3, 10.0);
+const FIRST_NEIGHBOURS: (usize, f32, f32) = (20, 0.3, 20.0);
 /// α, λ and ω of the first ALS.
 const FIRST_ALS: [f64; 3] = [10.0, 1.0, 1.0];
 /// The same of a later, longer one.
@@ -113,29 +111,28 @@ impl Candidate {
         // Next to the first, more weight comes before all else.
         for weight in WEIGHTS.into_iter().rev() {
             for count in COUNTS {
-                all.extend(SHRINKAGES.map(|shrinkage| (count, weight, shrinkage)));
+                all.extend(OF_REGRESSIONS.map(|ridge| (count, weight, ridge)));
             }
         }
         let dims = OF_NEIGHBOURS.min(num_actions);
         all.into_iter().filter_map(|of| self.with_neighbours(dims, of)).collect()
     }
 
-    /// The same neighbours in fewer dimensions; none where there are no neighbours, or no more items.
-    pub(super) fn in_fewer(self) -> Option<Self> {
-        let Kind::Neighbours { neighbours } = self.kind else { return None };
-        let fewer = NeighbourOptions { dims: OF_FEWER, ..neighbours };
-        let in_fewer = Self { kind: Kind::Neighbours { neighbours: fewer }, ..self };
-        (neighbours.dims > OF_FEWER).then_some(in_fewer)
+    /// The same neighbours in other dimensions, of `num_actions` actions, ascending. None of what has no neighbours.
+    pub(super) fn in_other_dims(self, num_actions: usize) -> Vec<Self> {
+        let Kind::Neighbours { neighbours } = self.kind else { return Vec::new() };
+        let others = OTHERS_OF_NEIGHBOURS.map(|dims| dims.min(num_actions));
+        let others = others.into_iter().filter(|dims| *dims != neighbours.dims);
+        let with = |dims| NeighbourOptions { dims, ..neighbours };
+        others
+            .map(|dims| Self { kind: Kind::Neighbours { neighbours: with(dims) }, ..self })
+            .collect()
     }
 }
 
-/// The contexts that the actions of a matrix share, for all neighbours that are tried.
-pub(super) fn count_shared_contexts(
-    matrix: &ActionSets,
-    num_actions: usize,
-) -> Result<SharedContexts> {
-    let most = COUNTS.into_iter().max().unwrap_or(0);
-    SharedContexts::count(matrix, num_actions, most, &SHRINKAGES)
+/// The most similar actions of each, for all neighbours that are tried.
+pub(super) fn nearest_actions(matrix: &ActionSets, num_actions: usize) -> Result<Slim> {
+    Slim::new(matrix, num_actions, COUNTS.into_iter().max().unwrap_or(0))
 }
 
 /// The lengths to choose from, ascending, where the data allow up to `longest`; that one is the last, if it
@@ -211,7 +208,7 @@ pub(super) fn weights(of: Candidate, ordered: bool) -> Vec<Candidate> {
 }
 
 /// The places of a candidate on its axes: of a decomposition power or ridge, how strong, κ, γ − κ, ρ; of
-/// ALS and a blend also α, λ and ω, of neighbours their number, ω and s.
+/// ALS and a blend also α, λ and ω, of neighbours their number, ω and λ.
 pub(super) fn places(candidate: &Candidate) -> Vec<usize> {
     let Candidate { form, popularity_power, recency, .. } = *candidate;
     let below = |values: &[f32], value: f32| values.partition_point(|other| *other < value);
@@ -232,9 +229,9 @@ pub(super) fn places(candidate: &Candidate) -> Vec<usize> {
         ]);
     }
     if let Kind::Neighbours { neighbours } = candidate.kind {
-        let NeighbourOptions { count, weight, shrinkage, .. } = neighbours;
+        let NeighbourOptions { count, weight, ridge, .. } = neighbours;
         all.push(COUNTS.partition_point(|other| *other < count));
-        all.extend([below(&WEIGHTS, weight), below(&SHRINKAGES, shrinkage)]);
+        all.extend([below(&WEIGHTS, weight), below(&OF_REGRESSIONS, ridge)]);
     }
     all
 }

@@ -146,27 +146,28 @@ impl Candidate {
         }
     }
 
-    /// This decomposition with neighbours beside it, of these m, number, ω and s. None of what has neighbours.
+    /// This decomposition with neighbours beside it, of these m, number, ω and λ. None of what has neighbours.
     pub(super) fn with_neighbours(
         self,
         dims: usize,
-        (count, weight, shrinkage): (usize, f32, f32),
+        (count, weight, ridge): (usize, f32, f32),
     ) -> Option<Self> {
         let beside = match self.kind {
             Kind::Svd(svd) => Beside::Svd(svd),
             Kind::Als { blend } | Kind::Blend { blend } => Beside::Blend(blend),
             Kind::Neighbours { .. } => return None,
         };
-        let form = self.form;
-        let neighbours = NeighbourOptions { dims, count, weight, shrinkage, form, beside };
+        let Self { form, popularity_power, .. } = self;
+        let neighbours =
+            NeighbourOptions { dims, count, weight, ridge, popularity_power, form, beside };
         Some(Self { kind: Kind::Neighbours { neighbours }, form: plain(), ..self })
     }
 
     /// The same neighbours beside another decomposition. None where there are no neighbours, or there are already.
     pub(super) fn beside(self, other: Self) -> Option<Self> {
         let Kind::Neighbours { neighbours } = self.kind else { return None };
-        let NeighbourOptions { dims, count, weight, shrinkage, .. } = neighbours;
-        other.with_neighbours(dims, (count, weight, shrinkage))
+        let NeighbourOptions { dims, count, weight, ridge, .. } = neighbours;
+        other.with_neighbours(dims, (count, weight, ridge))
     }
 
     /// What stands beside its neighbours, if it has any.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use super::axes::count_shared_contexts;
+use super::axes::nearest_actions;
 use super::candidate::{Candidate, Kind, plain};
 use super::nobody;
 use crate::dataset::{Folds, Sessions, Split};
 use crate::embedding::{
-    BlendOptions, Form, SessionPart, SharedContexts, Spectrum, StoredEmbeddings, Vectors, blend,
+    BlendOptions, Form, SessionPart, Slim, Spectrum, StoredEmbeddings, Vectors, blend,
     interactions_of, with_neighbours,
 };
 use crate::error::Result;
@@ -97,7 +97,7 @@ pub(super) struct Fits<'a> {
     /// The SVD at which ALS starts, and of which blends are made; in the end, what neighbours stand beside.
     base: Option<Fitted>,
     /// What neighbours are made of, of each fit that had some.
-    shared: BTreeMap<u16, SharedContexts>,
+    slim: BTreeMap<u16, Slim>,
 }
 
 impl<'a> Fits<'a> {
@@ -131,7 +131,7 @@ impl<'a> Fits<'a> {
             fitted: None,
             searched: Vec::new(),
             base: None,
-            shared: BTreeMap::new(),
+            slim: BTreeMap::new(),
         }
     }
 
@@ -267,14 +267,14 @@ impl<'a> Fits<'a> {
                 blend(svd, &interactions_of(sessions, &users, part), options)
             }
             (Kind::Neighbours { neighbours }, Some(beside)) => {
-                let shared = match self.shared.entry(fold) {
-                    Entry::Occupied(counted) => counted.into_mut(),
+                let slim = match self.slim.entry(fold) {
+                    Entry::Occupied(found) => found.into_mut(),
                     Entry::Vacant(vacant) => {
                         let matrix = interactions_of(sessions, &users, part);
-                        vacant.insert(count_shared_contexts(&matrix, sessions.num_actions)?)
+                        vacant.insert(nearest_actions(&matrix, sessions.num_actions)?)
                     }
                 };
-                with_neighbours(beside, shared, neighbours, self.seed)
+                with_neighbours(beside, slim, neighbours, self.seed)
             }
             _ => candidate.source_of(part).fit(sessions, &users, self.seed),
         }

@@ -114,7 +114,7 @@ impl Play<'_> {
     }
 
     /// The best neighbours beside a decomposition, whose fits are kept, once those near the `best` of its turn are judged,
-    /// and those in fewer dimensions. They are fitted.
+    /// and those in other dimensions. They are fitted.
     fn best_beside(
         &mut self,
         beside: Candidate,
@@ -125,7 +125,9 @@ impl Play<'_> {
         let until = self.until_last_fits(beside);
         self.search(until, Vec::new(), beside.neighbours(self.jury.fits.num_actions()), 1)?;
         let best = self.shortest_beside(beside, winner).unwrap_or(best);
-        self.search(until, best.in_fewer().into_iter().collect(), Vec::new(), 0)?;
+        let others = best.in_other_dims(self.jury.fits.num_actions());
+        let others = others.into_iter().filter(|other| !self.lacks_memory(*other)).collect();
+        self.search(until, others, Vec::new(), 0)?;
         let best = self.shortest_beside(beside, winner).unwrap_or(best);
         if !self.jury.fits.is_fitted(best) {
             self.jury.fits.fit(best)?;
@@ -187,21 +189,31 @@ mod tests {
     use crate::prepared::{HeldOut, Judge};
     use crate::seed::{Purpose, Seed};
 
-    const PAIRS: u32 = 250;
+    const TASTES: u32 = 10;
+    const PAIRS: u32 = 25;
 
-    /// Users who observe one item each of four pairs, and hide another: that of the pair, or any.
+    /// Users of ten tastes who observe one item each of four of a taste's pairs. If it is `of_pairs`, they hide the others
+    /// of two of them and favourites of the taste; otherwise the same four items as all users of the taste.
     fn sessions(of_pairs: bool) -> Sessions {
         sessions_of(1200, of_pairs)
     }
 
     fn sessions_of(users: u32, of_pairs: bool) -> Sessions {
-        let draw =
-            |user: u32, at: u64| Seed(9).stream(Purpose::Synthetic, at, user.into()).below(PAIRS);
+        let draw = |user: u32, at: u64| {
+            let mut stream = Seed(9).stream(Purpose::Synthetic, at, user.into());
+            stream.below(1 << 20)
+        };
         let items = |hidden: bool| {
             (0..users).flat_map(move |user| {
-                (0..4).map(move |at| {
-                    let at = if hidden && !of_pairs { at + 4 } else { at };
-                    (user, 2 * draw(user, at) + u32::from(hidden))
+                (0_u8..4).map(move |at| {
+                    let pair = match (hidden, of_pairs, u32::from(at)) {
+                        (true, false, at) => at,
+                        (true, true, 2..) => {
+                            draw(user, u64::from(at) + 4).trailing_zeros().min(PAIRS - 1)
+                        }
+                        _ => draw(user, at.into()) % PAIRS,
+                    };
+                    (user, 2 * (user % TASTES * PAIRS + pair) + u32::from(hidden))
                 })
             })
         };
@@ -209,7 +221,7 @@ mod tests {
             observed: ActionSets::from_pairs(users as usize, items(false)),
             hidden: ActionSets::from_pairs(users as usize, items(true)),
             split: vec![Split::Train; users as usize],
-            num_actions: 2 * PAIRS as usize,
+            num_actions: (2 * TASTES * PAIRS) as usize,
         }
     }
 
@@ -247,8 +259,8 @@ mod tests {
     #[test]
     fn they_stand_beside_the_shortest_decomposition_that_is_as_good() {
         let sessions = sessions(true);
-        // Of ten dimensions less, the SVD adds less to neighbours; of one less, as much.
-        for (length, is_as_good) in [(10, false), (19, true)] {
+        // With fewer dimensions than there are tastes the SVD adds less to neighbours; with one less, as much.
+        for (length, is_as_good) in [(5, false), (19, true)] {
             with_a_short_winner(&sessions, |mut play, svd| {
                 let shorter = svd.with_length(length);
                 play.fit(shorter).unwrap();

@@ -186,10 +186,10 @@ fn name(candidate: &Candidate) -> String {
             )
         }
         Kind::Neighbours { neighbours } => {
-            let NeighbourOptions { dims, count, weight, shrinkage, .. } = neighbours;
+            let NeighbourOptions { dims, count, weight, ridge, .. } = neighbours;
             let beside = candidate.beside_neighbours().as_ref().map(name).unwrap_or_default();
             return format!(
-                "{count} neighbours in {dims} dimensions, ω = {weight}, s = {shrinkage}, beside {beside}"
+                "{count} neighbours in {dims} dimensions, ω = {weight}, λ = {ridge}, beside {beside}"
             );
         }
     };
