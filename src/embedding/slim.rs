@@ -75,7 +75,9 @@ impl Slim {
     /// By coordinate descent. `residuals` `[contexts]` are 0 before and after.
     fn regress(&self, action: u32, near: &[u32], ridge: f32, residuals: &mut [f32]) -> Vec<f32> {
         let contexts = |action: u32| self.contexts_of.of(action);
-        contexts(action).iter().for_each(|&context| residuals[context as usize] = 1.0);
+        for &context in contexts(action) {
+            residuals[context as usize] = 1.0;
+        }
         let mut weights = vec![0.0; near.len()];
         for _ in 0..ROUNDS {
             let mut largest = 0.0_f32;
@@ -85,7 +87,9 @@ impl Slim {
                 let size = contexts.len() as f32;
                 let change = (sum + size * *weight) / (size + ridge) - *weight;
                 *weight += change;
-                contexts.iter().for_each(|&context| residuals[context as usize] -= change);
+                for &context in contexts {
+                    residuals[context as usize] -= change;
+                }
                 largest = largest.max(change.abs());
             }
             if largest < ENOUGH {
@@ -93,7 +97,9 @@ impl Slim {
             }
         }
         for &action in near.iter().chain([&action]) {
-            contexts(action).iter().for_each(|&context| residuals[context as usize] = 0.0);
+            for &context in contexts(action) {
+                residuals[context as usize] = 0.0;
+            }
         }
         weights
     }

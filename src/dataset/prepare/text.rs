@@ -109,13 +109,14 @@ impl Dialect {
     /// The dialect that the file's name tells.
     fn of(file: &Packed) -> Result<Self> {
         let name = file.name();
-        let (separator, quote) = match name.rsplit_once('.') {
-            Some((_, "csv")) => (b',', Some(QUOTE)),
+        let extension = name.rsplit_once('.').map(|(_, last)| last);
+        let (separator, quote) = match extension {
+            Some("csv") => (b',', Some(QUOTE)),
             // Databases write a quote as it is, so none of it opens anything: `bare` takes off those that
             // stand around a whole field.
-            Some((_, "tsv" | "inter")) => (b'\t', None),
+            Some("tsv" | "inter") => (b'\t', None),
             // `user::item::rating::time`: every second field is the empty one between two colons.
-            Some((_, "dat")) => (COLON, None),
+            Some("dat") => (COLON, None),
             _ => {
                 let problem = "expected a .csv, .tsv or .inter file (.gz or not), a .parquet file, a \
                                folder of .parquet files, or a file, folder or archive of a known data set \
@@ -124,7 +125,7 @@ impl Dialect {
             }
         };
         // As `RecBole` writes it.
-        let typed = name.ends_with(".inter");
+        let typed = extension == Some("inter");
         Ok(Self { separator, quote, typed, names: registry::columns_of_file(&name) })
     }
 }
