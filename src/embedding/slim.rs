@@ -2,7 +2,7 @@
 //! sparse linear methods (SLIM; Ning & Karypis, ICDM 2011) with the most similar actions as features, as their fsSLIM has them,
 //! and without its L1 penalty and its sign.
 //!
-//! Of action j with the most similar actions C, the weights `w` `[C]` minimise
+//! The weights `w` `[C]` that the most similar actions C of action j have minimise
 //!
 //! ```text
 //! ‖a_j − Σ_{i ∈ C} w_i a_i‖² + λ‖w‖²
@@ -31,7 +31,6 @@ pub struct Slim {
     /// The contexts of each action, `[P]`.
     contexts_of: ActionSets,
     num_contexts: usize,
-    most: usize,
 }
 
 impl Slim {
@@ -44,7 +43,7 @@ impl Slim {
         let similar = most_similar([matrix, &contexts_of], most, SHRINKAGE)?;
         let ids = |similar: Vec<(u32, f32)>| similar.into_iter().map(|(other, _)| other).collect();
         let near = similar.into_iter().map(ids).collect();
-        Ok(Self { near, contexts_of, num_contexts: matrix.len(), most })
+        Ok(Self { near, contexts_of, num_contexts: matrix.len() })
     }
 
     /// Contexts of each action, `[P]`.
@@ -60,7 +59,6 @@ impl Slim {
     /// # Errors
     /// [`Error::Interrupted`](crate::Error::Interrupted).
     pub fn weights(&self, count: usize, ridge: f32) -> Result<Vec<Vec<(u32, f32)>>> {
-        debug_assert!(count <= self.most);
         let of_action = |residuals: &mut Vec<f32>, (action, near): (usize, &Vec<u32>)| {
             interrupt::check()?;
             let near = &near[..count.min(near.len())];

@@ -165,11 +165,9 @@ impl Text {
                 return Err(Error::file(&path, problem));
             }
             let quoted = Dialect { quote: Some(QUOTE), ..dialect };
-            let mut row = first[header.clone()].to_vec();
-            if dialect.typed {
-                row = untyped(&row, dialect.separator);
-            }
-            let names = names_of(&parse(&path, quoted, None, None, &row)?);
+            let row = &first[header.clone()];
+            let row = if dialect.typed { &untyped(row, dialect.separator) } else { row };
+            let names = names_of(&parse(&path, quoted, None, None, row)?);
             first.drain(..header.end);
             names
         };
