@@ -5,19 +5,20 @@ mod audit;
 mod contexts;
 mod ef_search;
 mod folds;
+mod load;
 mod redraw;
+mod rows;
 mod search;
 
 use std::sync::Arc;
 
 use burn::tensor::Device;
 
-use self::contexts::Contexts;
 use self::folds::{CrossFit, CrossFitted, Fit};
 use self::search::Graph;
-use crate::dataset::{ActionSets, Folds, Sessions, Split, Times};
+use crate::dataset::{Sessions, Split, Times};
 use crate::device::{self, Chosen};
-use crate::embedding::{ActionEmbeddings, Vectors};
+use crate::embedding::ActionEmbeddings;
 use crate::encoder::{ContextEncoder, Encoding, encode_all};
 use crate::error::{Error, Result};
 use crate::estimator::{AnyEstimator, Estimator};
@@ -26,8 +27,7 @@ use crate::matrix::Matrix;
 use crate::method::{Learned, Method, Parts};
 use crate::model::Model;
 use crate::policy::Noise;
-use crate::prepared::Prepared;
-use crate::retrieval::{Exact, Retriever, Search, check_slate_size, excluded_lists, most_excluded};
+use crate::retrieval::{Retriever, Search, excluded_lists};
 use crate::reward::SlateReward;
 use crate::seed::{Purpose, Seed};
 use crate::settings::Settings;
@@ -84,139 +84,6 @@ pub struct Task {
 }
 
 impl Task {
-    /// The task that `settings` make of a prepared folder. Fits the folds if they are not there yet.
-    ///
-    /// # Errors
-    /// [`Error::SlateTooLarge`]; what embeddings, encoders and index refuse.
-    pub fn load(prepared: &Prepared, settings: &Settings) -> Result<Self> {
-        if let Some(said) = prepared.chosen_otherwise(settings) {
-            tracing::info!("{said}");
-        }
-        if let Some(said) = prepared.unused_features(settings) {
-            tracing::warn!("{said}");
-        }
-        let mut task = Self::to_decide(prepared, settings)?;
-        if settings.context.redraw && prepared.is_split_by_time() {
-            task.order = prepared.times()?.map(Arc::new);
-        }
-        match task.affordable(prepared, settings.folds()) {
-            None => Ok(task),
-            Some(folds) => task.cross_fitted(prepared, settings, folds),
-        }
-    }
-
-    /// [`load`](Self::load) without folds, to decide for users who are not trained on.
-    ///
-    /// # Errors
-    /// The errors of [`load`](Self::load).
-    pub fn to_decide(prepared: &Prepared, settings: &Settings) -> Result<Self> {
-        let sessions = Arc::clone(&prepared.sessions);
-        let (slate_size, exclude_observed) =
-            (settings.slate_size, settings.retrieval.exclude_observed);
-        let excluded = exclude_observed.then_some(sessions.as_ref());
-        check_slate_size(slate_size, sessions.num_actions, most_excluded(excluded))?;
-        let profiles = Profiles::load(prepared, &settings.context)?;
-        let users = sessions.contexts(Split::Train);
-        let contexts = Contexts::new(prepared, &prepared.embeddings, &users, &profiles, settings)?;
-        let Contexts { vectors, encoder, encoding, .. } = contexts;
-        let Vectors { inputs, actions } = vectors;
-        let everybody: Vec<u32> = sessions.observed.contexts().collect();
-        let known = |context| profiles.observed(&sessions, context);
-        Ok(Self {
-            contexts: Arc::new(encode_all(encoder.as_ref(), &everybody, known)),
-            encoder,
-            encoding,
-            inputs,
-            profiles: Arc::new(profiles),
-            exact: Arc::new(Exact::new(Arc::clone(&actions))),
-            graph: Arc::new(Graph::new(prepared, settings.retrieval.hnsw)),
-            reward: settings
-                .reward
-                .kind
-                .init(slate_size, Arc::clone(&sessions), || Ok(Arc::clone(&actions)))?,
-            cross: None,
-            order: None,
-            held_out_at_random: prepared.hides_at_random(),
-            split_seed: prepared.manifest.seed(),
-            noise: None,
-            elsewhere: None,
-            exactly: false,
-            gpu: None,
-            before: None,
-            people: None,
-            logged: None,
-            slate_size,
-            exclude_observed,
-            sessions,
-            actions,
-        })
-    }
-
-    /// The folds in the `wanted` parts of the training users if half of the memory holds as many, or in two parts,
-    /// or none.
-    fn affordable(&self, prepared: &Prepared, wanted: u16) -> Option<Folds> {
-        if wanted == 0 {
-            return None;
-        }
-        let beta = self.actions.beta();
-        let bytes = size_of_val(beta.as_slice()) as f64;
-        let half = device::available_memory().unwrap_or(f64::INFINITY) / 2.0;
-        let fits = |folds: &Folds| f64::from(folds.count()) * bytes <= half;
-        let all = prepared.folds(wanted);
-        let wanted = all.count();
-        let found = Some(all).filter(fits).or_else(|| Some(prepared.folds(2)).filter(fits));
-        let count = found.as_ref().map_or(0, Folds::count);
-        if count < wanted {
-            tracing::warn!(
-                "number of folds: {count} instead of {wanted}, since each takes {:.1} GB, and half of the free memory \
-                 is {:.1} GB",
-                bytes / 1e9,
-                half / 1e9
-            );
-        }
-        found
-    }
-
-    /// This task with contexts and searches of training users from embeddings that were fitted
-    /// without their fold.
-    fn cross_fitted(
-        mut self,
-        prepared: &Prepared,
-        settings: &Settings,
-        folds: Folds,
-    ) -> Result<Self> {
-        let embeddings = prepared.fold_embeddings(&folds)?;
-        let mut fits = Vec::with_capacity(embeddings.len());
-        for (fold, embeddings) in (0..).zip(&embeddings) {
-            let fitted_on = folds.without(fold);
-            let contexts =
-                Contexts::new(prepared, embeddings, &fitted_on, &self.profiles, settings)?;
-            let users = folds.within(fold);
-            let fit = Fit::new(&contexts, &self.actions)?;
-            let rows = self.encoded(&fit, &users);
-            let fit = fit.scaled(&rows, &self.contexts.select(&users));
-            fit.put(&rows, &users, Arc::make_mut(&mut self.contexts));
-            fits.push(fit);
-        }
-        Ok(Self { cross: Some(Arc::new(CrossFit { folds, fits })), ..self })
-    }
-
-    /// Encodes the training users of each fold with what was fitted without it.
-    fn with_fold_contexts(mut self) -> Self {
-        let Some(cross) = self.cross.clone() else { return self };
-        for (fold, fit) in (0..).zip(&cross.fits) {
-            let users = cross.folds.within(fold);
-            let rows = self.encoded(fit, &users);
-            fit.put(&rows, &users, Arc::make_mut(&mut self.contexts));
-        }
-        self
-    }
-
-    /// M(X) of `users` by what was fitted without their fold, `[users, D]`, in its space.
-    fn encoded(&self, fit: &Fit, users: &[u32]) -> Matrix {
-        fit.encode(users, |context| self.profiles.observed(&self.sessions, context))
-    }
-
     /// [D, L].
     #[must_use]
     pub fn shape(&self) -> [usize; 2] {
@@ -268,59 +135,9 @@ impl Task {
         format!("{:?}", (embedding, of_context, retrieval, reward, slate_size, learns_actions))
     }
 
-    /// The task of learning from a log: the contexts are its rows, and nothing is hidden. What a query
-    /// earns is told by the rows' weights.
-    #[must_use]
-    pub fn on_log(self, logged: Arc<Logged>) -> Self {
-        let known = ActionSets::filled(&vec![0; logged.len()], |_, _| {});
-        let (parts, people) = (logged.parts.clone(), logged.people.clone());
-        let task = self.on_rows(logged.contexts.clone(), known, parts, people);
-        Self { logged: Some(logged), ..task }
-    }
-
-    /// The task whose contexts `[n, D]` are the rows of a log: `known` are the actions that each row's
-    /// person is known by, `parts` says what a row is for, and `people` whose it is. Nothing is hidden.
-    #[must_use]
-    pub fn on_rows(
-        self,
-        contexts: Matrix,
-        known: ActionSets,
-        parts: Vec<Split>,
-        people: Vec<u32>,
-    ) -> Self {
-        let sessions = Sessions {
-            hidden: ActionSets::filled(&vec![0; parts.len()], |_, _| {}),
-            observed: known,
-            split: parts,
-            num_actions: self.sessions.num_actions,
-        };
-        let before = Some(Arc::new(self.clone()));
-        let sessions = Arc::new(sessions);
-        let (contexts, people) = (Arc::new(contexts), Some(Arc::new(people)));
-        Self { sessions, contexts, cross: None, order: None, before, people, ..self }
-    }
-
     /// The seed of the preparation, which is that of other halves of held-out users.
     pub(crate) fn split_seed(&self) -> Seed {
         self.split_seed
-    }
-
-    /// The persons whose contexts these are, where one person may have several.
-    #[must_use]
-    pub fn people_of(&self, contexts: &[u32]) -> Option<Vec<u32>> {
-        let people = self.people.as_ref()?;
-        Some(contexts.iter().map(|context| people[*context as usize]).collect())
-    }
-
-    /// The rows that the contexts are, if what a query earns is told by their weights.
-    #[must_use]
-    pub fn logged(&self) -> Option<&Logged> {
-        self.logged.as_deref()
-    }
-
-    /// True if the contexts are the rows of a log.
-    fn is_on_log(&self) -> bool {
-        self.before.is_some()
     }
 
     /// Replaces the reward. A run's record says so where [`RunOrigin::reward`](crate::run::RunOrigin)
