@@ -20,6 +20,7 @@
 //! Rows that are left out are counted by their reason ([`Unused`]).
 
 mod doubts;
+mod martingales;
 mod rows;
 mod value;
 mod weights;
@@ -31,8 +32,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use martingales::{Prior, RISK, smoothing};
 pub use rows::{Logged, Outcome, Reading, ShownSlates};
-pub use value::{Prior, RISK, Value, Weighed, smoothing};
+pub use value::{Value, Weighed};
 pub use weights::{Drawn, Ratio};
 
 use crate::dataset::Split;
