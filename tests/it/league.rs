@@ -131,6 +131,9 @@ fn more_users_judge_the_winners_weights() {
         assert!(settled.tried >= 4, "{settled:?}");
         let winners: Vec<_> = table.table.iter().filter(|standing| standing.chosen).collect();
         let [winner] = winners.as_slice() else { panic!("{winners:?}") };
+        // The judges of the table are among them.
+        assert!((settled.reward - winner.reward).abs() < 3.0 * winner.reward_se, "{settled:?}");
+        assert!(settled.reward_se < 0.6 * winner.reward_se, "{settled:?}");
         let (settings, (_, folds)) = (chosen.choice.settings.unwrap(), chosen.folds.unwrap());
         let Candidate { form, popularity_power, .. } = winner.candidate;
         assert_eq!((settings.embedding, settings.popularity_power), (form, popularity_power));

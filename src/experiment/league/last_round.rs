@@ -7,7 +7,7 @@ use super::axes::weights;
 use super::budget::FINALISTS;
 use super::candidate::{Candidate, Kind};
 use super::rounds::Play;
-use super::standing::{Settled, Tried};
+use super::standing::Tried;
 use crate::error::Result;
 
 impl Play<'_> {
@@ -48,7 +48,7 @@ impl Play<'_> {
         let finalists: Vec<_> = lengths.into_iter().map(best).collect();
         let of_longer = if is_apart(longer) { anew(longer)[0] } else { times(longer)[0] };
         let count = self.jury.count();
-        let judges = self.jury.call_others(if is_blend { longer } else { winner })?;
+        self.jury.call_others(if is_blend { longer } else { winner })?;
         let before = std::mem::take(&mut self.standings);
         for (length, finalists) in finalists {
             let fits = if self.jury.fits.is_fitted(longer) { Duration::ZERO } else { of_longer };
@@ -68,7 +68,6 @@ impl Play<'_> {
         }
         let winner = self.standings.winner()?;
         self.last = std::mem::replace(&mut self.standings, before);
-        self.settled = Some(Settled { tried: self.last.0.len(), judges });
         for Tried { candidate, rewards, .. } in &self.last.0 {
             if !self.standings.has(*candidate) {
                 // The table is about those who judged everything.

@@ -58,6 +58,7 @@ mod fits;
 mod jury;
 mod last_round;
 mod neighbours;
+mod report;
 mod rounds;
 mod shortlist;
 mod standing;
@@ -69,7 +70,7 @@ use crate::prepared::{Choice, Chosen, HeldOut, Judge};
 use crate::seed::Seed;
 
 pub use candidate::{Candidate, Kind};
-pub use standing::{Lack, League, LeftOut, Settled, Standing};
+pub use report::{Lack, League, LeftOut, Settled, Standing};
 
 /// The length at which ALS has another try where it was given up.
 const LATE: usize = 512;
@@ -117,7 +118,7 @@ pub fn league(
         strangers,
         draws,
         tried: play.standings.0.len(),
-        settled: play.settled,
+        settled: play.last.settled(winner),
         left_out: play.left_out,
         seconds: play.budget.elapsed().as_secs_f64(),
     };

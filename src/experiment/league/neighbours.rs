@@ -2,8 +2,9 @@
 
 use super::candidate::Candidate;
 use super::fits::Fitted;
+use super::report::{Lack, LeftOut};
 use super::rounds::Play;
-use super::standing::{Lack, LeftOut, Tried};
+use super::standing::Tried;
 use crate::error::Result;
 use crate::experiment::search::Deadline;
 

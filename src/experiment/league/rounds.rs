@@ -7,7 +7,8 @@ use super::axes::{NORMALIZATIONS, SHORT, lengths, places, probes, start, weights
 use super::budget::Budget;
 use super::candidate::Candidate;
 use super::jury::Jury;
-use super::standing::{Lack, LeftOut, Settled, Standings, Tried};
+use super::report::{Lack, LeftOut};
+use super::standing::{Standings, Tried};
 use crate::dataset::Sessions;
 use crate::device;
 use crate::embedding::SvdOptions;
@@ -32,7 +33,6 @@ pub(super) struct Play<'a> {
     pub(super) longest: usize,
     /// The length from which on ALS grows.
     pub(super) als_from: usize,
-    pub(super) settled: Option<Settled>,
     pub(super) left_out: Vec<LeftOut>,
 }
 
@@ -51,7 +51,6 @@ impl<'a> Play<'a> {
             budget: Budget::new(began, judge.within, jury.others(), jury.fits.all()),
             longest: jury.fits.longest()?,
             als_from: SHORT,
-            settled: None,
             left_out: Vec::new(),
             jury,
         };

@@ -1,11 +1,8 @@
 //! Judged candidates in, the winner and the table out.
 
-use std::fmt;
-
-use serde::{Serialize, Serializer};
-
 use super::candidate::{Candidate, Kind};
 use super::nobody;
+use super::report::{Settled, Standing};
 use crate::error::Result;
 use crate::estimate::Estimate;
 
@@ -14,98 +11,6 @@ const LOSS: f64 = 0.01;
 /// Standard errors below the best, and the share of it, from which on a candidate's neighbours are not
 /// worth a look: they earn some percent more where the weights fit the data badly.
 const DOUBT: (f64, f64) = (2.0, 0.06);
-
-/// A candidate and what it earned.
-#[derive(Clone, Debug, Serialize)]
-pub struct Standing {
-    /// The candidate.
-    pub candidate: Candidate,
-    /// Mean reward at θ = I over the judges.
-    pub reward: f64,
-    /// Standard error of `reward`.
-    pub reward_se: f64,
-    /// `reward` minus that of the best candidate.
-    pub difference: f64,
-    /// Paired standard error of `difference`.
-    pub difference_se: f64,
-    /// Bytes of an action's vector in f32.
-    pub bytes: usize,
-    /// True for the winner.
-    pub chosen: bool,
-}
-
-/// The result of a league.
-#[derive(Clone, Debug, Serialize)]
-pub struct League {
-    /// The best candidate of each kind, η and L.
-    pub table: Vec<Standing>,
-    /// The number of users who judged.
-    pub judges: usize,
-    /// True if they had no part in what they judged; otherwise what they hid had none.
-    pub strangers: bool,
-    /// The number of times that each of them hid other items.
-    pub draws: usize,
-    /// The number of candidates tried.
-    pub tried: usize,
-    /// How many candidates more users judged in the end, and how many users; none where
-    /// the judges of the table are all that there are, or no time was left.
-    pub settled: Option<Settled>,
-    /// What was left out.
-    pub left_out: Vec<LeftOut>,
-    /// Wall-clock seconds.
-    pub seconds: f64,
-}
-
-impl League {
-    /// True if more time would let in what was left out.
-    #[must_use]
-    pub fn wants_time(&self) -> bool {
-        self.left_out.iter().any(|left_out| left_out.reason == Lack::Time)
-    }
-}
-
-/// What a league left out, and why. A text in JSON, as it is displayed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
-    /// The source.
-    pub what: String,
-    /// What it would have taken more of.
-    pub reason: Lack,
-}
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = match self.reason {
-            Lack::Time => "no time",
-            Lack::Memory => "no memory",
-        };
-        write!(f, "{}: {reason}", self.what)
-    }
-}
-
-impl Serialize for LeftOut {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// What there is too little of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
-    /// Time.
-    Time,
-    /// Memory.
-    Memory,
-}
-
-/// The last round of a league.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Settled {
-    /// The number of candidates.
-    pub tried: usize,
-    /// The number of users who judged.
-    pub judges: usize,
-}
 
 /// A judged candidate with the reward of every judge.
 pub(super) struct Tried {
@@ -156,7 +61,7 @@ impl Standings {
 
     /// True if the candidate has been judged.
     pub(super) fn has(&self, candidate: Candidate) -> bool {
-        self.0.iter().any(|tried| tried.candidate == candidate)
+        self.tried(candidate).is_some()
     }
 
     /// The best of those like this one with its length.
@@ -166,7 +71,11 @@ impl Standings {
 
     /// What a candidate earned, if it was judged.
     pub(super) fn mean_of(&self, candidate: Candidate) -> Option<f64> {
-        self.0.iter().find(|tried| tried.candidate == candidate).map(|tried| tried.mean)
+        self.tried(candidate).map(|tried| tried.mean)
+    }
+
+    fn tried(&self, candidate: Candidate) -> Option<&Tried> {
+        self.0.iter().find(|tried| tried.candidate == candidate)
     }
 
     /// What the best of those like this one with its length earned.
@@ -239,8 +148,7 @@ impl Standings {
 
     /// True if a candidate earns more than another one by more than a standard error and one percent.
     pub(super) fn is_worth_more(&self, candidate: Candidate, other: Candidate) -> bool {
-        let tried = |of| self.0.iter().find(|tried| tried.candidate == of);
-        tried(candidate).zip(tried(other)).is_some_and(|(tried, other)| {
+        self.tried(candidate).zip(self.tried(other)).is_some_and(|(tried, other)| {
             let Estimate { mean, standard_error } = tried.minus(other);
             mean > standard_error.max(LOSS * other.mean.abs())
         })
@@ -288,7 +196,7 @@ impl Standings {
         };
         let longer = self.0.iter().filter(is_longer);
         let best = highest(longer)?;
-        let own = self.0.iter().find(|tried| tried.candidate == of)?;
+        let own = self.tried(of)?;
         (best.mean > own.mean).then_some(best.candidate)
     }
 
@@ -335,6 +243,14 @@ impl Standings {
             }
         }
         best
+    }
+
+    /// What those who judged say of the winner, if these are the standings of a last round.
+    pub(super) fn settled(&self, winner: Candidate) -> Option<Settled> {
+        let Tried { rewards, .. } = self.tried(winner)?;
+        let Estimate { mean: reward, standard_error: reward_se } =
+            Estimate::of(rewards.iter().copied());
+        Some(Settled { tried: self.0.len(), judges: rewards.len(), reward, reward_se })
     }
 
     /// The best candidate of each kind, η and L, the highest reward first.
@@ -450,13 +366,5 @@ mod tests {
         // That is another decomposition.
         assert_eq!(longer([1.0, 1.01, 1.02], soft(0.5, 200)), None);
         assert_eq!(longer([1.0, 1.01, 1.02], long.blends()[0]), None);
-    }
-
-    #[test]
-    fn what_was_left_out_is_a_text_in_json() {
-        let of = |reason| LeftOut { what: "als with L = 512".into(), reason };
-        let json = |reason| serde_json::to_string(&of(reason)).unwrap();
-        assert_eq!(json(Lack::Time), r#""als with L = 512: no time""#);
-        assert_eq!(json(Lack::Memory), r#""als with L = 512: no memory""#);
     }
 }

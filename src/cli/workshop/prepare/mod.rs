@@ -152,8 +152,9 @@ fn table(league: &League) -> String {
     }
     text += &match settled {
         None => "\n→ the shortest within a standard error and 1 % of the best".to_owned(),
-        Some(Settled { tried, judges }) => {
-            format!("\n→ in the end chosen among {tried} by {judges} users")
+        Some(Settled { tried, judges, reward, reward_se }) => {
+            let reward = Estimate { mean: *reward, standard_error: *reward_se };
+            format!("\n→ in the end chosen among {tried} by {judges} users, who say {reward}")
         }
     };
     if !left_out.is_empty() {
