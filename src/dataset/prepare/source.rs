@@ -53,8 +53,8 @@ impl Source {
             if is_pattern(path) {
                 return matching(path);
             }
-            let problem = "is not there; name a .csv, .tsv or .parquet file, a folder of .parquet files, \
-                           or a pattern in quotes such as '*.csv'";
+            let problem = "is not there; name a .csv, .tsv, .inter or .parquet file, a folder of .parquet \
+                           files, or a pattern in quotes such as '*.csv'";
             return Err(Error::file(path, problem));
         }
         if fs::metadata(path)?.is_dir() {
@@ -66,7 +66,7 @@ impl Source {
             if files.is_empty() {
                 let problem = format!(
                     "holds no .parquet files, nor any of {}; for other data name the file, a \
-                     .csv, .tsv, .csv.gz or .tsv.gz, or a pattern in quotes such as '*.csv'",
+                     .csv, .tsv or .inter (.gz or not), or a pattern in quotes such as '*.csv'",
                     registry::FILES.join(", ")
                 );
                 return Err(Error::file(path, problem));
