@@ -10,6 +10,9 @@ use super::rounds::Play;
 use crate::error::Result;
 use crate::experiment::search::Deadline;
 
+/// What is around an ALS: those one step away in α or λ.
+const AROUND: u32 = 4;
+
 impl Play<'_> {
     /// ALS that starts at the SVDs like `best`, up to a length: longer and longer ones as
     /// long as it earns more than the SVD of its length, and there is time; until the deadline, those with other
@@ -32,7 +35,9 @@ impl Play<'_> {
                     let als = first.with_length(svd.latent_dim());
                     (als, self.time_of_als(als, *svd))
                 });
-                let longer = longer.filter(|(als, time)| self.why_not(*als, *time).is_none());
+                let around = self.time_around(first);
+                let longer =
+                    longer.filter(|(als, time)| self.why_not(*als, *time + around).is_none());
                 self.around_als(first, *svd, longer.map(|(_, time)| time), until)?;
             }
             if !self.standings.is_above(first, *svd) {
@@ -123,6 +128,12 @@ impl Play<'_> {
         self.again(svd) + self.budget.beside_svd(als) * fits.count() + self.last_fits(last)
     }
 
+    /// The time in which an ALS and those around it are fitted and judged.
+    fn time_around(&self, als: Candidate) -> Duration {
+        let fits = self.budget.beside_svd(als) * self.jury.fits.count();
+        (fits + self.budget.judgement(als)) * (AROUND + 1)
+    }
+
     /// The time that must be left for the next longer SVD, if there is one that was not judged and that is
     /// possible.
     fn time_of_longer(&mut self, svd: Candidate) -> Option<Duration> {
@@ -132,9 +143,9 @@ impl Play<'_> {
         self.is_possible(next, time).then(|| Budget::left_for(time))
     }
 
-    /// Judges an ALS that starts at `svd`, then those next to the best so far on the axes of α and λ as long as
-    /// there is time for them and for what a `longer` one takes, and last the weights of the best. The longest one
-    /// alone unless it earns more than that SVD and what the best does, but for a standard error: blends are worth
+    /// Judges an ALS that starts at `svd`, then its weights, those next to the best so far on the axes of α and λ as
+    /// long as there is time for them and for what a `longer` one takes, and last the weights of the best. The longest
+    /// one alone unless it earns more than that SVD and what the best does, but for a standard error: blends are worth
     /// more of the time; and where a longer SVD may reach it, only as long as there is time for that.
     fn around_als(
         &mut self,
@@ -155,18 +166,20 @@ impl Play<'_> {
         let of_als = longer.unwrap_or_else(|| self.time_of_als(first, svd));
         let kept = Budget::left_for(of_als).max(of_svd.unwrap_or_default());
         let until = until.sooner(self.budget.before(kept));
-        self.search(until, Vec::new(), first.every_als(), 1)?;
-        let found = self.standings.best_like(first).unwrap_or(first);
-        if !self.jury.fits.is_fitted(found) {
-            self.fit(found)?;
-        }
-        self.search(until, Vec::new(), weights(found, self.jury.ordered()), 1)
+        // Weights cost no fit, and which are best depends on the length, so α and λ are compared by the best. Longer ones
+        // begin where the short ones end, and two steps may be better where one is worse.
+        let steps = if first.latent_dim() > SHORT { 1 } else { 2 };
+        let best = |play: &Self| play.standings.best_like(first).unwrap_or(first);
+        self.search(until, Vec::new(), weights(first, self.jury.ordered()), 1)?;
+        self.search(until, Vec::new(), best(self).every_als(), steps)?;
+        self.search(until, Vec::new(), weights(best(self), self.jury.ordered()), 1)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::axes::soft;
+    use super::super::candidate::Kind;
     use super::super::made_up;
     use super::super::standing::Tried;
     use super::*;
@@ -198,6 +211,29 @@ mod tests {
         assert!(others.iter().all(judged) && !judged(last));
         // The SVD at which the last one starts is there for what comes next.
         assert!(play.jury.fits.is_fitted(best.with_length(*others.last().unwrap())));
+    }
+
+    #[test]
+    fn weights_come_before_other_als_of_which_the_short_are_searched_in_two_steps() {
+        let (sessions, judge) = (made_up(700, 500), Judge::default());
+        let mut play = Play::new(&sessions, HeldOut::Users, &judge, Seed(0)).unwrap();
+        let svd = soft(0.25, SHORT);
+        play.standings.0.push(Tried::new(svd, vec![0.0; play.jury.count()]));
+        let first = svd.first_als().unwrap();
+        play.around_als(first, svd, None, play.budget.end()).unwrap();
+        let sources: Vec<_> =
+            play.standings.0.iter().skip(1).map(|tried| tried.candidate.source()).collect();
+        let of_first = sources.iter().take_while(|source| **source == sources[0]).count();
+        assert!(of_first > 1 && of_first < sources.len(), "{of_first}");
+        // Those that differ from the best in both.
+        let Kind::Als { blend: best } = play.standings.best_like(first).unwrap().kind else {
+            panic!("is no ALS")
+        };
+        let both = |tried: &Tried| {
+            matches!(tried.candidate.kind, Kind::Als { blend } if blend.confidence != best.confidence
+                && blend.regularization != best.regularization)
+        };
+        assert!(play.standings.0.iter().filter(|tried| both(tried)).count() >= 2);
     }
 
     #[test]

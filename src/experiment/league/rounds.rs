@@ -122,7 +122,7 @@ impl<'a> Play<'a> {
                     break;
                 }
                 self.fit(next)?;
-                best = self.around(next, self.before(keep))?;
+                best = self.around(next, keep)?;
             }
             falls = if self.standings.falls(next) { falls + 1 } else { 0 };
             if falls == FALLS {
@@ -251,14 +251,16 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Judges a candidate whose source is fitted and the weights near it; where ALS leads, which wants the time,
-    /// no more than each kind of them. The best at its length comes out.
-    fn around(&mut self, first: Candidate, until: Deadline) -> Result<Candidate> {
+    /// Judges a candidate whose source is fitted and the weights near it, if need be in the time of the last round, so
+    /// long as there is time for `keep` more fits; where ALS leads, which wants the time, no more than each kind of them.
+    /// The best at its length comes out.
+    fn around(&mut self, first: Candidate, keep: u32) -> Result<Candidate> {
         // Which weights are best depends on the length, so the search begins at each kind of them.
         let mut given = vec![first];
         let others = probes(first.svd(), first.recency);
         given.extend(others.into_iter().filter(|other| *other != first));
         let steps = usize::from(!self.als_leads(first));
+        let until = self.budget.until(self.last_fits(self.budget.slowest() * keep));
         self.search(until, given, weights(first, self.jury.ordered()), steps)?;
         Ok(self.standings.best_like(first).unwrap_or(first))
     }

@@ -154,11 +154,13 @@ impl Standings {
         })
     }
 
-    /// The best of those like this one with its length, unless it is beyond doubt not the
-    /// winner.
+    /// The best of those like this one with its length, unless it is beyond doubt not the winner; of ALS, not that of
+    /// what is as long or shorter: a longer SVD says nothing of a longer ALS.
     pub(super) fn centre(&self, like: Candidate) -> Option<Candidate> {
         let best = self.highest_like(like)?;
-        let highest = self.highest().ok()?;
+        let is_als = matches!(like.kind, Kind::Als { .. });
+        let longest = if is_als { like.latent_dim() } else { usize::MAX };
+        let highest = highest(self.0.iter().filter(|of| of.candidate.latent_dim() <= longest))?;
         (!best.is_hopeless(highest)).then_some(best.candidate)
     }
 
@@ -336,6 +338,19 @@ mod tests {
         assert!(!is_beaten([high, [1.9, 2.9, 1.9, 2.9], high], soft(0.5, 100)));
         assert!(!is_beaten([high, [3.0, 1.0, 3.0, 1.0], high], soft(0.5, 100)));
         assert!(!is_beaten([low, low, high], soft(0.5, 100)));
+    }
+
+    #[test]
+    fn a_longer_svd_ends_the_search_of_a_shorter_one_but_not_that_of_als() {
+        let (svd, longer) = (soft(0.25, 100), soft(0.25, 200));
+        let is_searched = |of: Candidate, other: Candidate| {
+            let rewards = [[1.0, 2.0, 1.0, 2.0], [2.0, 3.0, 2.0, 3.0]];
+            standings([of, other], rewards).centre(of) == Some(of)
+        };
+        let als = svd.first_als().unwrap();
+        assert!(!is_searched(svd, longer));
+        assert!(is_searched(als, longer));
+        assert!(!is_searched(als, svd));
     }
 
     #[test]
