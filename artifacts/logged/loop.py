@@ -36,6 +36,6 @@ print(f"\n{settings['requests']:,} slates a round, {settings['world']['users']:,
       f"Expected clicks on a slate of the policies that explore.")
 print(f"Median: {statistics.median(sum(r['shipped'] for r in loop['rounds']) for loop in loops):g} rounds shipped, "
       f"{100 * statistics.median(loop['gap_closed'] for loop in loops):.0f} % of the gap closed.")
-print(f"Of {shipped} shipped rounds {worse} lowered the true reward (exact 95 % interval of the share: up to "
+print(f"{worse} of {shipped} shipped rounds lowered the true reward (exact 95 % interval of the share: up to "
       f"{100 * most(worse, shipped):.1f} %).")
 print(f"The 95 % intervals of {held} of {judged} rounds hold the truth; rounds of a loop share rows.")

@@ -299,7 +299,7 @@ fn embed(
                                give --time-column, and the split that it was chosen for";
                 return Err(Error::setting("embeddings", problem));
             }
-            // Of interactions that have become fewer.
+            // The interactions may have become too few for the length that was chosen.
             let users = sessions.contexts(Split::Train).len();
             let most = users.min(sessions.num_actions).saturating_sub(1);
             Choice { source: source.at_most(most), settings }
