@@ -150,13 +150,8 @@ fn table(league: &League) -> String {
         let bytes = standing.bytes;
         text += &format!("\n{mark} {reward:>15}  {difference:>17}  {bytes:>13}  {name}");
     }
-    let shortest = "\n→ the shortest within a standard error and 1 % of the best";
-    let is_beside = |of: &Standing| of.chosen && of.candidate.beside_neighbours().is_some();
     text += &match settled {
-        None if table.iter().any(is_beside) => {
-            format!("{shortest}; then neighbours, which earn more by more than a standard error")
-        }
-        None => shortest.to_owned(),
+        None => "\n→ the shortest within a standard error and 1 % of the best".to_owned(),
         Some(Settled { tried, judges, reward, reward_se }) => {
             let reward = Estimate { mean: *reward, standard_error: *reward_se };
             format!("\n→ in the end chosen among {tried} by {judges} users, who say {reward}")
