@@ -41,10 +41,8 @@
 //! books ALS of 512 dimensions earns as much with them as an SVD of 2 048. All who judged in the last round decide whether
 //! they win: on Gowalla and Amazon CDs a fifth of them saw gains of two percent that were half as much, or none. Where
 //! they put those beside a shorter one below the winner, they are asked about those beside the winner itself.
-//! They win by less than a percent, too, if it is more than a standard error: on fifteen splits of four logs where they did,
-//! users who judge nothing put them half a percent above the winner.
-//! Among decompositions, and among neighbours, the shortest wins whose paired difference to the best is within one standard
-//! error, and within one percent: every dimension is paid for in serving.
+//! The shortest candidate wins whose paired difference to the best is within one standard error, and
+//! within one percent: every dimension is paid for in serving.
 //!
 //! EASE itself is not fitted: at the same lengths its factorisation earned no more than the closed
 //! form of [`Form::ridge`](crate::embedding::Form), which costs nothing once the SVD is there.

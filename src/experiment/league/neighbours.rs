@@ -31,7 +31,8 @@ impl Play<'_> {
     }
 
     /// The winner, or neighbours beside it or beside a shorter decomposition, if they earn more than the winner by more
-    /// than a standard error. They are the last, because they are made of any decomposition, and in a moment.
+    /// than a standard error and one percent. They are the last, because they are made of any decomposition, and in a
+    /// moment.
     pub(super) fn neighbours(&mut self, winner: Candidate) -> Result<Candidate> {
         if winner.beside_neighbours().is_some() || !self.has_few_pairs() {
             return Ok(winner);

@@ -146,10 +146,12 @@ impl Standings {
         both.is_some_and(|(like, other)| other.is_hopeless(like))
     }
 
-    /// True if a candidate earns more than another one by more than a standard error.
+    /// True if a candidate earns more than another one by more than a standard error and one percent.
     pub(super) fn is_worth_more(&self, candidate: Candidate, other: Candidate) -> bool {
-        let both = self.tried(candidate).zip(self.tried(other));
-        both.is_some_and(|(tried, other)| other.is_below(tried))
+        self.tried(candidate).zip(self.tried(other)).is_some_and(|(tried, other)| {
+            let Estimate { mean, standard_error } = tried.minus(other);
+            mean > standard_error.max(LOSS * other.mean.abs())
+        })
     }
 
     /// The best of those like this one with its length, unless it is beyond doubt not the winner; of ALS, not that of
@@ -308,18 +310,6 @@ mod tests {
         assert_eq!(winner([[1.99, 3.02, 2.0, 2.98], high, high]), svd);
         assert_eq!(winner([low, high, high]), blend);
         assert_eq!(winner([low, low, high]), blend);
-    }
-
-    #[test]
-    fn less_than_a_percent_is_worth_more_dimensions_unless_it_may_be_chance() {
-        let (svd, longer) = (soft(0.25, 100), soft(0.25, 200));
-        let is_worth_more = |more: [f64; 4]| {
-            let rewards = [[1.0, 2.0, 1.0, 2.0].map(|reward| 100.0 * reward), more];
-            standings([svd, longer], rewards).is_worth_more(longer, svd)
-        };
-        assert!(is_worth_more([100.5, 200.5, 100.6, 200.4]));
-        assert!(!is_worth_more([110.0, 200.0, 100.0, 195.0]));
-        assert!(!is_worth_more([99.0, 199.0, 99.0, 199.0]));
     }
 
     #[test]
