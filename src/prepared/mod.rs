@@ -231,8 +231,12 @@ impl Prepared {
             settings.embedding = Form::default();
         }
         if preset == Preset::Default {
-            // Adam moves every number of a tower alike, and L of them add up in each of a query.
-            let longer = (self.embeddings.latent_dim() as f64 / 100.0).max(1.0);
+            if let Some(EmbeddingSource::Neighbours { options, .. }) = &source {
+                settings.tower.fixed = options.dims;
+            }
+            // Adam moves every number of a tower alike, and all that it learns add up in each of a query.
+            let learned = self.embeddings.latent_dim().saturating_sub(settings.tower.fixed);
+            let longer = (learned as f64 / 100.0).max(1.0);
             settings.optimizer.learning_rate /= longer;
             if let Some(judge) = self.manifest.judge() {
                 settings.reward.kind = judge.reward;

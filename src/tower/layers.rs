@@ -53,7 +53,7 @@ impl Tower {
         let params = match self {
             Self::Linear(tower) => vec![&tower.theta],
             Self::SigmoidMlp(tower) => vec![&tower.theta_1, &tower.theta_2],
-            Self::ResidualMlp(tower) => tower.hidden.iter().chain([&tower.output]).collect(),
+            Self::ResidualMlp(tower) => return tower.whole_layers(),
         };
         params.into_iter().map(|param| to_host(param.val())).collect()
     }
@@ -103,6 +103,7 @@ impl TowerForm {
                     activation,
                     scale,
                     pace: 1.0,
+                    fixed: 0,
                 }))
             }
             _ => Err(wrong(format!("as many layers as {self:?} has"))),

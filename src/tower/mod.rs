@@ -61,6 +61,10 @@ pub struct TowerSettings {
     /// a mean of vectors and the reward is not linear.
     #[serde(default)]
     pub balance: bool,
+    /// The first numbers of a query that the residual MLP leaves as the context has them, and does not look at: those of
+    /// neighbours.
+    #[serde(default)]
+    pub fixed: usize,
 }
 
 impl Default for TowerSettings {
@@ -72,6 +76,7 @@ impl Default for TowerSettings {
             hidden: Vec::new(),
             activation: Activation::Relu,
             balance: false,
+            fixed: 0,
         }
     }
 }
@@ -147,7 +152,7 @@ impl TowerSettings {
     /// and queries `[L]`. With `balance` the second L numbers of a context are the balanced mean.
     ///
     /// # Errors
-    /// [`Error::Setting`] when `initial = "identity"` and D < L; fails as
+    /// [`Error::Setting`] when `initial = "identity"` and D < L, and when nothing is left to learn; fails as
     /// [`validate`](Self::validate) does.
     pub fn init(
         &self,
@@ -168,6 +173,12 @@ impl TowerSettings {
                     2 * latent_dim
                 ),
             ));
+        }
+        if self.kind == TowerKind::ResidualMlp && self.fixed >= latent_dim {
+            let fixed = self.fixed;
+            let problem =
+                format!("is {fixed}, which leaves none of L = {latent_dim} numbers to learn");
+            return Err(Error::setting("tower.fixed", problem));
         }
         if self.initial == Initial::Identity && context_dim < latent_dim {
             return Err(Error::setting(

@@ -5,6 +5,11 @@
 //! and `M₁ + c (M₂ − M₁)` takes their place in M. A reward for the whole slate may want several tastes in
 //! it, and how much each counts for depends on the user's actions in a way that no function of M₁ knows. c
 //! is one number for everybody, so it learns from all users at once what a matrix of L × L learns of each.
+//!
+//! The MLP may leave the first numbers of M alone: where neighbours stand beside a decomposition
+//! (`embedding::neighbours`), these are a thousand nearly random directions, in which a matrix learns by heart what its
+//! users did. On five splits of MovieLens the best checkpoint gained 1.9 percent for validation users without neighbours, 1.1 with
+//! them, and 1.6 where their numbers are left alone.
 
 use std::ops::Range;
 
@@ -58,13 +63,15 @@ impl Activation {
 /// biases whose last layer starts at 0. Step 0 equals θ = I of [`LinearTower`](super::LinearTower) bit
 /// for bit, and weight decay pulls towards it, but for c, which does not decay.
 ///
+/// Of M and of h the MLP leaves the first `fixed` numbers alone: W₁ begins, and W_n ends, without them.
+///
 /// s is the root mean square of the training contexts' numbers. It makes decisions and training
 /// independent of the scale of β: a factor of β becomes a factor of h.
 #[derive(Module, Debug)]
 pub struct ResidualMlp {
-    /// W₁ `[D, H₁]`, W₂ `[H₁, H₂]`, …
+    /// W₁ `[D − fixed, H₁]`, W₂ `[H₁, H₂]`, …
     pub hidden: Vec<Param<Tensor<2>>>,
-    /// W_n, `[H, L]`; without hidden layers `[D, L]`.
+    /// W_n, `[H, L − fixed]`; without hidden layers `[D − fixed, L − fixed]`.
     pub output: Param<Tensor<2>>,
     /// c over its pace, `[1, 1]`, where tastes are balanced.
     pub balance: Option<Param<Tensor<2>>>,
@@ -74,6 +81,8 @@ pub struct ResidualMlp {
     pub(super) scale: f32,
     #[module(skip)]
     pub(super) pace: f32,
+    #[module(skip)]
+    pub(super) fixed: usize,
 }
 
 /// How far c goes while a number of W goes by 1, for each dimension: the learning rate is smaller for longer
@@ -92,7 +101,8 @@ impl ResidualMlp {
         let on_device = |matrix: &Matrix| Param::from_tensor(to_device(matrix, device));
         let balance = settings.balance.then(|| on_device(&Matrix::zeros(1, 1)));
         let balanced = if settings.balance { latent_dim } else { 0 };
-        let mut inputs = contexts.cols() - balanced;
+        let fixed = settings.fixed;
+        let mut inputs = contexts.cols() - balanced - fixed;
         let hidden = (0..).zip(&settings.hidden).map(|(layer, &units)| {
             let mut weights = Matrix::zeros(inputs, units);
             seed.stream(Purpose::Initial, 0, layer).fill_normals(weights.as_mut_slice());
@@ -103,24 +113,41 @@ impl ResidualMlp {
         });
         Self {
             hidden: hidden.collect(),
-            output: on_device(&Matrix::zeros(inputs, latent_dim)),
+            output: on_device(&Matrix::zeros(inputs, latent_dim - fixed)),
             balance,
             activation: settings.activation,
             scale: root_mean_square(contexts, latent_dim..latent_dim + balanced),
-            pace: PACE * latent_dim as f32,
+            pace: PACE * (latent_dim - fixed) as f32,
+            fixed,
         }
     }
 
     /// `[B, D]` → `[B, L]`.
     #[must_use]
     pub fn forward(&self, contexts: Tensor<2>) -> Tensor<2> {
-        let latent_dim = self.output.dims()[1];
-        let contexts = self.balanced(contexts, latent_dim);
-        let identity = contexts.clone().narrow(1, 0, latent_dim); // [B, L]
-        let hidden = self.hidden.iter().fold(contexts.div_scalar(self.scale), |x, weights| {
+        let learned = self.output.dims()[1];
+        let contexts = self.balanced(contexts, self.fixed + learned);
+        let part = |first, length| contexts.clone().narrow(1, first, length);
+        let identity = part(self.fixed, learned); // [B, L − fixed]
+        let seen = part(self.fixed, contexts.dims()[1] - self.fixed); // [B, D − fixed]
+        let hidden = self.hidden.iter().fold(seen.div_scalar(self.scale), |x, weights| {
             self.activation.of(x.matmul(weights.val()))
         }); // [B, H]
-        identity + hidden.matmul(self.output.val()).mul_scalar(self.scale)
+        let h = identity + hidden.matmul(self.output.val()).mul_scalar(self.scale);
+        if self.fixed == 0 { h } else { Tensor::cat(vec![part(0, self.fixed), h], 1) }
+    }
+
+    /// W₁ … W_n of the tower that looks at all of M and does the same: zeros for what is fixed.
+    pub(super) fn whole_layers(&self) -> Result<Vec<Matrix>> {
+        let params = self.hidden.iter().chain([&self.output]);
+        let mut layers = params.map(|param| to_host(param.val())).collect::<Result<Vec<_>>>()?;
+        if let Some(first) = layers.first_mut() {
+            *first = padded(first, [self.fixed, 0]);
+        }
+        if let Some(last) = layers.last_mut() {
+            *last = padded(last, [0, self.fixed]);
+        }
+        Ok(layers)
     }
 
     /// c.
@@ -142,6 +169,15 @@ impl ResidualMlp {
         let mean = first.clone() + (second - first) * share;
         if rest == 0 { mean } else { Tensor::cat(vec![mean, part(2 * latent_dim, rest)], 1) }
     }
+}
+
+/// A matrix after so many rows and columns of zeros.
+fn padded(matrix: &Matrix, [rows, cols]: [usize; 2]) -> Matrix {
+    let mut padded = Matrix::zeros(rows + matrix.rows(), cols + matrix.cols());
+    for (at, row) in matrix.iter_rows().enumerate() {
+        padded.row_mut(rows + at)[cols..].copy_from_slice(row);
+    }
+    padded
 }
 
 /// The root mean square of the numbers of `contexts` outside `but`; 1 where they are all 0.

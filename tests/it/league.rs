@@ -218,6 +218,8 @@ fn a_fold_decides_by_itself_in_the_space_of_all() {
     small_with(&data, &PrepareSettings { embedding, ..PrepareSettings::default() });
     let prepared = Prepared::open(&data).unwrap();
     assert_eq!(prepared.embeddings.latent_dim(), 24 + 16);
+    assert_eq!(prepared.preset(Preset::Default).tower.fixed, 24);
+    assert_eq!(prepared.preset(Preset::Paper).tower.fixed, 0);
     decide_by_themselves(&prepared);
     // What was fitted once is fitted again from what the folder says of it.
     let again = folder.path().join("again");

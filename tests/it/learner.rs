@@ -116,6 +116,16 @@ fn the_gradient_through_each_tower_is_that_of_finite_differences() {
             };
             check(build, &[normals(0, D, 6), normals(1, 6, 5), normals(2, 5, L)]);
         }
+        let build = |theta: &[Matrix]| {
+            let tower = fixed(&[6]).init(&normals(10, B, D), L, Seed(0), &device).unwrap();
+            let Tower::ResidualMlp(mut tower) = tower else { panic!("another tower") };
+            let layers = tower.hidden.iter_mut().chain([&mut tower.output]);
+            for (layer, theta) in layers.zip(theta) {
+                *layer = Param::from_tensor(to_device(theta, &device));
+            }
+            Tower::ResidualMlp(tower)
+        };
+        check(build, &[normals(0, D - 1, 6), normals(1, 6, L - 1)]);
         // Two means and one more number.
         let inputs = normals(10, B, 2 * L + 1);
         let build = |theta: &[Matrix]| {
@@ -139,6 +149,11 @@ fn residual(hidden: &[usize]) -> TowerSettings {
 
 fn balanced(hidden: &[usize]) -> TowerSettings {
     TowerSettings { balance: true, ..residual(hidden) }
+}
+
+/// Leaves the first number alone.
+fn fixed(hidden: &[usize]) -> TowerSettings {
+    TowerSettings { fixed: 1, activation: Activation::Tanh, ..residual(hidden) }
 }
 
 fn bits(matrices: &[Matrix]) -> Vec<u32> {
@@ -197,6 +212,32 @@ fn a_tower_that_balances_starts_with_the_first_mean_and_goes_towards_the_second(
 }
 
 #[test]
+fn a_tower_leaves_fixed_numbers_alone_and_its_layers_say_so() {
+    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
+    let contexts = normals(10, B, D);
+    for hidden in [&[][..], &[6], &[6, 5]] {
+        let tower = after_steps(&fixed(hidden), &contexts, &normals(11, B, L), 5);
+        let h = tower.latent(&contexts).unwrap();
+        for (context, h) in contexts.iter_rows().zip(h.iter_rows()) {
+            assert_eq!(context[0].to_bits(), h[0].to_bits());
+            assert!((1..L).all(|at| context[at].to_bits() != h[at].to_bits()));
+        }
+        let layers = tower.layers().unwrap();
+        let (first, last) = (&layers[0], layers.last().unwrap());
+        assert_eq!((first.rows(), last.cols()), (D, L));
+        assert!(first.row(0).iter().all(|&weight| weight == 0.0));
+        assert!(last.iter_rows().all(|weights| weights[0] == 0.0));
+        let again = tower.form().unwrap().tower(&layers, [D, L], &device).unwrap();
+        for (h, again) in h.as_slice().iter().zip(again.latent(&contexts).unwrap().as_slice()) {
+            assert!((h - again).abs() < 1e-5, "{h} {again}");
+        }
+    }
+    let all = TowerSettings { fixed: L, ..residual(&[]) };
+    let error = all.init(&contexts, L, Seed(0), &device).unwrap_err().to_string();
+    assert!(error.contains("tower.fixed") && error.contains("leaves none of L = 3"), "{error}");
+}
+
+#[test]
 fn tastes_are_balanced_under_a_reward_of_whole_slates_alone() {
     let folder = tempfile::tempdir().unwrap();
     let prepared = small(&folder.path().join("data"));
@@ -221,20 +262,25 @@ fn tastes_are_balanced_under_a_reward_of_whole_slates_alone() {
 
 /// The tower of `settings` after some steps of Adam, and its queries.
 fn trained(settings: &TowerSettings, size: f32, steps: u64) -> (Vec<Matrix>, Matrix) {
-    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
     let (mut inputs, mut g) = (normals(10, B, D), normals(11, B, L));
     inputs.as_mut_slice().iter_mut().for_each(|value| *value *= size);
     g.as_mut_slice().iter_mut().for_each(|value| *value /= size);
-    let tower = settings.init(&inputs, L, Seed(4), &device).unwrap();
-    let mut learner = Learner::new(tower.into(), Fixed(g).into());
+    let tower = after_steps(settings, &inputs, &g, steps);
+    (parameters(&tower), tower.latent(&inputs).unwrap())
+}
+
+/// The tower of `settings` after some steps of Adam on `inputs` `[B, D]` with g `[B, L]`.
+fn after_steps(settings: &TowerSettings, inputs: &Matrix, g: &Matrix, steps: u64) -> Tower {
+    let device = device::choose(Some(device::compiled()[0])).unwrap().device;
+    let tower = settings.init(inputs, L, Seed(4), &device).unwrap();
+    let mut learner = Learner::new(tower.into(), Fixed(g.clone()).into());
     let mut adam = adam(&Preset::Default.settings().optimizer);
     for step in 0..steps {
         let batch = Batch { step, contexts: vec![0; B], inputs: inputs.clone() };
         let grads = learner.step(batch).grads;
         learner = learner.optimize(&mut adam, 0.01.into(), grads);
     }
-    let tower = learner.model().valid().tower.unwrap();
-    (parameters(&tower), tower.latent(&inputs).unwrap())
+    learner.model().valid().tower.unwrap()
 }
 
 #[test]
