@@ -103,21 +103,8 @@ fn the_gradient_through_each_tower_is_that_of_finite_differences() {
             |theta| Tower::SigmoidMlp(SigmoidMlp::new(&theta[0], &theta[1], &device)),
             &[normals(0, D, L), normals(1, L, L)],
         );
-        for activation in [Activation::Gelu, Activation::Tanh, Activation::Sigmoid] {
-            let build = |theta: &[Matrix]| {
-                let settings = TowerSettings { activation, ..residual(&[6, 5]) };
-                let tower = settings.init(&normals(10, B, D), L, Seed(0), &device).unwrap();
-                let Tower::ResidualMlp(mut tower) = tower else { panic!("another tower") };
-                let layers = tower.hidden.iter_mut().chain([&mut tower.output]);
-                for (layer, theta) in layers.zip(theta) {
-                    *layer = Param::from_tensor(to_device(theta, &device));
-                }
-                Tower::ResidualMlp(tower)
-            };
-            check(build, &[normals(0, D, 6), normals(1, 6, 5), normals(2, 5, L)]);
-        }
-        let build = |theta: &[Matrix]| {
-            let tower = fixed(&[6]).init(&normals(10, B, D), L, Seed(0), &device).unwrap();
+        let build = |settings: &TowerSettings, theta: &[Matrix]| {
+            let tower = settings.init(&normals(10, B, D), L, Seed(0), &device).unwrap();
             let Tower::ResidualMlp(mut tower) = tower else { panic!("another tower") };
             let layers = tower.hidden.iter_mut().chain([&mut tower.output]);
             for (layer, theta) in layers.zip(theta) {
@@ -125,7 +112,13 @@ fn the_gradient_through_each_tower_is_that_of_finite_differences() {
             }
             Tower::ResidualMlp(tower)
         };
-        check(build, &[normals(0, D - 1, 6), normals(1, 6, L - 1)]);
+        for activation in [Activation::Gelu, Activation::Tanh, Activation::Sigmoid] {
+            let settings = TowerSettings { activation, ..residual(&[6, 5]) };
+            let theta = [normals(0, D, 6), normals(1, 6, 5), normals(2, 5, L)];
+            check(|theta| build(&settings, theta), &theta);
+        }
+        let settings = fixed(&[6]);
+        check(|theta| build(&settings, theta), &[normals(0, D - 1, 6), normals(1, 6, L - 1)]);
         // Two means and one more number.
         let inputs = normals(10, B, 2 * L + 1);
         let build = |theta: &[Matrix]| {
