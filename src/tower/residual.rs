@@ -63,7 +63,7 @@ impl Activation {
 /// biases whose last layer starts at 0. Step 0 equals θ = I of [`LinearTower`](super::LinearTower) bit
 /// for bit, and weight decay pulls towards it, but for c, which does not decay.
 ///
-/// Of M and of h the MLP leaves the first `fixed` numbers alone: W₁ begins, and W_n ends, without them.
+/// The MLP leaves the first `fixed` numbers of M and of h alone: W₁ begins, and W_n ends, without them.
 ///
 /// s is the root mean square of the training contexts' numbers. It makes decisions and training
 /// independent of the scale of β: a factor of β becomes a factor of h.
