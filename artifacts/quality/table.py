@@ -48,6 +48,19 @@ NAMES = {
     "toys-time": "Amazon Toys (ICLRec), by time",
     "video-time": "Amazon Video Games, by time",
     "yelp-2019-time": "Yelp (ICLRec), by time",
+    "ml-100k": "MovieLens 100K",
+    "meal-h": "Recipes (MealRec+ H)",
+    "meal-l": "Recipes (MealRec+ L)",
+    "retailrocket": "Views of a shop (Retailrocket)",
+    "yelp-hin": "Yelp (HIN)",
+    "tafeng": "Groceries (Ta-Feng)",
+    "tafeng-time": "Groceries (Ta-Feng), by time",
+    "taobao-cart": "Taobao, carts",
+    "tmall-buy": "Tmall, purchases",
+    "tmall-collect": "Tmall, favourites",
+    "jdata-buy": "JD, purchases",
+    "pinterest": "Pinterest",
+    "citeulike-t": "CiteULike (t)",
 }
 
 
