@@ -382,7 +382,7 @@ mod tests {
             uploads != 7
         };
         let blocks = blocks(1 << 17, refuses_the_seventh).unwrap();
-        // Of six that fit, two have made room for products.
+        // Two of six that fit have made room for products.
         assert_eq!((blocks.count(), blocks.resident.len()), (10, 4));
         for at in 0..blocks.count() {
             let rows = blocks.range(at);

@@ -145,7 +145,7 @@ fn filter(gram: &mut dyn Gram, blocks: &mut [Matrix; 3]) -> Result<()> {
     gram.times(current, next)?;
     let found = gram.lengths(current, next); // qᵀCq
     let largest = found.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    // Of an exhausted rank the least is rounding.
+    // The least of an exhausted rank is rounding.
     let bound = found.iter().copied().fold(largest, f64::min).max(1e-6 * largest);
     // T_d(x) = cosh(d acosh x), so the gain is nearly half of e^(d acosh x).
     let degree = (2.0 * MAX_GAIN).ln() / (2.0 * largest / bound - 1.0).acosh();

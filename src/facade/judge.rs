@@ -246,7 +246,7 @@ impl Policy {
 
     /// The users of a split, asked about so many halves of their items.
     fn asked_about(&self, split: Split, halves: u64) -> Result<Panel<'_>> {
-        // Of a split that hid the latest items, training users have other halves, which are drawn by time.
+        // Where a split hid the latest items, training users have other halves, which are drawn by time.
         if halves > 1 && !self.task.has_other_halves(Split::Test) {
             let problem = "users can be asked only about the halves of the split, or of the reward; leave \
                            it out";

@@ -138,7 +138,7 @@ mod tests {
             let (mut found, mut expected) = ((random(0), None), (random(0), None));
             for step in 1..6 {
                 let rate = 0.01 / step as f64;
-                // Of a product, as a gradient may be.
+                // As a gradient may be that is a product.
                 let gradient = || random(step).reshape([shape[1], shape[0]]).transpose();
                 found = one_pass.step(rate, found.0, gradient(), found.1);
                 expected = one_pass.burn.step(rate, expected.0, gradient(), expected.1);

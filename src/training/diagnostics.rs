@@ -39,7 +39,7 @@ const BATCHES: usize = 4;
 /// The batches on which a run reports its gradient: a fixed sample of its training contexts.
 #[must_use]
 pub fn batches(task: &Task, settings: &Settings) -> Vec<Batch> {
-    // Of one group, as a batch of training is.
+    // One group, as a batch of training is.
     let mut contexts = task.training_groups().swap_remove(0);
     settings.seed.stream(Purpose::Report, 1, 0).shuffle(&mut contexts);
     let batches = contexts.chunks_exact(settings.optimizer.batch_size.min(contexts.len()).max(1));

@@ -398,7 +398,7 @@ fn recent_items_say_more_where_the_latest_are_hidden() {
         preset
     };
     assert!(recency("temporal", &["--split", "temporal"]) > 0.0);
-    // Of a user's items that all have one time, none is recent.
+    // None of a user's items that all have one time is recent.
     let text = fs_err::read_to_string(&log).unwrap();
     let rows = text.lines().skip(1).map(|row| format!("{}7\n", &row[..=row.rfind(',').unwrap()]));
     let at_once = folder.path().join("at-once.csv");

@@ -522,7 +522,7 @@ fn logs_are_checked_and_joined_while_they_are_written() {
         }
     }
     assert_eq!(again, expected);
-    // Of other orders of the folders, the same.
+    // The same, whatever the order of the folders.
     let other = root.path().join("other");
     stdout(slate().args(["log", "join"]).args([&first, &second]).arg("--out").arg(&other));
     for name in names(&out) {

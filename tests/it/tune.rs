@@ -108,7 +108,7 @@ fn all_the_wall_clock_time_of_a_search_is_counted_after_a_kill_too() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    // It is killed when the second rung has begun, however busy the machine is.
+    // The second rung has begun when it is killed, however busy the machine is.
     while !at("killed/rung-1").exists() {
         assert!(child.try_wait().unwrap().is_none(), "it ended with its first rung");
         std::thread::sleep(Duration::from_millis(100));

@@ -118,7 +118,7 @@ impl Budget {
             // The last of all.
             Kind::Neighbours { .. } => {}
             Kind::Svd(_) => {
-                // Of a long one a short one says little.
+                // A short one says little of a long one.
                 if self.svd.is_none_or(|longest| fit.columns >= longest.columns) {
                     self.svd = Some(fit);
                 }

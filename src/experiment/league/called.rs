@@ -100,7 +100,7 @@ pub(super) fn anybody(sessions: &Sessions, held_out: HeldOut<'_>, seed: Seed) ->
     users.truncate(of_each * usize::from(parts));
     let users: Vec<u32> = users.into_iter().map(|(user, _)| user).collect();
     let (asked, times) = hide(sessions, held_out, &users, seed);
-    // Of times that are all alike, none is the latest.
+    // None of times that are all alike is the latest.
     let times = times.filter(|times| tell_apart(times, &asked));
     let asked = Arc::new(asked);
     let mut parts: Vec<Vec<u32>> = users.chunks(of_each).map(<[u32]>::to_vec).collect();
